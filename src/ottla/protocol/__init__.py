@@ -1,0 +1,1 @@
+"""Kafka's wire and disk messages: notation, codecs and one module an API."""

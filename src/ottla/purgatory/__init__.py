@@ -1,0 +1,1 @@
+"""Operations that wait: pending answers, timers and the purgatory."""

@@ -1,0 +1,92 @@
+"""An answer that is not there yet: what cores and handlers return instead of waiting.
+
+Kafka: the role of CompletableFuture in its coordinators and controller, for one thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+U = TypeVar("U")
+_NOTHING: Any = object()
+
+
+class Pending(Generic[T]):
+    """Holds a value or an exception once; callbacks run at once, in the order they were added."""
+
+    __slots__ = ("_callbacks", "_error", "_value")
+
+    def __init__(self) -> None:
+        self._value: T = _NOTHING
+        self._error: Exception | None = None
+        self._callbacks: list[Callable[[Pending[T]], None]] = []
+
+    @classmethod
+    def of(cls, value: T) -> Pending[T]:
+        """Return one that is complete already."""
+        pending = cls()
+        pending._value = value
+        return pending
+
+    @property
+    def done(self) -> bool:
+        """Whether a value or an error has arrived."""
+        return self._value is not _NOTHING or self._error is not None
+
+    @property
+    def value(self) -> T:
+        """The value; raises the error it failed with."""
+        assert self.done, "not complete yet"
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    @property
+    def error(self) -> Exception | None:
+        """The error it failed with, if any."""
+        return self._error
+
+    def complete(self, value: T) -> bool:
+        """Set the value; return False when it was complete before."""
+        if self.done:
+            return False
+        self._value = value
+        self._run()
+        return True
+
+    def fail(self, error: Exception) -> bool:
+        """Set the error; return False when it was complete before."""
+        if self.done:
+            return False
+        self._error = error
+        self._run()
+        return True
+
+    def on_done(self, callback: Callable[[Pending[T]], None]) -> None:
+        """Call back with this object when it is complete; now, if it is."""
+        if self.done:
+            callback(self)
+        else:
+            self._callbacks.append(callback)
+
+    def then(self, function: Callable[[T], U]) -> Pending[U]:
+        """Return a Pending of function(value); errors, function's own included, pass through."""
+        result: Pending[U] = Pending()
+
+        def forward(done: Pending[T]) -> None:
+            try:
+                result.complete(function(done.value))
+            except Exception as error:  # noqa: BLE001 - handed to whoever asks for the value
+                result.fail(error)
+
+        self.on_done(forward)
+        return result
+
+    def _run(self) -> None:
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)

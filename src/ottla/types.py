@@ -1,0 +1,111 @@
+"""Small value types that every layer shares.
+
+Kafka: org.apache.kafka.common.{Uuid, TopicPartition, TopicIdPartition, Node}.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from typing import Self
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Uuid(bytes):
+    """Sixteen bytes, printed as Kafka prints them: 22 characters of unpadded URL-safe base64."""
+
+    __slots__ = ()
+
+    def __new__(cls, value: Buffer = bytes(16)) -> Self:
+        """Take exactly 16 bytes; raise ValueError otherwise."""
+        self = super().__new__(cls, value)
+        if len(self) != 16:
+            raise ValueError(f"a Uuid has 16 bytes, not {len(self)}")
+        return self
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the 22-character form; raise ValueError when it is not one."""
+        if len(text) > 24:
+            raise ValueError(f"input string with prefix `{text[:24]}` is too long to be a UUID")
+        return cls(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+    def __str__(self) -> str:
+        return urlsafe_b64encode(self).decode("ascii").rstrip("=")
+
+    def __repr__(self) -> str:
+        return f"Uuid({str(self)!r})"
+
+    def __bool__(self) -> bool:
+        return self != ZERO_UUID
+
+
+ZERO_UUID = Uuid()
+METADATA_TOPIC_ID = Uuid(bytes(15) + b"\x01")
+
+
+class TopicPartition(NamedTuple):
+    """A partition by topic name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition of one incarnation of a topic (KIP-516)."""
+
+    topic_id: Uuid
+    partition: int
+    topic: str
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The same partition without the incarnation."""
+        return TopicPartition(self.topic, self.partition)
+
+
+class OffsetAndEpoch(NamedTuple):
+    """A log position that is comparable across leaders."""
+
+    offset: int
+    leader_epoch: int
+
+
+class Node(NamedTuple):
+    """A broker's address on one listener."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class ReadableFile(Protocol):
+    """What a slice needs from the file that holds it."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to size bytes at position, as many as the file has."""
+
+    def fileno(self) -> int:
+        """Return the descriptor for sendfile; OSError where there is none (a simulated disk)."""
+
+
+class FileSlice(NamedTuple):
+    """Bytes that lie in a file and can be sent without being read."""
+
+    file: ReadableFile
+    position: int
+    size: int
+
+    def read(self) -> bytes:
+        """Copy the bytes out of the file."""
+        return self.file.read(self.position, self.size)
+
+
+SendItem: TypeAlias = Buffer | FileSlice
