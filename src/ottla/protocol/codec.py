@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.errors import CorruptMessage, UnsupportedVersion
 from ottla.protocol.primitives import decode_uvarint, encode_uvarint
-
 from ottla.types import FileSlice, SendItem, Uuid
 
 if TYPE_CHECKING:
@@ -593,9 +592,5 @@ def _make_carrier(cls: StructMeta) -> Any:
     namespace = {"__slots__": ("unknown_tagged_fields",), "__module__": cls.__module__}
     carrier = type.__new__(type(cls), cls.__name__, (cls,), namespace)
     carrier.take_fields_of(cls)
-        cls._annotations,
-        cls._options,
-        cls.fields,
-    )
     _with_unknown[cls] = carrier
     return carrier
