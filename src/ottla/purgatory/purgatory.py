@@ -1,0 +1,79 @@
+"""Where delayed operations wait, watched under the keys whose change may complete them.
+
+Kafka: org.apache.kafka.server.purgatory.DelayedOperationPurgatory. There a completed operation
+stays in its watch lists until a sweep; here it leaves them at once, so none is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ottla.purgatory.delayed_operation import DelayedOperation
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from ottla.purgatory.timing_wheel import TimingWheel
+
+D = TypeVar("D", bound=DelayedOperation)
+
+
+class Purgatory(Generic[D]):
+    """Operations by key; one purgatory a kind of operation (produce, fetch, …)."""
+
+    def __init__(self, name: str, timer: TimingWheel) -> None:
+        self.name = name
+        self._timer = timer
+        self._watchers: dict[Hashable, dict[D, None]] = {}
+        self._delayed_count = 0
+
+    @property
+    def delayed_count(self) -> int:
+        """Operations that wait (metric NumDelayedOperations)."""
+        return self._delayed_count
+
+    @property
+    def watched_count(self) -> int:
+        """Pairs of operation and key (metric PurgatorySize)."""
+        return sum(map(len, self._watchers.values()))
+
+    def try_complete_else_watch(self, operation: D, keys: Iterable[Hashable]) -> bool:
+        """Try once; if it cannot complete, watch it under keys until it can or must."""
+        if operation.is_completed or operation.try_complete():
+            return True
+        watched = tuple(dict.fromkeys(keys))
+        for key in watched:
+            self._watchers.setdefault(key, {})[operation] = None
+        self._delayed_count += 1
+        task = self._timer.add(operation.deadline_ms, operation.expire)
+        operation.watched(task, lambda: self._forget(operation, watched))
+        return False
+
+    def check_and_complete(self, key: Hashable) -> int:
+        """Try all operations that watch key, oldest first; return how many completed."""
+        watchers = self._watchers.get(key)
+        if not watchers:
+            return 0
+        completed = 0
+        for operation in tuple(watchers):
+            if not operation.is_completed and operation.try_complete():
+                completed += 1
+        return completed
+
+    def cancel_for_key(self, key: Hashable) -> list[D]:
+        """Stop watching key; return the operations that did (they still wait for the rest)."""
+        return list(self._watchers.pop(key, ()))
+
+    def complete_all(self) -> int:
+        """Complete everything that waits, as a shutdown does; return how many."""
+        waiting = {op: None for watchers in self._watchers.values() for op in watchers}
+        return sum(operation.force_complete() for operation in waiting)
+
+    def _forget(self, operation: D, keys: tuple[Hashable, ...]) -> None:
+        self._delayed_count -= 1
+        for key in keys:
+            watchers = self._watchers.get(key)
+            if watchers is not None:
+                watchers.pop(operation, None)
+                if not watchers:
+                    del self._watchers[key]

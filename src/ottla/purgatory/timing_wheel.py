@@ -1,0 +1,135 @@
+"""Timers for everything that waits: insert and cancel in constant time.
+
+Kafka: org.apache.kafka.server.util.timer.{TimingWheel, SystemTimer, TimerTask}.
+
+A hierarchical timing wheel. Level 0 has a bucket a millisecond for the next 20 ms, level 1 one
+for each 20 ms of the next 400 ms, and so on. A task goes into the bucket of the lowest level that
+reaches its deadline; when a bucket's time comes, its tasks move down or, on level 0, fire. Only
+the buckets' start times are in a heap. Unlike Kafka's, this one has no thread and no clock: the
+owner calls `advance(now_ms)`, and tasks fire in the order of their deadlines, then of insertion.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Bucket = dict["TimerTask", None]
+
+WHEEL_SIZE: Final = 20
+
+
+class TimerTask:
+    """One callback at one deadline; fires at most once."""
+
+    __slots__ = ("_bucket", "callback", "deadline_ms", "sequence")
+
+    def __init__(self, deadline_ms: int, sequence: int, callback: Callable[[int], None]) -> None:
+        self.deadline_ms = deadline_ms
+        self.sequence = sequence
+        self.callback = callback
+        self._bucket: Bucket | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has neither fired nor been cancelled."""
+        return self._bucket is not None
+
+    def cancel(self) -> bool:
+        """Take it off the wheel; False when it fired or was cancelled before."""
+        if self._bucket is None:
+            return False
+        del self._bucket[self]
+        self._bucket = None
+        return True
+
+    def move_to(self, bucket: Bucket | None) -> None:
+        """Set the bucket that holds it; called by the wheel."""
+        self._bucket = bucket
+        if bucket is not None:
+            bucket[self] = None
+
+
+class TimingWheel:
+    """Tasks by deadline; all times are monotonic milliseconds of the owner's clock."""
+
+    __slots__ = ("_buckets", "_in_advance", "_now_ms", "_sequence", "_starts")
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        self._in_advance = False
+        self._sequence = 0
+        self._buckets: dict[tuple[int, int], Bucket] = {}
+        self._starts: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._buckets.values()))
+
+    def add(self, deadline_ms: int, callback: Callable[[int], None]) -> TimerTask:
+        """Call callback(now_ms) at the first `advance` at or after the deadline.
+
+        A deadline that has passed fires at the next `advance`; one added by a callback never
+        fires in the same `advance` at the same millisecond, so a task that renews itself without
+        delay cannot hold the loop.
+        """
+        self._sequence += 1
+        earliest_ms = self._now_ms + 1 if self._in_advance else self._now_ms
+        task = TimerTask(max(deadline_ms, earliest_ms), self._sequence, callback)
+        self._insert(task)
+        return task
+
+    def next_deadline(self) -> int | None:
+        """Return when `advance` should be called next, never later than the first deadline.
+
+        It may be earlier by a part of a bucket; None when nothing waits.
+        """
+        while self._starts:
+            if self._buckets[self._starts[0]]:
+                return self._starts[0][0]
+            del self._buckets[heappop(self._starts)]
+        return None
+
+    def advance(self, now_ms: int) -> int:
+        """Fire what is due, in order; return how many fired. A callback's error passes through."""
+        fired = 0
+        self._in_advance = True
+        try:
+            while self._starts and self._starts[0][0] <= now_ms:
+                fired += self._open_next_bucket(now_ms)
+            self._now_ms = max(self._now_ms, now_ms)
+        finally:
+            self._in_advance = False
+        return fired
+
+    def _insert(self, task: TimerTask) -> None:
+        distance_ms, tick_ms = task.deadline_ms - self._now_ms, 1
+        while distance_ms >= tick_ms * WHEEL_SIZE:
+            tick_ms *= WHEEL_SIZE
+        # the coarser bucket of two with one start comes first: it may hold tasks of that time
+        key = (task.deadline_ms - task.deadline_ms % tick_ms, -tick_ms)
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = self._buckets[key] = {}
+            heappush(self._starts, key)
+        task.move_to(bucket)
+
+    def _open_next_bucket(self, now_ms: int) -> int:
+        key = heappop(self._starts)
+        bucket = self._buckets.pop(key)
+        self._now_ms = max(self._now_ms, key[0])
+        try:
+            return self._fire(bucket, now_ms) if key[1] == -1 else 0
+        finally:  # tasks of a coarser bucket move down, those behind a raising callback stay due
+            for task in bucket:
+                self._insert(task)
+
+    def _fire(self, bucket: Bucket, now_ms: int) -> int:
+        fired = 0
+        for task in sorted(bucket, key=lambda task: task.sequence):
+            if task.cancel():  # False: an earlier callback has cancelled it
+                fired += 1
+                task.callback(now_ms)
+        return fired

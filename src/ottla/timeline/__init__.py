@@ -1,0 +1,15 @@
+"""Structures that remember what they held at earlier log offsets, and can go back there."""
+
+from ottla.timeline.snapshot_registry import LATEST, SnapshotRegistry
+from ottla.timeline.timeline_dict import TimelineDict
+from ottla.timeline.timeline_object import TimelineInteger, TimelineObject
+from ottla.timeline.timeline_set import TimelineSet
+
+__all__ = [
+    "LATEST",
+    "SnapshotRegistry",
+    "TimelineDict",
+    "TimelineInteger",
+    "TimelineObject",
+    "TimelineSet",
+]

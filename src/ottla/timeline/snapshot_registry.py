@@ -1,0 +1,124 @@
+"""The snapshots that a group of timeline structures share, one a log offset ("epoch").
+
+Kafka: org.apache.kafka.timeline.SnapshotRegistry.
+
+The structures hold the newest state in plain containers. A snapshot holds, for each structure
+that changed after it, what the changed entries were when it was taken: an undo log. Reading at
+an epoch looks through the undo logs from that epoch upwards; reverting plays them back, newest
+first; forgetting the past drops them. So the newest state costs no more than a dict, a snapshot
+costs nothing until something changes, and memory is bounded by the changes since the oldest one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LATEST: Final = 2**63 - 1
+"""The epoch that means "newest state", as Kafka's LATEST_EPOCH."""
+
+
+class Revertable(Protocol):
+    """A structure that can undo its changes."""
+
+    def undo(self, changes: Any) -> None:
+        """Put back what the entries of this undo log held."""
+
+
+class SnapshotRegistry:
+    """Snapshots in rising order of epoch."""
+
+    __slots__ = ("_epochs", "_undo_logs")
+
+    def __init__(self) -> None:
+        self._epochs: list[int] = []
+        self._undo_logs: list[dict[Revertable, Any]] = []
+
+    @property
+    def epochs(self) -> tuple[int, ...]:
+        """The epochs that can be read at or reverted to, rising."""
+        return tuple(self._epochs)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The epoch of the newest snapshot; -1 when there is none."""
+        return self._epochs[-1] if self._epochs else -1
+
+    @property
+    def change_count(self) -> int:
+        """How many old values are being remembered: the memory that snapshots cost."""
+        return sum(len(changes) for log in self._undo_logs for changes in log.values())
+
+    def has(self, epoch: int) -> bool:
+        """Whether there is a snapshot of exactly this epoch."""
+        index = bisect_left(self._epochs, epoch)
+        return index < len(self._epochs) and self._epochs[index] == epoch
+
+    def snapshot(self, epoch: int) -> None:
+        """Remember the state of now as that of epoch; no effect when it exists already.
+
+        Raises ValueError for an epoch older than the newest snapshot.
+        """
+        if epoch == self.latest_epoch:
+            return
+        if epoch < self.latest_epoch:
+            raise ValueError(f"epoch {epoch} is older than the newest, {self.latest_epoch}")
+        self._epochs.append(epoch)
+        self._undo_logs.append({})
+
+    def revert_to(self, epoch: int) -> None:
+        """Make the state of epoch the newest one, forgetting all later snapshots.
+
+        Raises KeyError when there is no such snapshot.
+        """
+        index = self._index(epoch)
+        for log in reversed(self._undo_logs[index:]):
+            for structure, changes in log.items():
+                structure.undo(changes)
+        del self._epochs[index + 1 :]
+        del self._undo_logs[index:]
+        self._undo_logs.append({})
+
+    def delete_up_to(self, epoch: int) -> None:
+        """Forget the snapshots below epoch; one at epoch itself stays."""
+        index = bisect_left(self._epochs, epoch)
+        del self._epochs[:index]
+        del self._undo_logs[:index]
+
+    def reset(self) -> None:
+        """Forget all snapshots; the newest state stays as it is."""
+        self._epochs.clear()
+        self._undo_logs.clear()
+
+    def changes_of(self, structure: Revertable) -> Any:
+        """Return the undo log of the newest snapshot for structure: None without a snapshot.
+
+        The caller records in it what an entry held before its first change.
+        """
+        if not self._undo_logs:
+            return None
+        log = self._undo_logs[-1]
+        changes = log.get(structure)
+        if changes is None:
+            changes = log[structure] = {}
+        return changes
+
+    def changes_since(self, structure: Revertable, epoch: int) -> Iterator[Any]:
+        """Yield the undo logs of structure from epoch upwards, oldest first.
+
+        Raises KeyError when there is no such snapshot.
+        """
+        if epoch == LATEST:
+            return
+        for log in self._undo_logs[self._index(epoch) :]:
+            changes = log.get(structure)
+            if changes:
+                yield changes
+
+    def _index(self, epoch: int) -> int:
+        if not self.has(epoch):
+            raise KeyError(f"no snapshot of epoch {epoch}; there are {self._epochs}")
+        return bisect_left(self._epochs, epoch)

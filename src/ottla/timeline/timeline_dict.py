@@ -1,0 +1,127 @@
+"""A dict that can be read as it was at an earlier epoch, and reverted to it.
+
+Kafka: org.apache.kafka.timeline.TimelineHashMap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.timeline.snapshot_registry import SnapshotRegistry
+
+K = TypeVar("K")
+V = TypeVar("V")
+ABSENT: Any = object()
+
+
+class TimelineDict(MutableMapping[K, V]):
+    """Behaves as a dict in insertion order; values must be replaced, never changed in place.
+
+    A value that must change in place has to be built of timeline structures itself.
+    """
+
+    __slots__ = ("_current", "_registry")
+
+    def __init__(self, registry: SnapshotRegistry) -> None:
+        self._registry = registry
+        self._current: dict[K, V] = {}
+
+    def __getitem__(self, key: K) -> V:
+        return self._current[key]
+
+    def get(self, key: K, default: Any = None) -> Any:
+        """Return the value at key, or default."""
+        return self._current.get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._current
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._remember(key)
+        self._current[key] = value
+
+    def __delitem__(self, key: K) -> None:
+        if key not in self._current:
+            raise KeyError(key)
+        self._remember(key)
+        del self._current[key]
+
+    def __len__(self) -> int:
+        return len(self._current)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._current)
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, TimelineDict):
+            return self._current == other._current
+        return self._current == other if isinstance(other, Mapping) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"TimelineDict({self._current!r})"
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        for key in self._current:
+            self._remember(key)
+        self._current.clear()
+
+    def at(self, epoch: int) -> Mapping[K, V]:
+        """Return the content at epoch; it costs the number of changes since then.
+
+        What it returns is only valid until the next change. Raises KeyError for an epoch
+        without a snapshot.
+        """
+        old: dict[K, Any] = {}
+        for changes in self._registry.changes_since(self, epoch):
+            for key, value in changes.items():
+                old.setdefault(key, value)
+        return _DictAt(self._current, old) if old else self._current
+
+    def undo(self, changes: dict[K, V]) -> None:
+        """Put back the values in changes; called by the registry."""
+        for key, value in changes.items():
+            if value is ABSENT:
+                self._current.pop(key, None)
+            else:
+                self._current[key] = value
+
+    def _remember(self, key: K) -> None:
+        changes = self._registry.changes_of(self)
+        if changes is not None and key not in changes:
+            changes[key] = self._current.get(key, ABSENT)
+
+
+class _DictAt(Mapping[K, V]):
+    """The current dict seen through the values that were changed since."""
+
+    __slots__ = ("_current", "_old")
+
+    def __init__(self, current: dict[K, V], old: dict[K, Any]) -> None:
+        self._current = current
+        self._old = old
+
+    def __getitem__(self, key: K) -> V:
+        if key not in self._old:
+            return self._current[key]
+        value: V = self._old[key]
+        if value is ABSENT:
+            raise KeyError(key)
+        return value
+
+    def __iter__(self) -> Iterator[K]:
+        for key in self._current:
+            if key not in self._old:
+                yield key
+        for key, value in self._old.items():
+            if value is not ABSENT:
+                yield key
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

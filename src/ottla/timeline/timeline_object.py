@@ -1,0 +1,67 @@
+"""One value that can be read as it was at an earlier epoch, and reverted to it.
+
+Kafka: org.apache.kafka.timeline.{TimelineObject, TimelineInteger, TimelineLong}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from ottla.timeline.snapshot_registry import SnapshotRegistry
+
+T = TypeVar("T")
+
+
+class TimelineObject(Generic[T]):
+    """A cell; the value in it must be replaced, never changed in place."""
+
+    __slots__ = ("_registry", "_value")
+
+    def __init__(self, registry: SnapshotRegistry, value: T) -> None:
+        self._registry = registry
+        self._value = value
+
+    @property
+    def value(self) -> T:
+        """The newest value."""
+        return self._value
+
+    @value.setter
+    def value(self, value: T) -> None:
+        changes = self._registry.changes_of(self)
+        if changes is not None:
+            changes.setdefault(0, self._value)
+        self._value = value
+
+    def at(self, epoch: int) -> T:
+        """Return the value at epoch; KeyError for an epoch without a snapshot."""
+        for changes in self._registry.changes_since(self, epoch):
+            return changes[0]  # type: ignore[no-any-return]  # undo logs are untyped
+        return self._value
+
+    def undo(self, changes: dict[int, T]) -> None:
+        """Put back the value in changes; called by the registry."""
+        self._value = changes[0]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._value!r})"
+
+
+class TimelineInteger(TimelineObject[int]):
+    """A cell that counts."""
+
+    __slots__ = ()
+
+    def __init__(self, registry: SnapshotRegistry, value: int = 0) -> None:
+        super().__init__(registry, value)
+
+    def increment(self) -> int:
+        """Add one and return the new value."""
+        self.value += 1
+        return self.value
+
+    def decrement(self) -> int:
+        """Subtract one and return the new value."""
+        self.value -= 1
+        return self.value

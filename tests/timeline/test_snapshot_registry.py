@@ -1,0 +1,123 @@
+"""Timeline structures against plain copies taken at each snapshot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.timeline import (
+    LATEST,
+    SnapshotRegistry,
+    TimelineDict,
+    TimelineInteger,
+    TimelineObject,
+    TimelineSet,
+)
+
+KEYS = st.integers(0, 5)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), KEYS, st.integers()),
+        st.tuples(st.just("delete"), KEYS, st.just(0)),
+        st.tuples(st.just("clear"), KEYS, st.just(0)),
+        st.tuples(st.just("snapshot"), KEYS, st.just(0)),
+        st.tuples(st.just("revert"), KEYS, st.just(0)),
+        st.tuples(st.just("forget"), KEYS, st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_dict_agrees_with_copies(steps: list[tuple[str, int, int]]) -> None:
+    """Whatever is done, each snapshot reads as the copy made when it was taken."""
+    registry = SnapshotRegistry()
+    timeline: TimelineDict[int, int] = TimelineDict(registry)
+    total = TimelineInteger(registry)
+    model: dict[int, int] = {}
+    copies: dict[int, tuple[dict[int, int], int]] = {}
+    next_epoch = 0
+    for action, key, value in steps:
+        epochs = registry.epochs
+        if action == "set":
+            timeline[key] = model[key] = value
+            total.increment()
+        elif action == "delete" and key in model:
+            del timeline[key], model[key]
+        elif action == "clear" and key == 0:
+            timeline.clear()
+            model.clear()
+        elif action == "snapshot":
+            registry.snapshot(next_epoch)
+            copies[next_epoch] = (dict(model), total.value)
+            next_epoch += 1
+        elif action == "revert" and epochs:
+            epoch = epochs[key % len(epochs)]
+            registry.revert_to(epoch)
+            model = dict(copies[epoch][0])
+            next_epoch = epoch + 1
+        elif action == "forget" and epochs:
+            registry.delete_up_to(epochs[key % len(epochs)])
+        assert timeline == model
+        for epoch in registry.epochs:
+            content = timeline.at(epoch)
+            assert dict(content) == copies[epoch][0]
+            assert len(content) == len(copies[epoch][0])
+            assert total.at(epoch) == copies[epoch][1]
+        assert timeline.at(LATEST) == model
+
+
+def test_set_and_object_revert() -> None:
+    """Sets keep insertion order and go back with the rest."""
+    registry = SnapshotRegistry()
+    members: TimelineSet[str] = TimelineSet(registry)
+    state = TimelineObject(registry, "Empty")
+    members.add("a")
+    registry.snapshot(1)
+    members.add("b")
+    members.discard("a")
+    members.discard("nobody")
+    state.value = "Stable"
+    assert (list(members.at(1)), list(members), state.at(1)) == (["a"], ["b"], "Empty")
+    registry.revert_to(1)
+    assert (list(members), state.value) == (["a"], "Empty")
+    members.clear()
+    assert not members
+
+
+@pytest.mark.parametrize("call", ["revert_to", "at"])
+def test_unknown_epoch(call: str) -> None:
+    """Reading at or going back to an epoch without a snapshot is an error, not a guess."""
+    registry = SnapshotRegistry()
+    registry.snapshot(5)
+    target: Any = registry if call == "revert_to" else TimelineDict(registry)
+    with pytest.raises(KeyError):
+        getattr(target, call)(4)
+
+
+def test_epochs_rise() -> None:
+    """A snapshot of the past cannot be made, one of the same epoch is the same."""
+    registry = SnapshotRegistry()
+    registry.snapshot(5)
+    registry.snapshot(5)
+    assert registry.epochs == (5,)
+    with pytest.raises(ValueError, match="older"):
+        registry.snapshot(4)
+
+
+def test_memory_is_bounded() -> None:
+    """With the past forgotten as it commits, undo logs do not grow with time (bug 36)."""
+    registry = SnapshotRegistry()
+    timeline: TimelineDict[int, int] = TimelineDict(registry)
+    for epoch in range(100_000):
+        timeline[epoch % 10] = epoch
+        registry.snapshot(epoch)
+        registry.delete_up_to(epoch - 3)
+    assert registry.change_count <= 4
+    registry.reset()
+    for value in range(1000):
+        timeline[value % 10] = value
+    assert registry.change_count == 0
