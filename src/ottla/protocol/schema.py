@@ -43,6 +43,13 @@ _ZERO: dict[str, Any] = {
 }
 PRIMITIVES = frozenset(_ZERO)
 _UNSET: Any = object()
+EMPTY: Any = _UNSET
+"""Default of a field that callers may leave out: an empty list or a struct of defaults."""
+_CLASS_KEYWORDS = {
+    "key": "api_key",
+    "listeners": "api_listeners",
+    "latest_version_unstable": "latest_version_unstable",
+}
 
 
 class FieldOptions:
@@ -218,7 +225,7 @@ class StructMeta(type):
         if flexible is not None:
             cls.flexible = parse_versions(flexible)
         for key, value in kwargs.items():
-            setattr(cls, key, value)
+            setattr(cls, _CLASS_KEYWORDS[key], value)
 
     @property
     def fields(cls) -> tuple[Field, ...]:
@@ -249,6 +256,7 @@ class Struct(metaclass=StructMeta):
     versions: ClassVar[Versions] = Versions(0, 0)
     flexible: ClassVar[Versions] = NO_VERSIONS
     unknown_tagged_fields: ClassVar[tuple[tuple[int, bytes], ...]] = ()
+    api_key: ClassVar[int] = -1
 
     def __init__(self, **values: Any) -> None:
         cls = type(self)
@@ -303,8 +311,7 @@ class Request(Struct):
     """A request body. Class keywords: key, versions, flexible, listeners, unstable."""
 
     __slots__ = ()
-    key: ClassVar[int] = -1
-    listeners: ClassVar[tuple[str, ...]] = ()
+    api_listeners: ClassVar[tuple[str, ...]] = ()
     latest_version_unstable: ClassVar[bool] = False
 
 
@@ -312,7 +319,6 @@ class Response(Struct):
     """A response body. Class keywords: key, versions, flexible."""
 
     __slots__ = ()
-    key: ClassVar[int] = -1
 
 
 def iterate_structs(cls: StructMeta) -> Iterator[StructMeta]:

@@ -1,0 +1,22 @@
+"""EndTxn.
+
+Kafka: EndTxnRequest, EndTxnResponse (key 26).
+"""
+
+from __future__ import annotations
+
+from ottla.protocol.schema import Request, Response, field, int16, int32, int64
+
+
+class EndTxnRequest(Request, key=26, versions="0-5", flexible="3+", listeners=("broker",)):
+    transactional_id: str
+    producer_id: int64
+    producer_epoch: int16
+    committed: bool
+
+
+class EndTxnResponse(Response, key=26, versions="0-5", flexible="3+"):
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    producer_id: int64 = field("5+", default=-1, ignorable=True)
+    producer_epoch: int16 = field("5+", default=-1, ignorable=True)

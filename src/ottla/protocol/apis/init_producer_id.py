@@ -1,0 +1,33 @@
+"""InitProducerId.
+
+Kafka: InitProducerIdRequest, InitProducerIdResponse (key 22).
+"""
+
+from __future__ import annotations
+
+from ottla.protocol.schema import Request, Response, field, int16, int32, int64
+
+
+class InitProducerIdRequest(
+    Request,
+    key=22,
+    versions="0-6",
+    flexible="2+",
+    listeners=("broker",),
+    latest_version_unstable=True,
+):
+    transactional_id: str | None
+    transaction_timeout_ms: int32
+    producer_id: int64 = field("3+", default=-1)
+    producer_epoch: int16 = field("3+", default=-1)
+    enable2_pc: bool = field("6+", default=False)
+    keep_prepared_txn: bool = field("6+", default=False)
+
+
+class InitProducerIdResponse(Response, key=22, versions="0-6", flexible="2+"):
+    throttle_time_ms: int32 = field(default=0, ignorable=True)
+    error_code: int16 = 0
+    producer_id: int64 = -1
+    producer_epoch: int16
+    ongoing_txn_producer_id: int64 = field("6+", default=-1)
+    ongoing_txn_producer_epoch: int16 = field("6+", default=-1)

@@ -1,0 +1,40 @@
+"""ListOffsets.
+
+Kafka: ListOffsetsRequest, ListOffsetsResponse (key 2).
+"""
+
+from __future__ import annotations
+
+from ottla.protocol.schema import Request, Response, Struct, field, int8, int16, int32, int64
+
+
+class ListOffsetsRequest(Request, key=2, versions="1-11", flexible="6+", listeners=("broker",)):
+    replica_id: int32
+    isolation_level: int8 = field("2+", default=0)
+    topics: list[ListOffsetsTopic]
+    timeout_ms: int32 = field("10+", default=0, ignorable=True)
+
+    class ListOffsetsTopic(Struct):
+        name: str
+        partitions: list[ListOffsetsPartition]
+
+        class ListOffsetsPartition(Struct):
+            partition_index: int32
+            current_leader_epoch: int32 = field("4+", default=-1, ignorable=True)
+            timestamp: int64
+
+
+class ListOffsetsResponse(Response, key=2, versions="1-11", flexible="6+"):
+    throttle_time_ms: int32 = field("2+", default=0, ignorable=True)
+    topics: list[ListOffsetsTopicResponse]
+
+    class ListOffsetsTopicResponse(Struct):
+        name: str
+        partitions: list[ListOffsetsPartitionResponse]
+
+        class ListOffsetsPartitionResponse(Struct):
+            partition_index: int32
+            error_code: int16 = 0
+            timestamp: int64 = -1
+            offset: int64 = -1
+            leader_epoch: int32 = field("4+", default=-1)

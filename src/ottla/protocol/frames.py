@@ -1,0 +1,70 @@
+"""Size-prefixed requests and responses.
+
+Kafka: org.apache.kafka.common.requests.{RequestHeader, ResponseHeader, AbstractRequest}. Hot path:
+benchmarks/codec.py.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from ottla.errors import CorruptMessage
+from ottla.protocol import codec
+from ottla.protocol.api_keys import ApiKey, request_header_version, response_header_version
+from ottla.protocol.headers import RequestHeader
+
+if TYPE_CHECKING:
+    from ottla.protocol.schema import Request, Response
+    from ottla.types import SendItem
+
+_KEY_AND_VERSION = struct.Struct(">hh")
+_SIZE = struct.Struct(">i")
+_SIZE_AND_CORRELATION = struct.Struct(">ii")
+_SIZE_CORRELATION_NO_TAGS = struct.Struct(">iib")
+_KEYS = frozenset(ApiKey)
+
+
+def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    """Return the header of a request and the position of its body.
+
+    An unknown version is read as the newest known of its API would be; whether it is served is
+    the caller's question. Raises CorruptMessage for bytes that are no header or an unknown key.
+    """
+    if len(frame) < 4:
+        raise CorruptMessage("a request has at least four bytes")
+    key, version = _KEY_AND_VERSION.unpack_from(frame)
+    if key not in _KEYS:
+        raise CorruptMessage(f"unknown api key {key}")
+    return codec.decode_at(RequestHeader, request_header_version(key, version), frame)
+
+
+def encode_request(
+    request: Request, version: int, correlation_id: int, client_id: str | None
+) -> list[SendItem]:
+    """Return a whole request frame: size, header, body."""
+    header = RequestHeader(
+        request_api_key=request.api_key,
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    out: list[SendItem] = [b""]
+    codec.encode_into(header, request_header_version(request.api_key, version), out)
+    codec.encode_into(request, version, out)
+    out[0] = _SIZE.pack(codec.records_size(out))
+    return out
+
+
+def encode_response(
+    correlation_id: int, key: int, version: int, response: Response
+) -> list[SendItem]:
+    """Return a whole response frame: size, header, body."""
+    out: list[SendItem] = [b""]
+    codec.encode_into(response, version, out)
+    size = codec.records_size(out)
+    if response_header_version(key, version):
+        out[0] = _SIZE_CORRELATION_NO_TAGS.pack(size + 5, correlation_id, 0)
+    else:
+        out[0] = _SIZE_AND_CORRELATION.pack(size + 4, correlation_id)
+    return out

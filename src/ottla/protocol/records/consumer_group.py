@@ -1,0 +1,141 @@
+"""consumer_group records.
+
+Kafka: TODO.
+"""
+
+from __future__ import annotations
+
+from ottla.protocol.schema import Struct, field, int8, int32, int64
+from ottla.types import Uuid
+
+
+class ConsumerGroupMetadataKey(Struct, key=3, versions="0", flexible="none"):
+    """ConsumerGroupMetadataKey."""
+
+    group_id: str
+
+
+class ConsumerGroupMetadataValue(Struct, key=3, versions="0", flexible="0+"):
+    """ConsumerGroupMetadataValue."""
+
+    epoch: int32
+    metadata_hash: int64 = field(default=0, tag=0)
+
+
+class ConsumerGroupPartitionMetadataKey(Struct, key=4, versions="0", flexible="none"):
+    """ConsumerGroupPartitionMetadataKey."""
+
+    group_id: str
+
+
+class ConsumerGroupPartitionMetadataValue(Struct, key=4, versions="0", flexible="0+"):
+    """ConsumerGroupPartitionMetadataValue."""
+
+    topics: list[TopicMetadata]
+
+    class TopicMetadata(Struct):
+        topic_id: Uuid
+        topic_name: str
+        num_partitions: int32
+        partition_metadata: list[PartitionMetadata]
+
+        class PartitionMetadata(Struct):
+            partition: int32
+            racks: list[str]
+
+
+class ConsumerGroupMemberMetadataKey(Struct, key=5, versions="0", flexible="none"):
+    """ConsumerGroupMemberMetadataKey."""
+
+    group_id: str
+    member_id: str
+
+
+class ConsumerGroupMemberMetadataValue(Struct, key=5, versions="0", flexible="0+"):
+    """ConsumerGroupMemberMetadataValue."""
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+    subscribed_topic_regex: str | None
+    rebalance_timeout_ms: int32 = -1
+    server_assignor: str | None
+    classic_member_metadata: ClassicMemberMetadata | None = field(default=None, tag=0)
+
+    class ClassicMemberMetadata(Struct):
+        session_timeout_ms: int32
+        supported_protocols: list[ClassicProtocol]
+
+        class ClassicProtocol(Struct):
+            name: str
+            metadata: bytes
+
+
+class ConsumerGroupTargetAssignmentMetadataKey(Struct, key=6, versions="0", flexible="none"):
+    """ConsumerGroupTargetAssignmentMetadataKey."""
+
+    group_id: str
+
+
+class ConsumerGroupTargetAssignmentMetadataValue(Struct, key=6, versions="0", flexible="0+"):
+    """ConsumerGroupTargetAssignmentMetadataValue."""
+
+    assignment_epoch: int32
+    assignment_timestamp: int64 = field(default=0, tag=0, ignorable=True)
+
+
+class ConsumerGroupTargetAssignmentMemberKey(Struct, key=7, versions="0", flexible="none"):
+    """ConsumerGroupTargetAssignmentMemberKey."""
+
+    group_id: str
+    member_id: str
+
+
+class ConsumerGroupTargetAssignmentMemberValue(Struct, key=7, versions="0", flexible="0+"):
+    """ConsumerGroupTargetAssignmentMemberValue."""
+
+    topic_partitions: list[TopicPartition]
+
+    class TopicPartition(Struct):
+        topic_id: Uuid
+        partitions: list[int32]
+
+
+class ConsumerGroupCurrentMemberAssignmentKey(Struct, key=8, versions="0", flexible="none"):
+    """ConsumerGroupCurrentMemberAssignmentKey."""
+
+    group_id: str
+    member_id: str
+
+
+class ConsumerGroupCurrentMemberAssignmentValue(Struct, key=8, versions="0", flexible="0+"):
+    """ConsumerGroupCurrentMemberAssignmentValue."""
+
+    member_epoch: int32
+    previous_member_epoch: int32
+    state: int8
+    assigned_partitions: list[TopicPartitions]
+    partitions_pending_revocation: list[TopicPartitions]
+
+
+class TopicPartitions(Struct):
+    topic_id: Uuid
+    partitions: list[int32]
+    assignment_epochs: list[int32] | None = field(default=None, tag=0)
+
+
+class ConsumerGroupRegularExpressionKey(Struct, key=16, versions="0", flexible="none"):
+    """ConsumerGroupRegularExpressionKey."""
+
+    group_id: str
+    regular_expression: str
+
+
+class ConsumerGroupRegularExpressionValue(Struct, key=16, versions="0", flexible="0+"):
+    """ConsumerGroupRegularExpressionValue."""
+
+    topics: list[str]
+    version: int64
+    timestamp: int64

@@ -1,0 +1,30 @@
+"""consumer protocol"""
+
+from __future__ import annotations
+
+from ottla.protocol.schema import Struct, field, int32
+
+
+class ConsumerProtocolSubscription(Struct, versions="0-3"):
+    """DOC ConsumerProtocolSubscription."""
+
+    topics: list[str]
+    user_data: bytes | None = None
+    owned_partitions: list[TopicPartition] = field("1+", ignorable=True)
+    generation_id: int32 = field("2+", default=-1, ignorable=True)
+    rack_id: str | None = field("3+", default=None, ignorable=True)
+
+    class TopicPartition(Struct):
+        topic: str = field("1+")
+        partitions: list[int32] = field("1+")
+
+
+class ConsumerProtocolAssignment(Struct, versions="0-3"):
+    """DOC ConsumerProtocolAssignment."""
+
+    assigned_partitions: list[TopicPartition]
+    user_data: bytes | None = None
+
+    class TopicPartition(Struct):
+        topic: str
+        partitions: list[int32]
