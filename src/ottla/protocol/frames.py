@@ -44,13 +44,13 @@ def encode_request(
 ) -> list[SendItem]:
     """Return a whole request frame: size, header, body."""
     header = RequestHeader(
-        request_api_key=request.api_key,
+        request_api_key=request.message_key,
         request_api_version=version,
         correlation_id=correlation_id,
         client_id=client_id,
     )
     out: list[SendItem] = [b""]
-    codec.encode_into(header, request_header_version(request.api_key, version), out)
+    codec.encode_into(header, request_header_version(request.message_key, version), out)
     codec.encode_into(request, version, out)
     out[0] = _SIZE.pack(codec.records_size(out))
     return out

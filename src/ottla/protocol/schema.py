@@ -46,7 +46,7 @@ _UNSET: Any = object()
 EMPTY: Any = _UNSET
 """Default of a field that callers may leave out: an empty list or a struct of defaults."""
 _CLASS_KEYWORDS = {
-    "key": "api_key",
+    "key": "message_key",
     "listeners": "api_listeners",
     "latest_version_unstable": "latest_version_unstable",
 }
@@ -256,7 +256,7 @@ class Struct(metaclass=StructMeta):
     versions: ClassVar[Versions] = Versions(0, 0)
     flexible: ClassVar[Versions] = NO_VERSIONS
     unknown_tagged_fields: ClassVar[tuple[tuple[int, bytes], ...]] = ()
-    api_key: ClassVar[int] = -1
+    message_key: ClassVar[int] = -1
 
     def __init__(self, **values: Any) -> None:
         cls = type(self)
