@@ -1,0 +1,315 @@
+"""A node's whole configuration: typed values, addresses, and what is wrong or unknown.
+
+Kafka: kafka.server.KafkaConfig. `parse_broker_config` collects every problem before it raises;
+the object it returns never changes. Settings changed while the node runs make a new object
+through `with_dynamic`.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from ottla.config.broker.endpoints import (
+    AddressError,
+    Endpoint,
+    HostAndPort,
+    SecurityProtocol,
+    Voter,
+    parse_bootstrap_servers,
+    parse_listeners,
+    parse_protocol,
+    parse_security_map,
+    parse_voters,
+)
+from ottla.config.broker.groups import (
+    ClassicGroupSettings,
+    ConsumerGroupSettings,
+    StreamsGroupSettings,
+)
+from ottla.config.broker.log import CleanerSettings, LogSettings
+from ottla.config.broker.network import NetworkSettings
+from ottla.config.broker.node import NodeSettings
+from ottla.config.broker.quorum import QuorumSettings
+from ottla.config.broker.quotas import MetricSettings, QuotaSettings
+from ottla.config.broker.remote_log import RemoteLogSettings
+from ottla.config.broker.replication import ReplicationSettings
+from ottla.config.broker.rules import broken_rules
+from ottla.config.broker.security import BrokerSecuritySettings
+from ottla.config.broker.share_groups import ShareGroupSettings
+from ottla.config.broker.transactions import TransactionSettings
+from ottla.config.broker.unbuilt import unbuilt_settings
+from ottla.config.problems import ConfigErrors, ConfigProblem, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+# Names that begin so belong to one listener or to a plug-in: no table can know them.
+OPEN_PREFIXES = ("listener.name.", "config.providers.")
+
+_MS_PER_MINUTE = 60_000
+_MS_PER_HOUR = 3_600_000
+
+
+class BrokerConfig(
+    NodeSettings,
+    NetworkSettings,
+    QuorumSettings,
+    LogSettings,
+    CleanerSettings,
+    ReplicationSettings,
+    ClassicGroupSettings,
+    ConsumerGroupSettings,
+    ShareGroupSettings,
+    StreamsGroupSettings,
+    TransactionSettings,
+    QuotaSettings,
+    MetricSettings,
+    RemoteLogSettings,
+    BrokerSecuritySettings,
+):
+    """Every setting of a node as an attribute (dots become underscores), and what follows.
+
+    `given` holds the texts the node was started with, `overrides` the stored changes that were
+    put over them. The derived attributes are listeners and
+    addresses as typed values, the retention and roll times with their synonyms resolved, and
+    the names that are unknown or need something that is not built.
+    """
+
+    security_protocols: Mapping[str, SecurityProtocol]
+    endpoints: tuple[Endpoint, ...]
+    advertised_endpoints: tuple[Endpoint, ...]
+    inter_broker_endpoint_name: str
+    voters: tuple[Voter, ...]
+    bootstrap_controllers: tuple[HostAndPort, ...]
+    address_problems: tuple[ConfigProblem, ...]
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        given: Mapping[str, Any],
+        overrides: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(values, given)
+        self.overrides = dict(overrides)
+        problems: list[ConfigProblem] = []
+        self._read_addresses(problems)
+        self._read_inter_broker_listener(problems)
+        self.address_problems = tuple(problems)
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether this node stores partitions."""
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node takes part in the quorum of controllers."""
+        return "controller" in self.process_roles
+
+    @property
+    def data_directories(self) -> tuple[str, ...]:
+        """The directories of the logs, by log.dirs or log.dir."""
+        return self.log_dirs if self.log_dirs is not None else self.log_dir
+
+    @property
+    def metadata_directory(self) -> str:
+        """The directory of the metadata log."""
+        return self.metadata_log_dir or self.data_directories[0]
+
+    @property
+    def broker_endpoints(self) -> tuple[Endpoint, ...]:
+        """The listeners that serve clients and brokers."""
+        return tuple(one for one in self.endpoints if not self._controllers_own(one))
+
+    @property
+    def controller_endpoints(self) -> tuple[Endpoint, ...]:
+        """The listeners that serve the quorum."""
+        return tuple(one for one in self.endpoints if self._controllers_own(one))
+
+    def _controllers_own(self, endpoint: Endpoint) -> bool:
+        return endpoint.listener in {name.upper() for name in self.controller_listener_names}
+
+    @property
+    def retention_time_ms(self) -> int:
+        """How long segments are kept, by ms, minutes or hours; -1 has no limit."""
+        milliseconds: int = _first(
+            self.log_retention_ms,
+            _times(self.log_retention_minutes, _MS_PER_MINUTE),
+            self.log_retention_hours * _MS_PER_HOUR,
+        )
+        return -1 if milliseconds < 0 else milliseconds
+
+    @property
+    def roll_time_ms(self) -> int:
+        """Time before a new segment is begun, by ms or hours."""
+        return _first(self.log_roll_ms, self.log_roll_hours * _MS_PER_HOUR)
+
+    @property
+    def roll_jitter_time_ms(self) -> int:
+        """Random spread of that time, by ms or hours."""
+        return _first(self.log_roll_jitter_ms, self.log_roll_jitter_hours * _MS_PER_HOUR)
+
+    @property
+    def flush_time_ms(self) -> int:
+        """Time after which a partition is flushed, by its own setting or the scheduler's."""
+        return _first(self.log_flush_interval_ms, self.log_flush_scheduler_interval_ms)
+
+    @property
+    def unknown_settings(self) -> tuple[ConfigProblem, ...]:
+        """The given names that Kafka does not have, each with the nearest right one."""
+        return tuple(
+            unknown(name, _text(value), self.keys)
+            for name, value in self.given.items()
+            if name not in self.keys and not self._is_open(name)
+        )
+
+    def _is_open(self, name: str) -> bool:
+        prefixes = (
+            *OPEN_PREFIXES,
+            self.remote_log_storage_manager_impl_prefix,
+            self.remote_log_metadata_manager_impl_prefix,
+        )
+        return name.startswith(prefixes)
+
+    @property
+    def unbuilt(self) -> tuple[ConfigProblem, ...]:
+        """The given settings that ask for something Ottla does not have yet."""
+        return tuple(unbuilt_settings(self))
+
+    def with_dynamic(
+        self, cluster_wide: Mapping[str, str], own: Mapping[str, str] = MappingProxyType({})
+    ) -> Self:
+        """Put stored changes over this configuration: first the cluster's, then this node's.
+
+        A stored value that cannot be read is passed over, as in Kafka: it was checked when it
+        was stored, and a running node does not stop for it.
+        """
+        overrides = {**cluster_wide, **own}
+        reading = self.read(overrides)
+        values = {name: self.value(name) for name in self.keys}
+        values.update(reading.values)
+        changed = type(self)(values, self.given, {**self.overrides, **overrides})
+        return self if changed.address_problems else changed
+
+    def _read_addresses(self, problems: list[ConfigProblem]) -> None:
+        self.security_protocols, self.endpoints, self.advertised_endpoints = {}, (), ()
+        self.voters, self.bootstrap_controllers = (), ()
+        name = "listener.security.protocol.map"
+        try:
+            self.security_protocols = self._effective_protocols()
+            name = "listeners"
+            self.endpoints = parse_listeners(self.listeners, self.security_protocols)
+            name = "advertised.listeners"
+            self.advertised_endpoints = self._effective_advertised()
+        except AddressError as error:
+            problems.append(ConfigProblem(name, self.text(name), str(error)))
+        try:
+            name = "controller.quorum.voters"
+            self.voters = parse_voters(self.controller_quorum_voters)
+            name = "controller.quorum.bootstrap.servers"
+            entries = self.controller_quorum_bootstrap_servers
+            self.bootstrap_controllers = parse_bootstrap_servers(entries, name)
+        except AddressError as error:
+            problems.append(ConfigProblem(name, self.text(name), str(error)))
+
+    def _effective_protocols(self) -> dict[str, SecurityProtocol]:
+        """Read the map; without one, controllers of an unsecured cluster are PLAINTEXT."""
+        name = "listener.security.protocol.map"
+        protocols = parse_security_map(_split(self.listener_security_protocol_map), name)
+        if name in self.given or name in self.overrides:
+            return protocols
+        controllers = [listener.upper() for listener in self.controller_listener_names or ()]
+        listening = [entry.partition("://")[0].upper() for entry in self.listeners]
+        secured = {"SSL", "SASL_PLAINTEXT", "SASL_SSL"}
+        if secured.isdisjoint(controllers) and secured.isdisjoint(listening):
+            for listener in controllers:
+                protocols.setdefault(listener, SecurityProtocol.PLAINTEXT)
+        return protocols
+
+    def _effective_advertised(self) -> tuple[Endpoint, ...]:
+        if self.advertised_listeners is None:
+            return self.broker_endpoints
+        advertised = parse_listeners(
+            self.advertised_listeners, self.security_protocols, distinct_ports=False
+        )
+        return tuple(one for one in advertised if not self._controllers_own(one))
+
+    def _read_inter_broker_listener(self, problems: list[ConfigProblem]) -> None:
+        name = "inter.broker.listener.name"
+        listener = self.inter_broker_listener_name
+        self.inter_broker_endpoint_name = (listener or self.security_inter_broker_protocol).upper()
+        if listener is None:
+            try:
+                parse_protocol(
+                    self.security_inter_broker_protocol, "security.inter.broker.protocol"
+                )
+            except AddressError as error:
+                problems.append(ConfigProblem("security.inter.broker.protocol", None, str(error)))
+            return
+        if "security.inter.broker.protocol" in self.given:
+            message = f"Only one of {name} and security.inter.broker.protocol should be set."
+            problems.append(ConfigProblem(name, listener, message))
+        elif listener.upper() not in self.security_protocols:
+            message = (
+                f"Listener with name {listener.upper()} defined in {name} not found in "
+                "listener.security.protocol.map."
+            )
+            problems.append(ConfigProblem(name, listener, message))
+
+
+def parse_broker_config(given: Mapping[str, str]) -> BrokerConfig:
+    """Read a node's configuration from dotted names and texts.
+
+    Raises ConfigErrors with every problem found. Unknown names are no problem: they are listed
+    in `unknown_settings`, settings of parts that are not built in `unbuilt`.
+    """
+    filled = _with_node_id(given)
+    reading = BrokerConfig.read(filled)
+    wrong = {problem.name for problem in reading.problems}
+    values = {**_stand_ins(wrong), **reading.values}
+    config = BrokerConfig(values, filled)
+    problems = [*reading.problems]
+    problems += [one for one in config.address_problems if one.name not in wrong]
+    wrong.update(problem.name for problem in config.address_problems)
+    problems += broken_rules(config, wrong)
+    if problems:
+        raise ConfigErrors(problems)
+    return config
+
+
+def _with_node_id(given: Mapping[str, str]) -> dict[str, str]:
+    """node.id and broker.id stand for each other when only one of them is given."""
+    filled = dict(given)
+    if "broker.id" in given and "node.id" not in given:
+        filled["node.id"] = given["broker.id"]
+    if "node.id" in given and "broker.id" not in given:
+        filled["broker.id"] = given["node.id"]
+    return filled
+
+
+def _stand_ins(wrong: set[str]) -> dict[str, Any]:
+    """Values for required settings that are missing, so that the rest can still be checked."""
+    required: dict[str, Any] = {
+        "process.roles": (),
+        "node.id": -1,
+        "controller.listener.names": (),
+    }
+    return {name: value for name, value in required.items() if name in wrong}
+
+
+def _split(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
+
+
+def _times(number: int | None, factor: int) -> int | None:
+    return None if number is None else number * factor
+
+
+def _first(*numbers: int | None) -> int:
+    return next(number for number in numbers if number is not None)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

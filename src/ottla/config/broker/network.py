@@ -1,0 +1,98 @@
+"""Listeners, connections and the request path.
+
+Kafka: org.apache.kafka.network.SocketServerConfigs.
+"""
+
+from __future__ import annotations
+
+from ottla.config.checks import (
+    DISTINCT_NON_EMPTY,
+    DISTINCT_NON_EMPTY_OR_NULL,
+    DISTINCT_OR_NULL,
+    at_least,
+)
+from ottla.config.definition import HIGH, LOW, MAX_INT, ConfigTable, Int, Long, Names, Text, key
+
+
+class NetworkSettings(ConfigTable):
+    """Where a node listens and how much it takes in."""
+
+    advertised_listeners: Names | None = key(
+        None,
+        "Addresses told to clients and other brokers; the listeners themselves when not set.",
+        DISTINCT_NON_EMPTY_OR_NULL,
+        HIGH,
+    )
+    connection_failed_authentication_delay_ms: Int = key(
+        100, "How long the answer to a failed login is held back.", at_least(0), LOW
+    )
+    connections_max_idle_ms: Long = key(
+        600_000, "A connection without traffic for this long is closed."
+    )
+    connections_max_reauth_ms: Long = key(
+        0, "Clients must log in again within this time; 0 never asks."
+    )
+    early_start_listeners: Names | None = key(
+        None, "Listeners that open before the authorizer is ready.", DISTINCT_OR_NULL, HIGH
+    )
+    fetch_max_bytes: Int = key(57_671_680, "Most bytes in one fetch answer.", at_least(1024))
+    inter_broker_listener_name: Text | None = key(
+        None, "Listener between brokers; instead of security.inter.broker.protocol."
+    )
+    listener_security_protocol_map: Text = key(
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "Security protocol of each listener name.",
+        importance=LOW,
+    )
+    listeners: Names = key(
+        ["PLAINTEXT://:9092"],
+        "Addresses to listen on, as name://host:port.",
+        DISTINCT_NON_EMPTY,
+        HIGH,
+    )
+    max_connection_creation_rate: Int = key(MAX_INT, "New connections per second.", at_least(0))
+    max_connections: Int = key(MAX_INT, "Connections at one time.", at_least(0))
+    max_connections_per_ip: Int = key(
+        MAX_INT, "Connections at one time from one address.", at_least(0)
+    )
+    max_connections_per_ip_overrides: Text = key(
+        "", "Other limits for single addresses, as host:count."
+    )
+    max_incremental_fetch_session_cache_slots: Int = key(
+        1000, "Fetch sessions remembered at once.", at_least(0)
+    )
+    max_request_partition_size_limit: Int = key(
+        2000, "Most partitions in one answer of DescribeTopicPartitions.", at_least(1)
+    )
+    num_io_threads: Int = key(
+        8, "Threads that serve requests, disk work included.", at_least(1), HIGH
+    )
+    num_network_threads: Int = key(
+        3, "Threads of each listener that read and write its sockets.", at_least(1), HIGH
+    )
+    queued_max_request_bytes: Long = key(
+        -1, "Bytes of waiting requests beyond which reading stops; -1 has no limit."
+    )
+    queued_max_requests: Int = key(
+        500, "Waiting requests beyond which reading stops.", at_least(1), HIGH
+    )
+    request_timeout_ms: Int = key(
+        30_000, "How long a request waits for its answer.", importance=HIGH
+    )
+    socket_connection_setup_timeout_max_ms: Long = key(
+        30_000, "Upper bound of the growing time limit for connecting."
+    )
+    socket_connection_setup_timeout_ms: Long = key(10_000, "First time limit for connecting.")
+    socket_listen_backlog_size: Int = key(
+        50, "Connections that may wait to be accepted.", at_least(1)
+    )
+    socket_receive_buffer_bytes: Int = key(
+        102_400, "Receive buffer of server sockets; -1 leaves it to the system.", importance=HIGH
+    )
+    socket_request_max_bytes: Int = key(104_857_600, "Largest request.", at_least(1), HIGH)
+    socket_send_buffer_bytes: Int = key(
+        102_400, "Send buffer of server sockets; -1 leaves it to the system.", importance=HIGH
+    )
+    telemetry_max_bytes: Int = key(
+        1_048_576, "Largest metrics message of a client, after decompression.", at_least(1), LOW
+    )

@@ -1,0 +1,140 @@
+"""The quorum of controllers and its metadata log.
+
+Kafka: org.apache.kafka.raft.{QuorumConfig, MetadataLogConfig}, KRaftConfigs.
+"""
+
+from __future__ import annotations
+
+from ottla.config.checks import DISTINCT_NON_EMPTY, at_least
+from ottla.config.definition import (
+    HIGH,
+    LOW,
+    REQUIRED,
+    Bool,
+    ConfigTable,
+    Int,
+    Long,
+    Names,
+    Text,
+    key,
+)
+
+
+class QuorumSettings(ConfigTable):
+    """How controllers agree and what they keep."""
+
+    auto_leader_rebalance_enable: Bool = key(
+        True, "Give leadership back to the preferred replicas from time to time.", importance=HIGH
+    )
+    controller_listener_names: Names = key(
+        REQUIRED,
+        "Listeners that controllers serve; other nodes use the first one to reach them.",
+        DISTINCT_NON_EMPTY,
+        HIGH,
+    )
+    controller_performance_always_log_threshold_ms: Long = key(
+        2000, "Controller events slower than this are always logged.", at_least(0), internal=True
+    )
+    controller_performance_sample_period_ms: Long = key(
+        60_000, "How often the controller logs its slowest events.", at_least(100), internal=True
+    )
+    controller_quorum_append_linger_ms: Int = key(
+        25, "How long the quorum's leader gathers records before it writes them.", at_least(0)
+    )
+    controller_quorum_auto_join_enable: Bool = key(
+        False, "Let a new controller add itself to the voters.", importance=LOW
+    )
+    controller_quorum_bootstrap_servers: Names = key(
+        [], "host:port addresses at which the quorum is found.", importance=HIGH
+    )
+    controller_quorum_election_backoff_max_ms: Int = key(
+        1000, "Upper bound of the growing pause between lost elections.", at_least(0), HIGH
+    )
+    controller_quorum_election_timeout_ms: Int = key(
+        1000, "A candidate that has not won within this time tries again.", at_least(0), HIGH
+    )
+    controller_quorum_fetch_max_bytes: Int = key(
+        1_048_576, "Most bytes of the metadata log in one answer.", at_least(1), LOW
+    )
+    controller_quorum_fetch_snapshot_max_bytes: Int = key(
+        1_048_576, "Most bytes of a metadata snapshot in one answer.", at_least(1), LOW
+    )
+    controller_quorum_fetch_timeout_ms: Int = key(
+        2000,
+        "Without contact for this long voters elect anew and a lonely leader resigns.",
+        at_least(0),
+        HIGH,
+    )
+    controller_quorum_request_timeout_ms: Int = key(
+        2000, "A quorum request without an answer for this long is given up.", at_least(0)
+    )
+    controller_quorum_retry_backoff_ms: Int = key(
+        20, "Pause before a failed quorum request is sent again.", at_least(0), LOW
+    )
+    controller_quorum_voters: Names = key(
+        [],
+        "Static voters as id@host:port; leave empty for a quorum that can change.",
+        importance=HIGH,
+    )
+    controller_quota_window_num: Int = key(
+        11, "Sample windows kept for the quota on topic changes.", at_least(1), LOW
+    )
+    controller_quota_window_size_seconds: Int = key(
+        1, "Length of one of those windows.", at_least(1), LOW
+    )
+    controller_socket_timeout_ms: Int = key(
+        30_000, "Time limit of requests from a broker to the controller."
+    )
+    internal_metadata_delete_delay_millis: Long = key(
+        60_000,
+        "Wait before old metadata segments and snapshots are removed.",
+        importance=LOW,
+        internal=True,
+    )
+    internal_metadata_log_segment_bytes: Int | None = key(
+        None, "Segment size of the metadata log, for tests.", importance=LOW, internal=True
+    )
+    internal_metadata_max_batch_size_in_bytes: Int = key(
+        8_388_608, "Largest batch of metadata records, for tests.", importance=LOW, internal=True
+    )
+    leader_imbalance_check_interval_seconds: Long = key(
+        300,
+        "How often the controller looks for leaders that are not the preferred ones.",
+        at_least(1),
+        HIGH,
+    )
+    metadata_log_dir: Text | None = key(
+        None,
+        "Directory of the metadata log; the first log directory when not set.",
+        importance=HIGH,
+    )
+    metadata_log_max_record_bytes_between_snapshots: Long = key(
+        20_971_520, "Bytes of metadata records after which a snapshot is made.", at_least(1), HIGH
+    )
+    metadata_log_max_snapshot_interval_ms: Long = key(
+        3_600_000,
+        "Time after which a snapshot is made when there are new records; 0 never.",
+        at_least(0),
+        HIGH,
+    )
+    metadata_log_segment_bytes: Int = key(
+        1_073_741_824, "Segment size of the metadata log.", at_least(8_388_608), HIGH
+    )
+    metadata_log_segment_ms: Long = key(
+        604_800_000, "Time before a new segment of the metadata log is begun.", importance=HIGH
+    )
+    metadata_max_idle_interval_ms: Int = key(
+        500, "How often an idle controller writes a no-op record; 0 never.", at_least(0), LOW
+    )
+    metadata_max_retention_bytes: Long = key(
+        104_857_600, "Bytes of metadata log and snapshots to keep.", importance=HIGH
+    )
+    metadata_max_retention_ms: Long = key(
+        604_800_000, "Time to keep metadata log and snapshots.", importance=HIGH
+    )
+    unclean_leader_election_interval_ms: Long = key(
+        300_000,
+        "How often the controller looks for partitions that need such an election.",
+        at_least(1),
+        internal=True,
+    )

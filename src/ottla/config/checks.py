@@ -1,0 +1,226 @@
+"""Checks of single values, with Kafka's sentences about those that fail.
+
+Kafka: the Validator classes inside org.apache.kafka.common.config.ConfigDef. A check returns
+None for a good value, the reason otherwise. A reason that does not name the setting itself is
+put behind "Invalid value x for configuration y"; a `ListCheck` words the whole sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Check(Protocol):
+    """Decides whether a parsed value may be used."""
+
+    def reason(self, value: object) -> str | None:
+        """Say why the value is refused, None when it is fine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A number with a smallest and perhaps a largest value, both included."""
+
+    smallest: float
+    largest: float | None = None
+
+    def reason(self, value: object) -> str | None:
+        """Compare with both ends; no value at all is refused."""
+        if value is None:
+            return "Value must be non-null"
+        assert isinstance(value, int | float)
+        if value < self.smallest:
+            return f"Value must be at least {self.smallest}"
+        if self.largest is not None and value > self.largest:
+            return f"Value must be no more than {self.largest}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of a few words, compared exactly."""
+
+    words: tuple[str, ...]
+
+    def reason(self, value: object) -> str | None:
+        """Look the word up."""
+        if value in self.words:
+            return None
+        return f"String must be one of: {', '.join(self.words)}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOfAnyCase:
+    """One of a few words, in capitals or not."""
+
+    words: tuple[str, ...]
+
+    def reason(self, value: object) -> str | None:
+        """Look the word up in capitals."""
+        if isinstance(value, str) and value.upper() in self.words:
+            return None
+        return f"String must be one of (case insensitive): {', '.join(self.words)}"
+
+
+@dataclass(frozen=True, slots=True)
+class NonEmpty:
+    """A text that is not empty when it is given at all."""
+
+    def reason(self, value: object) -> str | None:
+        """Refuse the empty text."""
+        return "String must be non-empty" if value == "" else None
+
+
+@dataclass(frozen=True, slots=True)
+class ListCheck:
+    """A list without duplicates or empty entries, of any words or of a few known ones.
+
+    Kafka words these problems as whole sentences about the name; `sentence` does so.
+    """
+
+    words: tuple[str, ...] = ()
+    empty_allowed: bool = True
+    null_allowed: bool = False
+
+    def reason(self, value: object) -> str | None:
+        """Only the membership test has a reason of Kafka's usual form."""
+        for word in _entries(value):
+            if self.words and word not in self.words:
+                return f"String must be one of: {', '.join(self.words)}"
+        return None
+
+    def wrong_entry(self, value: object) -> str | None:
+        """Return the first entry outside the known words: Kafka names it, not the whole list."""
+        return next((word for word in _entries(value) if word not in self.words), None)
+
+    def sentence(self, name: str, value: object) -> str | None:
+        """Say what is wrong with the list as a whole, None when it is well formed."""
+        if value is None:
+            return None if self.null_allowed else f"Configuration '{name}' values must not be null."
+        entries = _entries(value)
+        if not entries and not self.empty_allowed:
+            valid = f"[{', '.join(self.words)}]" if self.words else "any non-empty value"
+            return f"Configuration '{name}' must not be empty. Valid values include: {valid}"
+        if len(set(entries)) != len(entries):
+            return f"Configuration '{name}' values must not be duplicated."
+        if "" in entries:
+            return f"Configuration '{name}' values must not be empty."
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class GzipLevel:
+    """1 to 9, or -1 for zlib's own choice."""
+
+    def reason(self, value: object) -> str | None:
+        """Allow the ten levels."""
+        assert isinstance(value, int)
+        if value == -1 or 1 <= value <= 9:
+            return None
+        return "Value must be between 1 and 9 or equal to -1"
+
+
+_THROTTLED = re.compile(r"\d+:\d+")
+_DURATION = re.compile(
+    r"[+]?P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledReplicas:
+    """Replicas as partition:broker, or * alone."""
+
+    def named_reason(self, name: str, value: object) -> str | None:
+        """Check each pair."""
+        entries = _entries(value)
+        if entries == ("*",) or all(_THROTTLED.fullmatch(entry) for entry in entries):
+            return None
+        return (
+            f"{name} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReset:
+    """A place to start: earliest, latest, perhaps none, or some time ago (by_duration:PT1H)."""
+
+    words: tuple[str, ...]
+    ending: str
+
+    def named_reason(self, name: str, value: object) -> str | None:
+        """Check the word or the ISO 8601 duration."""
+        if value in self.words:
+            return None
+        if isinstance(value, str) and value.startswith("by_duration:"):
+            duration = value.removeprefix("by_duration:")
+            if len(duration) <= 64 and _DURATION.fullmatch(duration):
+                return None
+        words = ", ".join(f"'{word}'" for word in self.words)
+        return (
+            f"Invalid value `{value}` for configuration {name}. The value must be either "
+            f"{words} or of the format 'by_duration:{self.ending}'."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EitherOf:
+    """One of two words."""
+
+    words: tuple[str, str]
+    any_case: bool
+
+    def named_reason(self, name: str, value: object) -> str | None:
+        """Look the word up."""
+        word = value.lower() if isinstance(value, str) and self.any_case else value
+        if word in self.words:
+            return None
+        first, second = self.words
+        return (
+            f"Invalid value `{value}` for configuration {name}. "
+            f"The value must either be '{first}' or '{second}'."
+        )
+
+
+def _entries(value: object) -> tuple[str, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else ()
+
+
+def at_least(smallest: float) -> Range:
+    """Allow that number and all greater ones."""
+    return Range(smallest)
+
+
+def between(smallest: float, largest: float) -> Range:
+    """Allow the numbers from one to the other, both included."""
+    return Range(smallest, largest)
+
+
+def one_of(*words: str) -> OneOf:
+    """Allow only these words."""
+    return OneOf(words)
+
+
+def one_of_any_case(*words: str) -> OneOfAnyCase:
+    """Allow only these words, in capitals or not."""
+    return OneOfAnyCase(words)
+
+
+def entries_of(*words: str, empty_allowed: bool = True) -> ListCheck:
+    """Allow lists of these words."""
+    return ListCheck(words, empty_allowed=empty_allowed)
+
+
+DISTINCT = ListCheck()
+DISTINCT_NON_EMPTY = ListCheck(empty_allowed=False)
+DISTINCT_OR_NULL = ListCheck(null_allowed=True)
+DISTINCT_NON_EMPTY_OR_NULL = ListCheck(empty_allowed=False, null_allowed=True)
+NON_EMPTY = NonEmpty()
+GZIP_LEVEL = GzipLevel()
+THROTTLED_REPLICAS = ThrottledReplicas()
+CONSUMER_OFFSET_RESET = OffsetReset(("earliest", "latest", "none"), "<PnDTnHnMn.nS.>")
+SHARE_OFFSET_RESET = OffsetReset(("earliest", "latest"), "<PnDTnHnMn.nS>")
+ACKNOWLEDGEMENT_MODE = EitherOf(("implicit", "explicit"), any_case=False)
+ACQUIRE_MODE = EitherOf(("batch_optimized", "record_limit"), any_case=True)

@@ -1,0 +1,349 @@
+"""How a table of settings is written down: one class attribute a setting, typed and documented.
+
+Kafka: org.apache.kafka.common.config.ConfigDef and AbstractConfig. A table reads
+
+    class LogSettings(ConfigTable):
+        log_segment_bytes: Int = key(1 << 30, "Size of a segment.", at_least(1 << 20), HIGH)
+
+The dotted name is the attribute's with `_` turned into `.`; the type stands in the annotation,
+with `| None` where no value at all is legal. `parse` turns texts into typed values.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from inspect import get_annotations
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
+
+from ottla.config.checks import Check, EitherOf, ListCheck, OffsetReset, ThrottledReplicas
+from ottla.config.problems import ConfigErrors, ConfigProblem, invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Self
+
+
+class Type(Enum):
+    """The types of settings; the value is the type's number in DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Importance(Enum):
+    """How much a setting matters to most users."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+
+
+class Password(str):
+    """A secret: compares and is used as the text it is, but never shows it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "[hidden]"
+
+    def __str__(self) -> str:
+        return "[hidden]"
+
+    def __format__(self, format_spec: str) -> str:
+        return format("[hidden]", format_spec)
+
+    def reveal(self) -> str:
+        """Return the secret as a plain text."""
+        return str.__str__(self)
+
+
+Bool: TypeAlias = Annotated[bool, Type.BOOLEAN]
+Text: TypeAlias = Annotated[str, Type.STRING]
+Int: TypeAlias = Annotated[int, Type.INT]
+Short: TypeAlias = Annotated[int, Type.SHORT]
+Long: TypeAlias = Annotated[int, Type.LONG]
+Double: TypeAlias = Annotated[float, Type.DOUBLE]
+Names: TypeAlias = Annotated[tuple[str, ...], Type.LIST]
+ClassName: TypeAlias = Annotated[str, Type.CLASS]
+Secret: TypeAlias = Annotated[Password, Type.PASSWORD]
+
+_ANNOTATIONS: Final = {
+    "Bool": Type.BOOLEAN,
+    "Text": Type.STRING,
+    "Int": Type.INT,
+    "Short": Type.SHORT,
+    "Long": Type.LONG,
+    "Double": Type.DOUBLE,
+    "Names": Type.LIST,
+    "ClassName": Type.CLASS,
+    "Secret": Type.PASSWORD,
+}
+
+
+AnyCheck: TypeAlias = Check | ThrottledReplicas | OffsetReset | EitherOf
+
+
+class _Required:
+    """Marks a setting that must be given."""
+
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED: Final = _Required()
+MAX_INT: Final = (1 << 31) - 1
+MAX_LONG: Final = (1 << 63) - 1
+_BITS: Final = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
+_INTEGER = re.compile(r"[+-]?\d+")
+_FLOAT = re.compile(
+    r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)[fFdD]?",
+)
+_COMMA = re.compile(r"\s*,\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One setting's definition."""
+
+    default: Any
+    doc: str
+    check: AnyCheck | None
+    importance: Importance
+    internal: bool
+    name: str = ""
+    type: Type = Type.STRING
+
+    @property
+    def attribute(self) -> str:
+        """The name under which a table's object has the value."""
+        return self.name.replace(".", "_")
+
+    @property
+    def required(self) -> bool:
+        """Whether there is no default."""
+        return self.default is REQUIRED
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the value must never be shown."""
+        return self.type is Type.PASSWORD
+
+    def convert(self, given: object) -> Any:
+        """Turn what was given into the setting's type; ConfigErrors when it cannot be."""
+        value = given.strip() if type(given) is str else given
+        if value is None:
+            return None
+        return _CONVERSIONS[self.type](self, value)
+
+    def problem(self, value: Any) -> ConfigProblem | None:
+        """Check a converted value; None when it may be used."""
+        check = self.check
+        if check is None:
+            return None
+        if isinstance(check, ListCheck):
+            sentence = check.sentence(self.name, value)
+            if sentence is not None:
+                return ConfigProblem(self.name, self.text(value), sentence)
+            reason = check.reason(value)
+            return invalid(self.name, check.wrong_entry(value), reason) if reason else None
+        if isinstance(check, ThrottledReplicas | OffsetReset | EitherOf):
+            reason = check.named_reason(self.name, value)
+            shown = f"[{', '.join(value)}]" if self.type is Type.LIST else self.text(value)
+            return invalid(self.name, shown, reason) if reason else None
+        reason = check.reason(value)
+        return invalid(self.name, self.text(value), reason) if reason else None
+
+    def text(self, value: Any) -> str | None:
+        """Write a value as Kafka writes it in files and answers; secrets are written out."""
+        if value is None:
+            return None
+        if self.type is Type.BOOLEAN:
+            return "true" if value else "false"
+        if self.type is Type.LIST:
+            return ",".join(str(entry) for entry in value)
+        if isinstance(value, Password):
+            return value.reveal()
+        return str(value)
+
+
+def key(
+    default: Any,
+    doc: str,
+    check: AnyCheck | None = None,
+    importance: Importance = MEDIUM,
+    *,
+    internal: bool = False,
+) -> Any:
+    """Define a setting in a table's body; the annotation beside it gives the type."""
+    return Key(default, doc, check, importance, internal)
+
+
+class ConfigTable:
+    """A set of settings; an object of it holds one value each, as attributes.
+
+    A subclass adds its settings to those of its bases. `keys` maps dotted names to definitions
+    in the order of the tables.
+    """
+
+    keys: ClassVar[dict[str, Key]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        merged: dict[str, Key] = {}
+        for base in reversed(cls.__mro__[1:]):
+            merged.update(base.__dict__.get("keys", {}))
+        for attribute, annotation in get_annotations(cls).items():
+            found = cls.__dict__.get(attribute)
+            if not isinstance(found, Key):
+                continue
+            kind = _ANNOTATIONS[annotation.split("|")[0].strip()]
+            default = tuple(found.default) if isinstance(found.default, list) else found.default
+            name = attribute.replace("_", ".")
+            merged[name] = replace(found, name=name, type=kind, default=default)
+        cls.keys = merged
+
+    def __init__(self, values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        """Take converted values by dotted name (the rest are defaults), and what was given."""
+        self.given: dict[str, Any] = dict(given)
+        own = self.__dict__
+        for name, definition in self.keys.items():
+            own[definition.attribute] = values.get(name, definition.default)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Self:
+        """Read and check all settings; ConfigErrors names every one that is wrong."""
+        reading = cls.read(given)
+        if reading.problems:
+            raise ConfigErrors(reading.problems)
+        return cls(reading.values, given)
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Reading:
+        """Convert and check each setting on its own; unknown names are left out."""
+        reading = Reading()
+        for name, definition in cls.keys.items():
+            if name in given:
+                _read_one(definition, given[name], reading)
+            elif definition.required:
+                reading.problems.append(_missing(name))
+        return reading
+
+    @classmethod
+    def unknown(cls, given: Iterable[str]) -> list[str]:
+        """List the names that this table does not have."""
+        return [name for name in given if name not in cls.keys]
+
+    def value(self, name: str) -> Any:
+        """Return a value by its dotted name; KeyError when there is no such setting."""
+        return self.__dict__[self.keys[name].attribute]
+
+    def text(self, name: str) -> str | None:
+        """Return a value as text, as Kafka writes it; secrets are written out."""
+        return self.keys[name].text(self.value(name))
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a reading of texts gave: converted values by dotted name, and all problems."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    problems: list[ConfigProblem] = field(default_factory=list)
+
+
+def _read_one(definition: Key, given: object, reading: Reading) -> None:
+    try:
+        value = definition.convert(given)
+    except ConfigErrors as error:
+        reading.problems.extend(error.problems)
+        return
+    problem = definition.problem(value)
+    if problem is not None:
+        reading.problems.append(problem)
+        return
+    reading.values[definition.name] = value
+
+
+def _missing(name: str) -> ConfigProblem:
+    message = f'Missing required configuration "{name}" which has no default value.'
+    return ConfigProblem(name, None, message)
+
+
+def _refuse(definition: Key, value: object, reason: str) -> ConfigErrors:
+    return ConfigErrors([invalid(definition.name, value, reason)])
+
+
+def _to_bool(definition: Key, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    lowered = value.lower() if isinstance(value, str) else None
+    if lowered not in {"true", "false"}:
+        raise _refuse(definition, value, "Expected value to be either true or false")
+    return lowered == "true"
+
+
+def _to_text(definition: Key, value: object) -> str:
+    if not isinstance(value, str):
+        reason = f"Expected value to be a string, but it was a {type(value).__name__}"
+        raise _refuse(definition, value, reason)
+    return value
+
+
+def _to_integer(definition: Key, value: object) -> int:
+    number: int | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    elif isinstance(value, str) and len(value) <= 40 and _INTEGER.fullmatch(value):
+        number = int(value)
+    limit = 1 << (_BITS[definition.type] - 1)
+    if number is None or not -limit <= number < limit:
+        raise _refuse(definition, value, f"Not a number of type {definition.type.name}")
+    return number
+
+
+def _to_double(definition: Key, value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, str) or not _FLOAT.fullmatch(value):
+        raise _refuse(definition, value, "Not a number of type DOUBLE")
+    return float(value.rstrip("fFdD") if value[-1:] in "fFdD" else value)
+
+
+def _to_names(definition: Key, value: object) -> tuple[str, ...]:
+    if isinstance(value, list | tuple):
+        return tuple(value)
+    if not isinstance(value, str):
+        raise _refuse(definition, value, "Expected a comma separated list.")
+    return tuple(_COMMA.split(value)) if value else ()
+
+
+def _to_class(_definition: Key, value: object) -> object:
+    return value
+
+
+def _to_secret(_definition: Key, value: object) -> Password:
+    return value if isinstance(value, Password) else Password(value)
+
+
+_CONVERSIONS: Final = {
+    Type.BOOLEAN: _to_bool,
+    Type.STRING: _to_text,
+    Type.INT: _to_integer,
+    Type.SHORT: _to_integer,
+    Type.LONG: _to_integer,
+    Type.DOUBLE: _to_double,
+    Type.LIST: _to_names,
+    Type.CLASS: _to_class,
+    Type.PASSWORD: _to_secret,
+}

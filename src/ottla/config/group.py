@@ -1,0 +1,73 @@
+"""Settings of one group, and of a subscription to clients' metrics.
+
+Kafka: org.apache.kafka.coordinator.group.GroupConfig, ClientMetricsConfigs.
+"""
+
+from __future__ import annotations
+
+from ottla.config.checks import DISTINCT, SHARE_OFFSET_RESET, at_least, one_of
+from ottla.config.definition import Bool, ConfigTable, Int, Names, Text, key
+
+
+class GroupConfig(ConfigTable):
+    """What one group has set for itself; the rest comes from the broker."""
+
+    consumer_assignment_interval_ms: Int = key(
+        1000, "Least time between two assignments of the consumer group.", at_least(0)
+    )
+    consumer_heartbeat_interval_ms: Int = key(
+        5000, "Heartbeat interval of the consumer group's members.", at_least(1)
+    )
+    consumer_session_timeout_ms: Int = key(
+        45_000, "A consumer without a heartbeat for this long is removed.", at_least(1)
+    )
+    share_assignment_interval_ms: Int = key(
+        1000, "Least time between two assignments of the share group.", at_least(0)
+    )
+    share_auto_offset_reset: Text = key(
+        "latest", "Where the share group starts to read.", SHARE_OFFSET_RESET
+    )
+    share_delivery_count_limit: Int = key(
+        5, "How often a record is delivered before it is dropped.", at_least(2)
+    )
+    share_heartbeat_interval_ms: Int = key(
+        5000, "Heartbeat interval of the share group's members.", at_least(1)
+    )
+    share_isolation_level: Text = key(
+        "read_uncommitted",
+        "Whether records of open or aborted transactions are delivered.",
+        one_of("read_committed", "read_uncommitted"),
+    )
+    share_partition_max_record_locks: Int = key(
+        2000, "Most records of one partition that are out for delivery at once.", at_least(100)
+    )
+    share_record_lock_duration_ms: Int = key(
+        30_000, "How long a delivered record stays locked for its reader.", at_least(1000)
+    )
+    share_renew_acknowledge_enable: Bool = key(True, "Allow readers to renew their locks.")
+    share_session_timeout_ms: Int = key(
+        45_000, "A share consumer without a heartbeat for this long is removed.", at_least(1)
+    )
+    streams_assignment_interval_ms: Int = key(
+        1000, "Least time between two assignments of the streams group.", at_least(0)
+    )
+    streams_heartbeat_interval_ms: Int = key(
+        5000, "Heartbeat interval of the streams group's members.", at_least(1)
+    )
+    streams_initial_rebalance_delay_ms: Int = key(
+        3000, "How long the new streams group waits for more members.", at_least(0)
+    )
+    streams_num_standby_replicas: Int = key(0, "Standby copies of each task.", at_least(0))
+    streams_session_timeout_ms: Int = key(
+        45_000, "A streams client without a heartbeat for this long is removed.", at_least(1)
+    )
+
+
+class ClientMetricsConfig(ConfigTable):
+    """One subscription to clients' metrics (KIP-714)."""
+
+    interval_ms: Int = key(300_000, "How often matching clients push their metrics.")
+    match: Names = key([], "Which clients are meant, as key=pattern pairs.", DISTINCT)
+    metrics: Names = key(
+        [], "Prefixes of the metrics asked for; * for all, empty for none.", DISTINCT
+    )

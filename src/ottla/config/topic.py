@@ -1,0 +1,184 @@
+"""The effective configuration of one topic: its own settings over the broker's defaults.
+
+Kafka: org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynonyms.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.config.problems import ConfigErrors, ConfigProblem, nearest
+from ottla.config.topic_settings import TopicSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ottla.config.broker import BrokerConfig
+    from ottla.config.definition import Key
+
+# Topic setting -> the broker's settings that give its default, the strongest first.
+BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "cleanup.policy": ("log.cleanup.policy",),
+        "compression.gzip.level": ("compression.gzip.level",),
+        "compression.lz4.level": ("compression.lz4.level",),
+        "compression.type": ("compression.type",),
+        "compression.zstd.level": ("compression.zstd.level",),
+        "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
+        "file.delete.delay.ms": ("log.segment.delete.delay.ms",),
+        "flush.messages": ("log.flush.interval.messages",),
+        "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+        "index.interval.bytes": ("log.index.interval.bytes",),
+        "local.retention.bytes": ("log.local.retention.bytes",),
+        "local.retention.ms": ("log.local.retention.ms",),
+        "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
+        "max.message.bytes": ("message.max.bytes",),
+        "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
+        "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
+        "message.timestamp.type": ("log.message.timestamp.type",),
+        "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio",),
+        "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),
+        "min.insync.replicas": ("min.insync.replicas",),
+        "preallocate": ("log.preallocate",),
+        "retention.bytes": ("log.retention.bytes",),
+        "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+        "segment.bytes": ("log.segment.bytes",),
+        "segment.index.bytes": ("log.index.size.max.bytes",),
+        "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        "segment.ms": ("log.roll.ms", "log.roll.hours"),
+        "unclean.leader.election.enable": ("unclean.leader.election.enable",),
+    }
+)
+
+_RESOLVED: Final[Mapping[str, Callable[[BrokerConfig], int]]] = MappingProxyType(
+    {
+        "flush.ms": lambda broker: broker.flush_time_ms,
+        "retention.ms": lambda broker: broker.retention_time_ms,
+        "segment.jitter.ms": lambda broker: broker.roll_jitter_time_ms,
+        "segment.ms": lambda broker: broker.roll_time_ms,
+    }
+)
+
+
+class TopicConfig(TopicSettings):
+    """Every setting of a topic as an attribute; `given` holds what the topic set itself."""
+
+    @property
+    def compact(self) -> bool:
+        """Whether old values of a key are removed."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def delete(self) -> bool:
+        """Whether old segments are removed."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def effective_segment_bytes(self) -> int:
+        """The size at which a segment is full; tests may set it below the public minimum."""
+        internal = self.internal_segment_bytes
+        return self.segment_bytes if internal is None else internal
+
+    @property
+    def effective_local_retention_ms(self) -> int:
+        """Time to keep segments on local disk; -1 has no limit."""
+        return self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms
+
+    @property
+    def effective_local_retention_bytes(self) -> int:
+        """Bytes to keep on local disk; -1 has no limit."""
+        local = self.local_retention_bytes
+        return self.retention_bytes if local == -2 else local
+
+
+def broker_defaults(broker: BrokerConfig) -> dict[str, Any]:
+    """Return the typed value of each topic setting that a topic without its own would have."""
+    values: dict[str, Any] = {}
+    for name, synonyms in BROKER_SYNONYMS.items():
+        resolve = _RESOLVED.get(name)
+        values[name] = resolve(broker) if resolve else broker.value(synonyms[0])
+    return values
+
+
+def parse_topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
+    """Put a topic's own settings over the broker's defaults.
+
+    Raises ConfigErrors for unknown names, wrong values and settings that contradict each other.
+    """
+    problems = list(unknown_topic_settings(overrides))
+    reading = TopicConfig.read(overrides)
+    problems += reading.problems
+    config = TopicConfig({**broker_defaults(broker), **reading.values}, overrides)
+    problems += _contradictions(config, broker)
+    if problems:
+        raise ConfigErrors(problems)
+    return config
+
+
+def load_topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
+    """Do the same with stored settings: what cannot be read is passed over, not refused."""
+    reading = TopicConfig.read(overrides)
+    return TopicConfig({**broker_defaults(broker), **reading.values}, overrides)
+
+
+def unknown_topic_settings(names: Mapping[str, str]) -> Iterator[ConfigProblem]:
+    """Yield a problem for each name that topics do not have, with the nearest right one."""
+    for name, value in names.items():
+        if name not in TopicConfig.keys:
+            meant = nearest(name, public_names())
+            proposal = f"; did you mean {meant}?" if meant else ""
+            yield ConfigProblem(name, value, f"Unknown topic config name: {name}{proposal}")
+
+
+def public_names() -> list[str]:
+    """List the settings a user may see."""
+    return [name for name, definition in TopicConfig.keys.items() if not definition.internal]
+
+
+def definition_of(name: str) -> Key | None:
+    """Return the definition of a topic setting, None when there is no such name."""
+    return TopicConfig.keys.get(name)
+
+
+def _contradictions(config: TopicConfig, broker: BrokerConfig) -> Iterator[ConfigProblem]:
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        message = (
+            f"conflict topic config setting min.compaction.lag.ms ({config.min_compaction_lag_ms})"
+            f" > max.compaction.lag.ms ({config.max_compaction_lag_ms})"
+        )
+        yield ConfigProblem("min.compaction.lag.ms", str(config.min_compaction_lag_ms), message)
+    if config.remote_storage_enable:
+        yield from _remote_contradictions(config, broker)
+
+
+def _remote_contradictions(config: TopicConfig, broker: BrokerConfig) -> Iterator[ConfigProblem]:
+    if not broker.remote_log_storage_system_enable:
+        message = (
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured "
+            "with remote log storage."
+        )
+        yield ConfigProblem("remote.storage.enable", "true", message)
+    if config.compact:
+        message = (
+            "Remote log storage only supports topics with cleanup.policy=delete or "
+            "cleanup.policy being an empty list."
+        )
+        yield ConfigProblem("cleanup.policy", config.text("cleanup.policy"), message)
+    yield from _local_retention("retention.bytes", config)
+    yield from _local_retention("retention.ms", config)
+
+
+def _local_retention(name: str, config: TopicConfig) -> Iterator[ConfigProblem]:
+    local_name = f"local.{name}"
+    local, whole = config.value(local_name), config.value(name)
+    if whole == -1 or local == -2:
+        return
+    reason = None
+    if local == -1:
+        reason = f"Value must not be -1 as {name} value is set as {whole}."
+    elif local > whole:
+        reason = f"Value must not be more than {name} property value: {whole}"
+    if reason:
+        message = f"Invalid value {local} for configuration {local_name}: {reason}"
+        yield ConfigProblem(local_name, str(local), message)
