@@ -1,26 +1,29 @@
-"""consumer protocol"""
+"""consumer_protocol records.
+
+Kafka: TODO.
+"""
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Struct, field, int32
+from ottla.protocol.schema import EMPTY, Struct, field, int32
 
 
-class ConsumerProtocolSubscription(Struct, versions="0-3"):
-    """DOC ConsumerProtocolSubscription."""
+class ConsumerProtocolSubscription(Struct, versions="0-3", flexible="none"):
+    """ConsumerProtocolSubscription."""
 
     topics: list[str]
     user_data: bytes | None = None
-    owned_partitions: list[TopicPartition] = field("1+", ignorable=True)
+    owned_partitions: list[TopicPartition] = field("1+", default=EMPTY, ignorable=True)
     generation_id: int32 = field("2+", default=-1, ignorable=True)
     rack_id: str | None = field("3+", default=None, ignorable=True)
 
     class TopicPartition(Struct):
-        topic: str = field("1+")
-        partitions: list[int32] = field("1+")
+        topic: str
+        partitions: list[int32]
 
 
-class ConsumerProtocolAssignment(Struct, versions="0-3"):
-    """DOC ConsumerProtocolAssignment."""
+class ConsumerProtocolAssignment(Struct, versions="0-3", flexible="none"):
+    """ConsumerProtocolAssignment."""
 
     assigned_partitions: list[TopicPartition]
     user_data: bytes | None = None

@@ -1,17 +1,20 @@
-"""control"""
+"""control records.
+
+Kafka: TODO.
+"""
 
 from __future__ import annotations
 
 from ottla.protocol.schema import Struct, int16, int32
 
 
-class EndTxnMarker(Struct, versions="0"):
-    """DOC EndTxnMarker."""
-
-    coordinator_epoch: int32
-
-
-class ControlRecordTypeSchema(Struct, versions="0"):
-    """DOC ControlRecordTypeSchema."""
+class ControlRecordTypeSchema(Struct, versions="0", flexible="none"):
+    """ControlRecordTypeSchema."""
 
     type: int16
+
+
+class EndTxnMarker(Struct, versions="0", flexible="none"):
+    """EndTxnMarker."""
+
+    coordinator_epoch: int32

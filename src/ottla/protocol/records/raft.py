@@ -1,20 +1,16 @@
-"""raft"""
+"""raft records.
+
+Kafka: TODO.
+"""
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Struct, field, int16, int32, int64, uint16
-from ottla.types import Uuid
-
-
-class Voter(Struct):
-    """Shared by the structs below."""
-
-    voter_id: int32
-    voter_directory_id: Uuid = field("1+")
+from ottla.protocol.schema import EMPTY, Struct, field, int16, int32, int64, uint16
+from ottla.types import ZERO_UUID, Uuid
 
 
 class LeaderChangeMessage(Struct, versions="0-1", flexible="0+"):
-    """DOC LeaderChangeMessage."""
+    """LeaderChangeMessage."""
 
     version: int16
     leader_id: int32
@@ -22,28 +18,33 @@ class LeaderChangeMessage(Struct, versions="0-1", flexible="0+"):
     granting_voters: list[Voter]
 
 
+class Voter(Struct):
+    voter_id: int32
+    voter_directory_id: Uuid = field("1+", default=ZERO_UUID)
+
+
 class SnapshotHeaderRecord(Struct, versions="0", flexible="0+"):
-    """DOC SnapshotHeaderRecord."""
+    """SnapshotHeaderRecord."""
 
     version: int16
     last_contained_log_timestamp: int64
 
 
 class SnapshotFooterRecord(Struct, versions="0", flexible="0+"):
-    """DOC SnapshotFooterRecord."""
+    """SnapshotFooterRecord."""
 
     version: int16
 
 
 class KRaftVersionRecord(Struct, versions="0", flexible="0+"):
-    """DOC KRaftVersionRecord."""
+    """KRaftVersionRecord."""
 
     version: int16
-    k_raft_version: int16
+    kraft_version: int16
 
 
 class VotersRecord(Struct, versions="0", flexible="0+"):
-    """DOC VotersRecord."""
+    """VotersRecord."""
 
     version: int16
     voters: list[Voter]
@@ -52,7 +53,7 @@ class VotersRecord(Struct, versions="0", flexible="0+"):
         voter_id: int32
         voter_directory_id: Uuid
         endpoints: list[Endpoint]
-        k_raft_version_feature: KRaftVersionFeature
+        kraft_version_feature: KRaftVersionFeature
 
         class Endpoint(Struct):
             name: str
@@ -65,15 +66,15 @@ class VotersRecord(Struct, versions="0", flexible="0+"):
 
 
 class QuorumStateData(Struct, versions="0-1", flexible="0+"):
-    """DOC QuorumStateData."""
+    """QuorumStateData."""
 
-    cluster_id: str = field("0")
+    cluster_id: str = field("0", default="")
     leader_id: int32 = -1
     leader_epoch: int32 = -1
     voted_id: int32 = -1
-    voted_directory_id: Uuid = field("1+")
-    applied_offset: int64 = field("0")
-    current_voters: list[Voter] | None = field("0")
+    voted_directory_id: Uuid = field("1+", default=ZERO_UUID)
+    applied_offset: int64 = field("0", default=0)
+    current_voters: list[Voter] | None = field("0", default=EMPTY)
 
     class Voter(Struct):
-        voter_id: int32 = field("0")
+        voter_id: int32
