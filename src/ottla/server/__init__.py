@@ -1,0 +1,1 @@
+"""The node: roles, dispatch, handlers, and everything that touches loop, clock and files."""

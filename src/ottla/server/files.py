@@ -1,0 +1,321 @@
+# ruff: noqa: PTH
+"""The real disk: the only module that makes operating-system file calls.
+
+Paths are joined strings: a `Path` object would cost more than the system call (hence no PTH).
+Hot path: `RealFile.append`, `RealFile.is_cached` and `RealFile.read` (benchmarks/log.py).
+Descriptors are opened on first use, so that a node of ten thousand idle partitions holds none.
+Kafka: org.apache.kafka.common.record.FileRecords, org.apache.kafka.common.utils.Utils, FileLock.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.types import Buffer
+
+PROBE_INTERVAL_BYTES = 64 * 1024
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+
+
+class RealFile:
+    """A file that opens itself when first used. Kept in step by one owner: the node's loop."""
+
+    __slots__ = ("_closing", "_descriptor", "_end", "_path", "_pins", "_prefix")
+
+    def __init__(self, prefix: str, path: str) -> None:
+        self._prefix = prefix
+        self._path = path
+        self._descriptor = -1
+        self._end = -1
+        self._pins = 0
+        self._closing = False
+
+    def _open(self) -> int:
+        descriptor = os.open(self._prefix + self._path, os.O_RDWR | os.O_CLOEXEC)
+        self._end = os.fstat(descriptor).st_size
+        self._descriptor = descriptor
+        return descriptor
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Write all buffers at the end with one system call where the system allows."""
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self._open()
+        expected = 0
+        for buffer in buffers:
+            expected += len(buffer)
+        written = os.pwritev(descriptor, buffers, self._end)
+        self._end += written
+        if written != expected:
+            self._append_rest(descriptor, buffers, written)
+        return expected
+
+    def _append_rest(self, descriptor: int, buffers: Sequence[Buffer], skip: int) -> None:
+        for buffer in buffers:
+            view = memoryview(buffer)
+            if skip >= len(view):
+                skip -= len(view)
+                continue
+            view = view[skip:]
+            skip = 0
+            while view:
+                written = os.pwrite(descriptor, view, self._end)
+                if written == 0:
+                    raise OSError(errno.ENOSPC, "the disk takes no more bytes", self._path)
+                self._end += written
+                view = view[written:]
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Overwrite or extend the file at position."""
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self._open()
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(descriptor, view, position)
+            position += written
+            view = view[written:]
+        self._end = max(self._end, position)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to size bytes at position; waits for the disk when they are not cached."""
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self._open()
+        data = os.pread(descriptor, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        missing = size - len(data)
+        position += len(data)
+        while missing and (data := os.pread(descriptor, missing, position)):
+            parts.append(data)
+            missing -= len(data)
+            position += len(data)
+        return b"".join(parts)
+
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        """Return the bytes when the page cache holds all of them."""
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self._open()
+        wanted = min(size, max(self._end - position, 0))
+        if not _NOWAIT:
+            return None
+        data = bytearray(wanted)
+        try:
+            done = os.preadv(descriptor, [data], position, _NOWAIT)
+        except OSError as error:
+            if error.errno in _MISSES:
+                return None
+            raise
+        return bytes(data) if done == wanted else None
+
+    def is_cached(self, position: int, size: int) -> bool:
+        """Probe one byte every 64 KiB and the last one; no answer counts as not cached."""
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self._open()
+        end = min(position + size, self._end)
+        if not _NOWAIT:
+            return end <= position
+        probe = bytearray(1)
+        buffers = [probe]
+        try:
+            for at in range(position, end, PROBE_INTERVAL_BYTES):
+                os.preadv(descriptor, buffers, at, _NOWAIT)
+            if end > position:
+                os.preadv(descriptor, buffers, end - 1, _NOWAIT)
+        except OSError as error:
+            if error.errno in _MISSES:
+                return False
+            raise
+        return True
+
+    def size(self) -> int:
+        """Return the length in bytes, from memory when the file is open."""
+        return self._end if self._descriptor >= 0 else os.stat(self._prefix + self._path).st_size
+
+    def truncate(self, size: int) -> None:
+        """Cut or grow the file; growing makes a hole and takes no room."""
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self._open()
+        os.ftruncate(descriptor, size)
+        self._end = size
+
+    def sync(self) -> None:
+        """Flush content and length; runs in a worker while the file is pinned."""
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self._open()
+        os.fsync(descriptor)
+
+    def fileno(self) -> int:
+        """Return the descriptor, opened when needed."""
+        return self._descriptor if self._descriptor >= 0 else self._open()
+
+    def pin(self) -> None:
+        """Open now and stay open until `unpin`: a worker must never meet a reused descriptor."""
+        if self._descriptor < 0:
+            self._open()
+        self._pins += 1
+
+    def unpin(self) -> None:
+        """Undo one `pin`, closing the file when `close` was asked for meanwhile."""
+        self._pins -= 1
+        if self._closing and self._pins == 0:
+            self.close()
+
+    def close(self) -> None:
+        """Close the descriptor, or leave it to the last `unpin`."""
+        if self._pins:
+            self._closing = True
+            return
+        self._closing = False
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def moved(self, path: str) -> None:
+        """Take note of the file's new path, for when it is opened again."""
+        self._path = path
+
+
+_MISSES = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL})
+
+
+class RealLock:
+    """A held lock file."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Unlock; the file stays, as Kafka leaves it."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+class RealDirectory:
+    """A directory tree of the operating system below one root."""
+
+    __slots__ = ("_prefix", "root")
+
+    def __init__(self, root: str, *, create: bool = False) -> None:
+        self.root = os.path.abspath(root)
+        self._prefix = self.root + "/"
+        if create:
+            os.makedirs(self.root, exist_ok=True)
+
+    def __repr__(self) -> str:
+        return f"RealDirectory({self.root!r})"
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        """Return the file; nothing but a missing file made on demand touches the disk yet."""
+        full = self._prefix + path
+        if create:
+            os.close(os.open(full, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        elif not os.path.exists(full):
+            raise FileNotFoundError(errno.ENOENT, "no such file", full)
+        return RealFile(self._prefix, path)
+
+    def exists(self, path: str) -> bool:
+        """Say whether the name is there."""
+        return os.path.exists(self._prefix + path)
+
+    def is_directory(self, path: str) -> bool:
+        """Say whether the name is a directory."""
+        return os.path.isdir(self._prefix + path)
+
+    def list(self, path: str = "") -> list[str]:
+        """Return the names inside, sorted."""
+        return sorted(os.listdir(self._prefix + path))
+
+    def make(self, path: str) -> None:
+        """Create a directory and its parents."""
+        os.makedirs(self._prefix + path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        """Remove one file."""
+        os.unlink(self._prefix + path)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and what it holds."""
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._prefix + path)
+
+    def rename(self, old: str, new: str) -> None:
+        """Move atomically, over an existing file."""
+        os.replace(self._prefix + old, self._prefix + new)
+
+    def link(self, old: str, new: str) -> None:
+        """Make a hard link."""
+        os.link(self._prefix + old, self._prefix + new)
+
+    def sync(self, path: str = "") -> None:
+        """Flush the directory itself."""
+        descriptor = os.open(self._prefix + path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def size(self, path: str) -> int:
+        """Return a file's length."""
+        return os.stat(self._prefix + path).st_size
+
+    def free_space(self) -> int:
+        """Return the bytes an unprivileged process may still take."""
+        state = os.statvfs(self.root)
+        return state.f_bavail * state.f_frsize
+
+    def lock(self, path: str) -> RealLock:
+        """Lock as the JVM does, against other processes, and by flock against our own."""
+        descriptor = os.open(self._prefix + path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise BlockingIOError(errno.EAGAIN, "locked by another process", path) from error
+        return RealLock(descriptor)
+
+    def read_file(self, path: str) -> bytes:
+        """Return a file's content."""
+        with open(self._prefix + path, "rb") as file:
+            return file.read()
+
+    def write_file_atomically(
+        self, path: str, data: Buffer, *, mode: int = 0o644, sync: bool = True
+    ) -> None:
+        """Write beside, flush, rename over, flush the parent."""
+        full = self._prefix + path
+        temporary = full + ".tmp"
+        descriptor = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode | 0o200
+        )
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            if mode & 0o200 == 0:
+                os.fchmod(descriptor, mode)
+            if sync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, full)
+        if sync:
+            self.sync(os.path.dirname(path))

@@ -1,0 +1,180 @@
+"""Batch headers as the log needs them: cut out of bytes or a file without touching a record.
+
+Hot path: `scan_batches` runs once an append of a follower and `walk_file` in every cold read.
+Kafka: org.apache.kafka.common.record.FileLogInputStream and DefaultRecordBatch's shallow fields.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.errors import CorruptMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.storage.directory import File
+    from ottla.types import Buffer
+
+LOG_OVERHEAD_BYTES = 12
+"""Base offset and length, which precede what the length counts."""
+HEADER_BYTES = 61
+"""A v2 batch's header; older formats have smaller ones."""
+LEAST_BATCH_BYTES = 14 + LOG_OVERHEAD_BYTES
+NO_PRODUCER_ID = -1
+NO_TIMESTAMP = -1
+WALK_CHUNK_BYTES = 8192
+_MAGIC_POSITION = 16
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+_V2 = Struct(">qiibIhiqqqhii")
+_PREFIX = Struct(">qiib")
+_LEGACY_TIMESTAMP = Struct(">q")
+
+
+class BatchHeader(NamedTuple):
+    """One batch's place and header fields; `position` counts from where the scan began."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return self.attributes & _TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds markers instead of data."""
+        return self.attributes & _CONTROL != 0
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record, which wraps at 2^31; -1 without sequences."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + (self.last_offset - self.base_offset)) & 0x7FFF_FFFF
+
+
+def parse_header(view: Buffer, start: int, position: int) -> BatchHeader:
+    """Read the header at `start` of view; the caller made sure that its bytes are there."""
+    if view[start + _MAGIC_POSITION] < 2:
+        return _parse_legacy(view, start, position)
+    (
+        base_offset,
+        length,
+        leader_epoch,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ) = _V2.unpack_from(view, start)
+    if magic != 2:
+        raise CorruptMessage(f"unknown record format {magic} at position {position}")
+    return BatchHeader(
+        position,
+        length + LOG_OVERHEAD_BYTES,
+        base_offset,
+        base_offset + last_offset_delta,
+        leader_epoch,
+        magic,
+        crc,
+        attributes,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+
+
+def _parse_legacy(view: Buffer, start: int, position: int) -> BatchHeader:
+    """Read a v0 or v1 message, whose offset is that of its last (inner) record."""
+    offset, length, crc, magic = _PREFIX.unpack_from(view, start)
+    timestamp = NO_TIMESTAMP
+    if magic == 1:
+        (timestamp,) = _LEGACY_TIMESTAMP.unpack_from(view, start + 18)
+    return BatchHeader(
+        position,
+        length + LOG_OVERHEAD_BYTES,
+        offset,
+        offset,
+        -1,
+        magic,
+        crc & 0xFFFF_FFFF,
+        view[start + 17] & 0x0F,
+        timestamp,
+        timestamp,
+        NO_PRODUCER_ID,
+        -1,
+        -1,
+        -1,
+    )
+
+
+def header_bytes_needed(view: Buffer, start: int) -> int:
+    """How many bytes from start on a header takes; `view` holds at least 17 of them."""
+    return HEADER_BYTES if view[start + _MAGIC_POSITION] >= 2 else LEAST_BATCH_BYTES
+
+
+def scan_batches(view: Buffer) -> list[BatchHeader]:
+    """Return the headers of whole batches lying end to end; CorruptMessage when they do not."""
+    headers: list[BatchHeader] = []
+    position = 0
+    end = len(view)
+    while position < end:
+        if end - position < LEAST_BATCH_BYTES or (
+            view[position + _MAGIC_POSITION] >= 2 and end - position < HEADER_BYTES
+        ):
+            raise CorruptMessage(f"{end - position} bytes at position {position} hold no batch")
+        header = parse_header(view, position, position)
+        if header.size < LEAST_BATCH_BYTES or header.size > end - position:
+            raise CorruptMessage(f"a batch at position {position} claims {header.size} bytes")
+        headers.append(header)
+        position += header.size
+    return headers
+
+
+def walk_file(file: File, position: int, end: int) -> Iterator[BatchHeader]:
+    """Yield headers from position on, reading little more than them; stops at a torn batch.
+
+    `BatchHeader.position` is the place in the file. CorruptMessage when a header cannot be one.
+    """
+    chunk = b""
+    chunk_start = position
+    while position + LEAST_BATCH_BYTES <= end:
+        at = position - chunk_start
+        if at + HEADER_BYTES > len(chunk):
+            chunk_start, at = position, 0
+            chunk = file.read(position, min(WALK_CHUNK_BYTES, end - position))
+            if len(chunk) < LEAST_BATCH_BYTES:
+                return
+        if len(chunk) - at < header_bytes_needed(chunk, at):
+            return
+        header = parse_header(chunk, at, position)
+        if header.size < LEAST_BATCH_BYTES:
+            raise CorruptMessage(f"a batch at position {position} claims {header.size} bytes")
+        if position + header.size > end:
+            return
+        yield header
+        position += header.size

@@ -1,0 +1,127 @@
+"""What the log asks of a disk: files and directories as an argument.
+
+The real disk is `server.files`, the simulated one `testing.disk`. Every path is relative to the
+directory's root and written with `/`. Failures are `OSError` with its errno, as the system gives
+them; the log turns them into Kafka's storage error.
+
+Kafka: java.nio.channels.FileChannel and the file half of org.apache.kafka.common.utils.Utils.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.types import Buffer
+
+
+class File(Protocol):
+    """One file; bytes written are visible to readers at once and durable after `sync`."""
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Write all buffers at the end and return their bytes; OSError may leave a part."""
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Overwrite or extend the file at position."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to size bytes at position, as many as the file has; may wait for the disk."""
+
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        """Return the bytes as `read` does, or None when they would have to come from the disk."""
+
+    def is_cached(self, position: int, size: int) -> bool:
+        """Say, by probing, whether the range can be read without waiting for the disk."""
+
+    def size(self) -> int:
+        """Return the file's length in bytes."""
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, or grow it with zeros, to size bytes; appends go on from there."""
+
+    def sync(self) -> None:
+        """Make content and length durable; the only call, with `read`, that workers make."""
+
+    def fileno(self) -> int:
+        """Return the descriptor for sendfile; OSError where there is none (a simulated disk)."""
+
+    def pin(self) -> None:
+        """Keep the descriptor open for a worker: `close` waits for the matching `unpin`."""
+
+    def unpin(self) -> None:
+        """Give back what `pin` took."""
+
+    def close(self) -> None:
+        """Give the descriptor back; a later call opens the file again."""
+
+    def moved(self, path: str) -> None:
+        """Take note that the file was renamed."""
+
+
+class Lock(Protocol):
+    """A held exclusive lock."""
+
+    def release(self) -> None:
+        """Let another process have it."""
+
+
+class Directory(Protocol):
+    """A tree of files; names made, renamed or removed are durable after `sync` of their parent."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Return the file; FileNotFoundError when it is missing and create is false."""
+
+    def exists(self, path: str) -> bool:
+        """Say whether a file or directory of this name is there."""
+
+    def is_directory(self, path: str) -> bool:
+        """Say whether the name is a directory."""
+
+    def list(self, path: str = "") -> list[str]:
+        """Return the names inside, sorted."""
+
+    def make(self, path: str) -> None:
+        """Create a directory; no error when it is there."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; FileNotFoundError when it is missing."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with everything in it; no error when it is missing."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Move a file (over an existing one) or a directory, atomically."""
+
+    def link(self, old: str, new: str) -> None:
+        """Give a file a second name."""
+
+    def sync(self, path: str = "") -> None:
+        """Make the names inside a directory durable."""
+
+    def size(self, path: str) -> int:
+        """Return a file's length in bytes without opening it."""
+
+    def free_space(self) -> int:
+        """Return the bytes left for us on the disk that holds the root."""
+
+    def lock(self, path: str) -> Lock:
+        """Take the exclusive lock of this file, made when missing; BlockingIOError when held."""
+
+    def read_file(self, path: str) -> bytes:
+        """Return the whole content of a small file."""
+
+    def write_file_atomically(
+        self, path: str, data: Buffer, *, mode: int = 0o644, sync: bool = True
+    ) -> None:
+        """Replace a small file so that a reader finds the old or the new one, never half.
+
+        With sync the new content and its name are durable on return; without it a power cut
+        may still leave the old file or a broken one.
+        """
+
+
+def join(parent: str, name: str) -> str:
+    """Put a name into a parent, where "" is the root."""
+    return f"{parent}/{name}" if parent else name

@@ -1,0 +1,221 @@
+"""What the offset and the time index share: a file of fixed-size, growing entries.
+
+New entries wait in memory and go to the file in groups; a crash may lose them, because every
+segment that was not flushed is recovered, and with it its indexes rebuilt. The file of an active
+segment is preallocated as a hole, as Kafka's, and trimmed when the segment is closed or rolled.
+Of a long index only the end stays in memory; the rest is read when somebody asks for old offsets,
+and given back by `release`.
+
+Kafka: org.apache.kafka.storage.internals.log.AbstractIndex, LazyIndex.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from ottla.errors import CorruptMessage
+
+if TYPE_CHECKING:
+    from struct import Struct
+
+    from ottla.storage.directory import Directory, File
+
+WRITE_GROUP_ENTRIES = 64
+TAIL_ENTRIES = 8192
+
+
+class EntryIndex:
+    """An index file; nothing is opened before it is needed."""
+
+    entry: ClassVar[Struct]
+
+    __slots__ = (
+        "_cold",
+        "_count",
+        "_file",
+        "_preallocated",
+        "_tail",
+        "_tail_first",
+        "_written",
+        "base_offset",
+        "directory",
+        "max_entries",
+        "path",
+    )
+
+    def __init__(
+        self, directory: Directory, path: str, *, base_offset: int, max_bytes: int
+    ) -> None:
+        self.directory = directory
+        self.path = path
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // self.entry.size
+        self._count = -1  # not known until the file was looked at
+        self._tail = bytearray()
+        self._tail_first = 0  # number of the first entry that `_tail` holds
+        self._cold: bytes | None = None
+        self._written = 0  # entries that the file has
+        self._file: File | None = None
+        self._preallocated = False
+
+    @property
+    def count(self) -> int:
+        """Number of entries."""
+        if self._count < 0:
+            self._attach()
+        return self._count
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the segment must be rolled before more is appended."""
+        return self._count >= self.max_entries
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether anything of it is known in memory."""
+        return self._count >= 0
+
+    def _attach(self) -> None:
+        """Learn the number of entries of a file that an earlier run closed."""
+        size = self.directory.size(self.path)
+        if size % self.entry.size:
+            raise CorruptMessage(f"{self.path} has {size} bytes, not a multiple of its entries")
+        self._count = self._written = self._tail_first = size // self.entry.size
+        if self._count:
+            self._check_last()
+
+    def _check_last(self) -> None:
+        """Refuse a file that was never trimmed: its last entries are zeros."""
+        if self._count > 1 and not any(self._entry_bytes(self._count - 1)):
+            self._count = -1
+            raise CorruptMessage(f"{self.path} ends in empty entries")
+
+    def create(self, *, preallocate: bool) -> None:
+        """Start empty, with or without the hole that an active segment's file has."""
+        file = self._open(create=True)
+        file.truncate(0)
+        if preallocate:
+            file.truncate(self.max_entries * self.entry.size)
+        self._preallocated = preallocate
+        self._count = self._written = self._tail_first = 0
+        self._tail.clear()
+        self._cold = None
+        self.close_file()
+
+    def preallocate(self) -> None:
+        """Grow the file of a segment that became active again."""
+        if not self._preallocated:
+            count = self.count
+            self._open(create=True).truncate(max(self.max_entries, count) * self.entry.size)
+            self._preallocated = True
+            self.close_file()
+
+    def _open(self, *, create: bool = False) -> File:
+        if self._file is None:
+            self._file = self.directory.open(self.path, create=create)
+        return self._file
+
+    def close_file(self) -> None:
+        """Give the descriptor back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _append(self, entry: bytes) -> None:
+        """Add an entry; the caller has checked order and room."""
+        if self._count < 0:
+            self._attach()
+        self._tail += entry
+        self._count += 1
+        if self._count - self._written >= WRITE_GROUP_ENTRIES:
+            self.write_pending()
+
+    def write_pending(self) -> None:
+        """Put the entries that wait in memory into the file; OSError leaves them waiting."""
+        if self._count > self._written:
+            size = self.entry.size
+            start = (self._written - self._tail_first) * size
+            self._open(create=True).write_at(self._written * size, bytes(self._tail[start:]))
+            self._written = self._count
+        if self._count - self._tail_first > TAIL_ENTRIES:
+            drop = TAIL_ENTRIES // 2
+            del self._tail[: drop * self.entry.size]
+            self._tail_first += drop
+            self._cold = None
+
+    def trim(self) -> None:
+        """Write what waits and cut the file behind the last entry."""
+        if self._count < 0:
+            return
+        if self._count == self._written and not self._preallocated:
+            return
+        self.write_pending()
+        self._open(create=True).truncate(self._count * self.entry.size)
+        self._preallocated = False
+        self.close_file()
+
+    def pin_for_sync(self) -> File | None:
+        """Hand out the file, pinned and with all entries written, or None if it never changed."""
+        if self._count < 0:
+            return None
+        self.write_pending()
+        file = self._open(create=True)
+        file.pin()
+        return file
+
+    def release(self) -> None:
+        """Forget what the file knows too; for segments that nobody appends to."""
+        if self._count >= 0 and self._count == self._written and not self._preallocated:
+            self.close_file()
+            self._count = -1
+            self._tail.clear()
+            self._cold = None
+
+    def _truncate_entries(self, count: int) -> None:
+        """Keep the first `count` entries."""
+        if count >= self.count:
+            return
+        if count < self._tail_first:
+            self._tail.clear()
+            self._tail_first = count
+            self._cold = None
+        else:
+            del self._tail[(count - self._tail_first) * self.entry.size :]
+        if count < self._written:
+            file = self._open(create=True)
+            file.truncate(count * self.entry.size)
+            if self._preallocated:
+                file.truncate(self.max_entries * self.entry.size)
+            self._written = count
+        self._count = count
+
+    def _entry_bytes(self, number: int) -> bytes:
+        size = self.entry.size
+        if number >= self._tail_first:
+            start = (number - self._tail_first) * size
+            return bytes(self._tail[start : start + size])
+        cold = self._cold
+        if cold is None:
+            cold = self._cold = self._open().read(0, self._tail_first * size)
+            if len(cold) < self._tail_first * size:
+                self._cold = None
+                raise CorruptMessage(f"{self.path} is shorter than its entries")
+        return cold[number * size : number * size + size]
+
+    def _last_at_most(self, target: int, field: int) -> int:
+        """Return the number of the last entry whose field is at most target, or -1."""
+        low, high = 0, self.count
+        unpack = self.entry.unpack
+        while low < high:
+            middle = (low + high) >> 1
+            if unpack(self._entry_bytes(middle))[field] <= target:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def moved(self, path: str) -> None:
+        """Take note of a new name."""
+        self.path = path
+        if self._file is not None:
+            self._file.moved(path)

@@ -1,0 +1,128 @@
+"""Where each leader epoch began in this log, to find where two logs part (KIP-101, KIP-279).
+
+Entries grow in epoch and in start offset. The file is written by the flush job; entries that a
+crash loses are found again, because every batch behind the recovery point is read anew.
+
+Kafka: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from ottla.errors import CorruptMessage
+from ottla.types import OffsetAndEpoch
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class EpochEntry(NamedTuple):
+    """A leader's epoch and the first offset that may have been written in it."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """The epochs of one log; `version` grows with every change that the file must follow."""
+
+    __slots__ = ("entries", "version", "written_version")
+
+    def __init__(self, entries: list[EpochEntry] | None = None) -> None:
+        self.entries: list[EpochEntry] = entries or []
+        self.version = 0
+        self.written_version = 0
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest epoch, -1 when there is none."""
+        return self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the file does not say yet what memory says."""
+        return self.version != self.written_version
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that epoch begins at start_offset; entries that contradict it go."""
+        entries = self.entries
+        if entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset:
+            return False
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"epoch {epoch} cannot begin at {start_offset}")
+        while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+            entries.pop()
+        entries.append(EpochEntry(epoch, start_offset))
+        self.version += 1
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch:
+        """Return the largest epoch known up to this one and where the next one begins.
+
+        (-1, -1) when nothing can be said: the epoch is unknown and newer than all.
+        """
+        entries = self.entries
+        if epoch == UNDEFINED_EPOCH:
+            return OffsetAndEpoch(UNDEFINED_OFFSET, UNDEFINED_EPOCH)
+        if entries and entries[-1].epoch == epoch:
+            return OffsetAndEpoch(log_end_offset, epoch)
+        higher = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
+        if higher == len(entries):
+            return OffsetAndEpoch(UNDEFINED_OFFSET, UNDEFINED_EPOCH)
+        found = entries[higher - 1].epoch if higher else epoch
+        return OffsetAndEpoch(entries[higher].start_offset, found)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """Return the epoch in which offset was written, -1 when that is before all entries."""
+        number = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        return self.entries[number - 1].epoch if number else UNDEFINED_EPOCH
+
+    def previous_epoch(self, epoch: int) -> int:
+        """Return the largest epoch below this one, -1 when there is none."""
+        number = bisect_right(self.entries, epoch - 1, key=lambda entry: entry.epoch)
+        return self.entries[number - 1].epoch if number else UNDEFINED_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drop the epochs that begin at or behind the log's new end."""
+        entries = self.entries
+        if end_offset >= 0 and entries and entries[-1].start_offset >= end_offset:
+            self.entries = [entry for entry in entries if entry.start_offset < end_offset]
+            self.version += 1
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drop the epochs that end before the log's new start; the one around it begins there."""
+        number = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
+        if number and self.entries[number - 1].start_offset < start_offset:
+            first = EpochEntry(self.entries[number - 1].epoch, start_offset)
+            self.entries = [first, *self.entries[number:]]
+            self.version += 1
+        elif number > 1:
+            self.entries = self.entries[number - 1 :]
+            self.version += 1
+
+    def clear(self) -> None:
+        """Forget all."""
+        if self.entries:
+            self.entries = []
+            self.version += 1
+
+    def encode(self) -> bytes:
+        """Return the file's text."""
+        lines = [f"{entry.epoch} {entry.start_offset}\n" for entry in self.entries]
+        return f"0\n{len(lines)}\n{''.join(lines)}".encode()
+
+
+def decode_leader_epochs(data: bytes) -> LeaderEpochs:
+    """Read the file's text; CorruptMessage when it is not whole."""
+    try:
+        version, count, *lines = data.decode("ascii").splitlines()
+        entries = [EpochEntry(*map(int, line.split(" "))) for line in lines]
+        whole = int(version) == 0 and int(count) == len(entries)
+    except (ValueError, TypeError) as error:
+        raise CorruptMessage(f"malformed leader epochs: {data[:80]!r}") from error
+    if not whole:
+        raise CorruptMessage(f"malformed leader epochs: {data[:80]!r}")
+    return LeaderEpochs(sorted(entries))

@@ -1,0 +1,76 @@
+"""The settings of one log, in Kafka's topic-level words.
+
+Kafka: org.apache.kafka.storage.internals.log.LogConfig.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+FOREVER = 0x7FFF_FFFF_FFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Attribute = topic config with `_`; defaults are Kafka 4.3's. -1 means no limit."""
+
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = 86_400_000
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = FOREVER
+    flush_ms: int = FOREVER
+    index_interval_bytes: int = 4096
+    local_retention_bytes: int = -2
+    local_retention_ms: int = -2
+    max_compaction_lag_ms: int = FOREVER
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = FOREVER
+    message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    remote_storage_enable: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1_073_741_824
+    segment_index_bytes: int = 10_485_760
+    segment_jitter_ms: int = 0
+    segment_ms: int = 604_800_000
+    unclean_leader_election_enable: bool = False
+    producer_id_expiration_ms: int = 86_400_000
+    max_transaction_timeout_ms: int = 900_000
+    transaction_partition_verification_enable: bool = False
+    preallocate_indexes: bool = True
+    """Ours: whether active index files get Kafka's hole; the metadata log's do as well."""
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the cleaner works on the log."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes_by_retention(self) -> bool:
+        """Whether old segments are deleted by age and size."""
+        return "delete" in self.cleanup_policy
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """Take the parsed values known here, by dotted or underlined name; ignore the others."""
+        known = {field.name for field in fields(cls)}
+        chosen: dict[str, Any] = {}
+        for name, value in values.items():
+            attribute = name.replace(".", "_").replace("-", "_")
+            if attribute in known:
+                chosen[attribute] = tuple(value) if attribute == "cleanup_policy" else value
+        return cls(**chosen)

@@ -1,0 +1,126 @@
+"""What makes a log durable: flush jobs, the recovery point, a clean close.
+
+Kafka: UnifiedLog.flush, UnifiedLog.close.
+"""
+
+from __future__ import annotations
+
+from ottla.storage.flush import FlushJob
+from ottla.storage.log_state import LogState
+from ottla.storage.partition_metadata import encode_partition_metadata
+
+
+class DurableLog(LogState):
+    """A log whose unflushed part can be handed out as a job."""
+
+    def start_flush(self, now_ms: int = 0) -> FlushJob | None:
+        """Hand out what makes the log durable up to its end; None when it is, or a job runs.
+
+        Run the job in a worker, then call `flush_completed` with it and the OSError, if any.
+        """
+        if self._flushing or self.is_deleted:
+            return None
+        epochs = self.leader_epochs
+        state = self.producer_state
+        end = self.log_end_offset
+        is_durable = end <= self.recovery_point and self._directory_is_durable
+        if (
+            is_durable
+            and self._metadata_is_durable
+            and not epochs.is_dirty
+            and not state.unsynced_snapshots
+        ):
+            return None
+        job = FlushJob(self.directory, self.name, offset=end, generation=self._generation)
+        try:
+            self._fill(job)
+        except OSError as error:
+            self.failure = error
+            raise self._storage_error("flushing", error) from error
+        self._flushing = True
+        self._last_flush_ms = now_ms
+        return job
+
+    def _fill(self, job: FlushJob) -> None:
+        job.sync_directory = not self._directory_is_durable or bool(
+            self.producer_state.unsynced_snapshots
+        )
+        if not self._metadata_is_durable and self.topic_id is not None:
+            job.partition_metadata = encode_partition_metadata(self.topic_id)
+        if self.leader_epochs.is_dirty:
+            job.epochs = self.leader_epochs.encode()
+            job.epochs_version = self.leader_epochs.version
+        job.snapshots = [
+            self.producer_state.snapshot_path(offset)
+            for offset in self.producer_state.unsynced_snapshots
+        ]
+        self.producer_state.unsynced_snapshots = []
+        for number, segment in enumerate(self.segments):
+            if (
+                self.segments.end_of(number, job.offset) > self.recovery_point
+                or segment is self.segments.active
+            ):
+                job.files.extend(segment.pin_for_sync())
+
+    def flush_completed(self, job: FlushJob, error: OSError | None = None) -> None:
+        """Take note of a finished job; with an error the log is fenced (never retried).
+
+        KafkaError KAFKA_STORAGE_ERROR when the job failed: the directory goes offline.
+        """
+        self._flushing = False
+        for file in job.files:
+            file.unpin()
+        if self.is_deleted:
+            return
+        if error is None and job.vanished:
+            error = FileNotFoundError(f"a file of {self.name} vanished")
+        if error is not None:
+            self.failure = error
+            raise self._storage_error("flushing", error) from error
+        if job.generation == self._generation:
+            self.recovery_point = max(self.recovery_point, job.offset)
+            self._directory_is_durable = True
+        if job.epochs is not None:
+            self.leader_epochs.written_version = job.epochs_version
+        if job.partition_metadata is not None:
+            self._metadata_is_durable = True
+
+    def is_flush_due(self, now_ms: int) -> bool:
+        """Whether flush.ms is over for bytes that are not durable."""
+        return (
+            self.log_end_offset > self.recovery_point
+            and now_ms - self._last_flush_ms >= self.config.flush_ms
+        )
+
+    def remove_expired_producers(self, now_ms: int) -> None:
+        """Forget producers that were silent for too long."""
+        self.producer_state.remove_expired(now_ms)
+
+    def close(self) -> FlushJob | None:
+        """Write what a clean start needs and hand out the last job; files close when it is done.
+
+        Call `flush_completed` and then `release` as after `start_flush`.
+        """
+        if self.failure is None and not self.is_deleted:
+            try:
+                self.producer_state.take_snapshot()
+                for segment in self.segments:
+                    segment.close()
+            except OSError as error:
+                self.failure = error
+                raise self._storage_error("closing", error) from error
+        return self.start_flush() if self.failure is None else None
+
+    def release(self) -> None:
+        """Give every descriptor back."""
+        for segment in self.segments:
+            segment.close_files()
+
+    def renamed(self, name: str) -> None:
+        """Take note that the partition's directory has a new name."""
+        self.name = name
+        self.producer_state.moved(name)
+        for segment in self.segments:
+            segment.moved(name)
+        for _, segment in self._removals:
+            segment.moved(name)

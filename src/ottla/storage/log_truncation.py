@@ -1,0 +1,157 @@
+"""Where a log is cut: old segments at the start, diverged batches at the end.
+
+Kafka: UnifiedLog.{deleteOldSegments, maybeIncrementLogStartOffset, truncateTo}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.storage.log_durability import DurableLog
+from ottla.storage.recovery import rebuild_producer_state
+from ottla.storage.retention import segments_to_delete
+from ottla.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class TruncatableLog(DurableLog):
+    """A log that loses segments by retention and batches by truncation."""
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Take away what retention gives up and return how many segments.
+
+        Their files are renamed now and go after file.delete.delay.ms.
+        """
+        due = segments_to_delete(self, now_ms)
+        if not due:
+            return 0
+        try:
+            if due[-1] is self.segments.active:
+                self.roll(now_ms)
+            self._delete_segments(due, now_ms)
+        except OSError as error:
+            self.failure = error
+            raise self._storage_error("deleting segments of", error) from error
+        self._advance_start(self.segments[0].base_offset)
+        return len(due)
+
+    def _delete_segments(self, segments: Sequence[Segment], now_ms: int) -> None:
+        self.segments.remove(segments)
+        for segment in segments:
+            self.size_bytes -= segment.size
+            if segment.base_offset in self.producer_state.snapshots:
+                self.producer_state.remove_snapshot(segment.base_offset)
+            segment.mark_deleted()
+            self._removals.append((now_ms + self.config.file_delete_delay_ms, segment))
+
+    def remove_deleted(self, now_ms: int) -> int:
+        """Remove the files of segments whose delay is over; return how many wait on."""
+        while self._removals and self._removals[0][0] <= now_ms:
+            self._removals.pop(0)[1].remove_files()
+        return len(self._removals)
+
+    def _advance_start(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+            self.producer_state.log_start_offset_advanced(offset)
+            self._first_unstable_offset = self.producer_state.first_unstable_offset
+            self.high_watermark = max(self.high_watermark, offset)
+            self.on_flush_wanted(self)
+
+    def delete_records_before(self, offset: int) -> int:
+        """Move the log's start (DeleteRecords); -1 is the high watermark. Returns the start.
+
+        OFFSET_OUT_OF_RANGE above the high watermark. Segments go with the next retention check.
+        """
+        target = self.high_watermark if offset == -1 else offset
+        if target > self.high_watermark or target < 0:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot increment the log start offset to {target} of partition "
+                f"{self.topic_partition} since it is larger than the high watermark "
+                f"{self.high_watermark}",
+            )
+        self._advance_start(target)
+        return self.log_start_offset
+
+    def follow_log_start(self, offset: int) -> None:
+        """Move a follower's start to the leader's, as far as the log reaches."""
+        self._advance_start(min(offset, self.log_end_offset))
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> bool:
+        """Cut the log so that offset is the next to be written; return whether anything changed.
+
+        When that cuts below `recovery_point`, the recovery-point checkpoint must be durable
+        before anything is appended: `LogSet` hands the job out.
+        """
+        if offset < 0:
+            raise ValueError(f"cannot truncate {self.topic_partition} to offset {offset}")
+        if offset >= self.log_end_offset:
+            self.leader_epochs.truncate_from_end(offset)
+            return False
+        if offset < self.segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
+            return True
+        try:
+            self._cut(offset, now_ms)
+        except OSError as error:
+            self.failure = error
+            raise self._storage_error("truncating", error) from error
+        return True
+
+    def _cut(self, offset: int, now_ms: int) -> None:
+        number = self.segments.number_for(offset)
+        behind = [self.segments[at] for at in range(number + 1, len(self.segments))]
+        target = self.segments[number]
+        self._generation += 1
+        self.leader_epochs.truncate_from_end(offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self._delete_segments(behind, now_ms)
+        cut = self._truncate_segment(target, offset, now_ms)
+        self.size_bytes -= cut
+        rebuild_producer_state(
+            self.producer_state, self.segments, self.log_start_offset, offset, now_ms=now_ms
+        )
+        self._set_end(offset)
+
+    def _truncate_segment(self, segment: Segment, offset: int, now_ms: int) -> int:
+        self._active_is_prepared = False
+        try:
+            return segment.truncate_to(offset, now_ms=now_ms)
+        except CorruptMessage:
+            self._rebuild_indexes(segment)
+            return segment.truncate_to(offset, now_ms=now_ms)
+
+    def _set_end(self, offset: int) -> None:
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self._first_unstable_offset = self.producer_state.first_unstable_offset
+        self.high_watermark = min(self.high_watermark, offset)
+        self.on_flush_wanted(self)
+
+    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
+        """Drop everything and begin at offset: the log is too far behind its leader's start."""
+        self._generation += 1
+        try:
+            old = list(self.segments)
+            for segment in old:
+                segment.remove_files()
+            self.segments.remove(old)
+            self.segments.add(
+                Segment.create(self.directory, self.name, offset, config=self.config, now_ms=now_ms)
+            )
+            self.producer_state.truncate_fully_and_start_at(offset)
+        except OSError as error:
+            self.failure = error
+            raise self._storage_error("truncating", error) from error
+        self.leader_epochs.clear()
+        self.size_bytes = 0
+        self.log_start_offset = self.high_watermark = offset
+        self._active_is_prepared = True
+        self._directory_is_durable = False
+        self.recovery_point = offset
+        self._set_end(offset)

@@ -1,0 +1,134 @@
+"""Reading a segment anew: what is whole stays, the torn tail goes, the indexes are rebuilt.
+
+Kafka: LogSegment.recover.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from ottla.errors import CorruptMessage
+from ottla.records.crc32c import crc32c
+from ottla.storage.batches import (
+    HEADER_BYTES,
+    LEAST_BATCH_BYTES,
+    header_bytes_needed,
+    parse_header,
+    walk_file,
+)
+from ottla.storage.offset_index import MAX_RELATIVE_OFFSET
+from ottla.storage.producer_update import replay_batch
+from ottla.storage.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.storage.batches import BatchHeader
+    from ottla.storage.directory import File
+    from ottla.storage.leader_epochs import LeaderEpochs
+    from ottla.storage.producer_state import ProducerState
+    from ottla.storage.segment import Segment
+
+_CHUNK_BYTES = 1 << 20
+
+
+def read_valid_batches(file: File, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yield the whole batches with right checksums and growing offsets; end at the first other."""
+    position = 0
+    next_offset = -1
+    chunk, chunk_start = memoryview(b""), 0
+    while position + LEAST_BATCH_BYTES <= end:
+        at = position - chunk_start
+        if at + HEADER_BYTES > len(chunk):
+            chunk, chunk_start, at = memoryview(file.read(position, _CHUNK_BYTES)), position, 0
+            if len(chunk) < LEAST_BATCH_BYTES:
+                return
+        if len(chunk) - at < header_bytes_needed(chunk, at):
+            return
+        try:
+            header = parse_header(chunk, at, position)
+        except CorruptMessage:
+            return
+        if header.size < LEAST_BATCH_BYTES or position + header.size > end:
+            return
+        if at + header.size > len(chunk):
+            size = max(header.size, _CHUNK_BYTES)
+            chunk, chunk_start, at = memoryview(file.read(position, size)), position, 0
+        data = chunk[at : at + header.size]
+        if not _is_valid(header, data) or header.base_offset < next_offset:
+            return
+        yield header, data
+        next_offset = header.last_offset + 1
+        position += header.size
+
+
+def _is_valid(header: BatchHeader, data: memoryview) -> bool:
+    if len(data) != header.size or header.last_offset < header.base_offset:
+        return False
+    if header.magic < 2:
+        return crc32(data[16:]) == header.crc
+    return header.size >= HEADER_BYTES and crc32c(data[21:]) == header.crc
+
+
+def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochs) -> int:
+    """Keep the valid prefix, rebuild every index, replay producers and epochs.
+
+    Returns the bytes cut off. `state` must stand at the segment's base offset.
+    """
+    _reset_indexes(segment)
+    end = 0
+    for header, data in read_valid_batches(segment.file, segment.size):
+        if not 0 <= header.last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET:
+            break
+        try:
+            _replay(segment, state, header, data)
+        except CorruptMessage:
+            break
+        segment.index_batch(header, header.position)
+        if header.magic >= 2 and header.leader_epoch > epochs.latest_epoch:
+            epochs.assign(header.leader_epoch, header.base_offset)
+        state.end_offset = header.last_offset + 1
+        end = header.position + header.size
+    cut = segment.size - end
+    if cut:
+        segment.file.truncate(end)
+        segment.size = end
+    _finish_indexes(segment)
+    return cut
+
+
+def _replay(segment: Segment, state: ProducerState, header: BatchHeader, data: memoryview) -> None:
+    for completed in replay_batch(state, header, lambda _: data):
+        if completed.is_aborted:
+            segment.transaction_index.append(
+                AbortedTransaction(
+                    completed.producer_id,
+                    completed.first_offset,
+                    completed.last_offset,
+                    state.last_stable_offset(completed),
+                )
+            )
+        state.complete(completed)
+
+
+def rebuild_indexes(segment: Segment) -> None:
+    """Make offset and time index anew from the headers, for an index that lies."""
+    _reset_indexes(segment, transactions=False)
+    for header in walk_file(segment.file, 0, segment.size):
+        segment.index_batch(header, header.position)
+    _finish_indexes(segment)
+
+
+def _reset_indexes(segment: Segment, *, transactions: bool = True) -> None:
+    segment.offset_index.create(preallocate=False)
+    segment.time_index.create(preallocate=False)
+    if transactions:
+        segment.transaction_index.reset()
+    segment.begin_indexing()
+
+
+def _finish_indexes(segment: Segment) -> None:
+    segment.time_index.append_if_newer(segment.max_timestamp, segment.max_timestamp_offset)
+    segment.offset_index.trim()
+    segment.time_index.trim()

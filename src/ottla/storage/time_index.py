@@ -1,0 +1,56 @@
+"""From timestamp to offset: no batch before the entry's offset is newer than its timestamp.
+
+Kafka: org.apache.kafka.storage.internals.log.TimeIndex.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import ClassVar, NamedTuple
+
+from ottla.storage.batches import NO_TIMESTAMP
+from ottla.storage.entry_index import EntryIndex
+
+
+class TimestampOffset(NamedTuple):
+    """The largest timestamp so far and the offset that ends the batch that has it."""
+
+    timestamp: int
+    offset: int
+
+
+class TimeIndex(EntryIndex):
+    """`.timeindex`: int64 timestamp, int32 relative offset."""
+
+    entry: ClassVar[Struct] = Struct(">qi")
+
+    __slots__ = ()
+
+    @property
+    def is_full(self) -> bool:
+        """One entry is kept free for the roll."""
+        return self._count >= self.max_entries - 1
+
+    def last(self) -> TimestampOffset:
+        """Return the last entry; no timestamp at the base offset when there is none."""
+        if self.count == 0:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        timestamp, relative = self.entry.unpack(self._entry_bytes(self.count - 1))
+        return TimestampOffset(timestamp, self.base_offset + relative)
+
+    def append_if_newer(self, timestamp: int, offset: int) -> None:
+        """Add an entry when the timestamp grew; offsets never go back."""
+        if timestamp > self.last().timestamp:
+            self._append(self.entry.pack(timestamp, offset - self.base_offset))
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """Return the last entry that is not newer than timestamp."""
+        number = self._last_at_most(timestamp, 0)
+        if number < 0:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        found, relative = self.entry.unpack(self._entry_bytes(number))
+        return TimestampOffset(found, self.base_offset + relative)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every entry at or above offset."""
+        self._truncate_entries(self._last_at_most(offset - self.base_offset - 1, 1) + 1)

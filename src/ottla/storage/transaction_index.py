@@ -1,0 +1,99 @@
+"""The aborted transactions of one segment, which read_committed consumers filter by.
+
+The file is made on the first abort. An entry names the last stable offset at the time of the
+abort, so that a reader knows when no older transaction can matter any more.
+
+Kafka: org.apache.kafka.storage.internals.log.TransactionIndex, AbortedTxn.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.errors import CorruptMessage
+
+if TYPE_CHECKING:
+    from ottla.storage.directory import Directory, File
+
+_ENTRY = Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction; last_offset is that of its marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """`.txnindex`: int16 version 0, then producer id and three offsets, 34 bytes an entry."""
+
+    __slots__ = ("_entries", "directory", "path")
+
+    def __init__(self, directory: Directory, path: str) -> None:
+        self.directory = directory
+        self.path = path
+        self._entries: list[AbortedTransaction] | None = None
+
+    def entries(self) -> list[AbortedTransaction]:
+        """Return all entries, oldest first; CorruptMessage when the file holds anything else."""
+        if self._entries is None:
+            self._entries = self._load()
+        return self._entries
+
+    def _load(self) -> list[AbortedTransaction]:
+        if not self.directory.exists(self.path):
+            return []
+        data = self.directory.read_file(self.path)
+        if len(data) % _ENTRY.size:
+            raise CorruptMessage(f"{self.path} has {len(data)} bytes, not whole entries")
+        entries = []
+        for version, *fields in _ENTRY.iter_unpack(data):
+            entry = AbortedTransaction(*fields)
+            if version != 0 or entry.last_offset < entry.first_offset:
+                raise CorruptMessage(f"{self.path} holds {entry} of version {version}")
+            entries.append(entry)
+        return entries
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Add one and write it at once: aborts are rare. OSError leaves it out."""
+        entries = self.entries()
+        file = self.directory.open(self.path, create=True)
+        try:
+            file.write_at(len(entries) * _ENTRY.size, _ENTRY.pack(0, *entry))
+        finally:
+            file.close()
+        entries.append(entry)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every transaction that ends at or behind offset."""
+        entries = self.entries()
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) < len(entries):
+            file = self.directory.open(self.path, create=True)
+            file.truncate(len(kept) * _ENTRY.size)
+            file.close()
+            self._entries = kept
+
+    def reset(self) -> None:
+        """Drop everything, whatever the file holds."""
+        if self.directory.exists(self.path):
+            file = self.directory.open(self.path)
+            file.truncate(0)
+            file.close()
+        self._entries = []
+
+    def pin_for_sync(self) -> File | None:
+        """Hand out the file, pinned, or None when there was no abort."""
+        if not self._entries:
+            return None
+        file = self.directory.open(self.path, create=True)
+        file.pin()
+        return file
+
+    def release(self) -> None:
+        """Forget what the file knows."""
+        self._entries = None
