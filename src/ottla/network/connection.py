@@ -1,0 +1,211 @@
+"""One accepted connection: frames in, one request in work at a time, answers out in order.
+
+Kafka: org.apache.kafka.common.network.KafkaChannel with its mute states, SocketServer.Processor.
+Hot path: benchmarks/network.py.
+
+While a request waits (a long poll), the connection is muted: bytes stay in the kernel. The
+reader is only taken off the loop when bytes do arrive meanwhile, so the common request pays no
+epoll_ctl call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.errors import OttlaError
+from ottla.network.framing import FrameReader
+from ottla.network.gather import SendQueue
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+    from collections.abc import Sequence
+
+    from ottla.types import SendItem
+
+MAX_UNSENT_BYTES = 4 * 1024 * 1024
+"""No new request is read from a socket with more than this unsent."""
+
+
+class RequestHandler(Protocol):
+    """What a connection gives its frames to."""
+
+    def handle_frame(self, connection: Connection, frame: memoryview) -> None:
+        """Answer by `connection.respond`, now or later, exactly once; or by `connection.close`."""
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget what was kept for the connection."""
+
+
+class Connection:
+    """A non-blocking socket on the node's loop."""
+
+    __slots__ = (
+        "_fd",
+        "_handler",
+        "_is_busy",
+        "_is_handling",
+        "_is_reading",
+        "_is_writing",
+        "_loop",
+        "_queue",
+        "_reader",
+        "_scratch",
+        "_socket",
+        "attachment",
+        "connection_id",
+        "is_closed",
+        "last_active_ms",
+        "listener_name",
+        "peer_host",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        handler: RequestHandler,
+        *,
+        scratch: bytearray,
+        max_frame_bytes: int,
+        connection_id: str,
+        listener_name: str,
+        peer_host: str,
+    ) -> None:
+        self._loop = loop
+        self._socket = sock
+        self._fd = sock.fileno()
+        self._handler = handler
+        self._scratch = memoryview(scratch)
+        self._reader = FrameReader(max_frame_bytes)
+        self._queue = SendQueue()
+        self._is_busy = False
+        self._is_handling = False
+        self._is_writing = False
+        self._is_reading = True
+        self.is_closed = False
+        self.last_active_ms = 0
+        self.connection_id = connection_id
+        self.listener_name = listener_name
+        self.peer_host = peer_host
+        self.attachment: object = None
+        loop.add_reader(self._fd, self._on_readable)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is in work and nothing is left to send."""
+        return not self._is_busy and not self._queue
+
+    @property
+    def is_inside_frame(self) -> bool:
+        """Whether a frame has begun to arrive and is not complete."""
+        return self._reader.is_inside_frame and not self._is_busy
+
+    @property
+    def frame_size(self) -> int:
+        """The announced size of the frame that is arriving."""
+        return self._reader.frame_size
+
+    def _on_readable(self) -> None:
+        if self._is_busy or self._queue.size_bytes > MAX_UNSENT_BYTES:
+            self._loop.remove_reader(self._fd)
+            self._is_reading = False
+            return
+        try:
+            frame = self._receive()
+        except BlockingIOError:
+            return
+        except (OSError, OttlaError):
+            self.close()
+            return
+        self._handle_frames(frame)
+
+    def _handle_frames(self, frame: memoryview | None) -> None:
+        """Handle this frame and those buffered behind it, until one has to wait."""
+        self._is_handling = True
+        try:
+            while frame is not None:
+                self._is_busy = True
+                self._handler.handle_frame(self, frame)
+                frame = None if self._is_busy or self.is_closed else self._reader.next_frame()
+        except OttlaError:
+            self.close()
+        finally:
+            self._is_handling = False
+
+    def _receive(self) -> memoryview | None:
+        space = self._reader.space()
+        if space is not None:
+            count = self._socket.recv_into(space)
+            frame = self._reader.advance(count) if count else None
+        else:
+            count = self._socket.recv_into(self._scratch)
+            frame = self._reader.take(self._scratch[:count]) if count else None
+        if not count:
+            self.close()
+        return frame
+
+    def respond(self, items: Sequence[SendItem]) -> None:
+        """Send the answer of the request in work and take up the next one."""
+        if self.is_closed:
+            return
+        self._queue.add(items)
+        try:
+            self._flush()
+        except OSError:
+            self.close()
+            return
+        self.request_done()
+
+    def request_done(self) -> None:
+        """Take up the next request; called by the handler itself where there is no answer."""
+        self._is_busy = False
+        if self._is_handling or self.is_closed:
+            return
+        if self._reader.has_buffered_bytes:
+            self._loop.call_soon(self._resume)
+        self._read_again()
+
+    def _resume(self) -> None:
+        if self._is_busy or self.is_closed:
+            return
+        try:
+            frame = self._reader.next_frame()
+        except OttlaError:
+            self.close()
+            return
+        self._handle_frames(frame)
+
+    def _read_again(self) -> None:
+        is_free = not self._is_busy and self._queue.size_bytes <= MAX_UNSENT_BYTES
+        if is_free and not self._is_reading and not self.is_closed:
+            self._loop.add_reader(self._fd, self._on_readable)
+            self._is_reading = True
+
+    def _flush(self) -> None:
+        if self._queue.flush(self._socket):
+            if self._is_writing:
+                self._loop.remove_writer(self._fd)
+                self._is_writing = False
+        elif not self._is_writing:
+            self._loop.add_writer(self._fd, self._on_writable)
+            self._is_writing = True
+
+    def _on_writable(self) -> None:
+        try:
+            self._flush()
+        except OSError:
+            self.close()
+            return
+        self._read_again()
+
+    def close(self) -> None:
+        """Close at once; what was not sent is dropped."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._loop.remove_reader(self._fd)
+        if self._is_writing:
+            self._loop.remove_writer(self._fd)
+        self._socket.close()
+        self._handler.connection_closed(self)

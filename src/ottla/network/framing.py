@@ -1,0 +1,89 @@
+"""Cuts a byte stream into size-prefixed frames without trusting the announced size.
+
+Kafka: org.apache.kafka.common.network.NetworkReceive. Hot path: benchmarks/network.py.
+
+A frame's buffer grows with the bytes that arrived (at most twice as large), never by the length
+that a stranger announced. Each frame owns its buffer, because record views may outlive the read.
+"""
+
+from __future__ import annotations
+
+from ottla.errors import ErrorCode, KafkaError
+
+FIRST_BYTES = 64 * 1024
+_from_bytes = int.from_bytes
+
+
+class FrameReader:
+    """The unfinished frame of one connection, and what was read behind the last complete one."""
+
+    __slots__ = ("_filled", "_frame", "_left", "_size", "max_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._left = b""
+        self._frame: bytearray | None = None
+        self._size = 0
+        self._filled = 0
+
+    @property
+    def has_buffered_bytes(self) -> bool:
+        """Whether bytes behind the last frame wait here rather than in the kernel."""
+        return bool(self._left)
+
+    @property
+    def is_inside_frame(self) -> bool:
+        """Whether a frame has begun and is not complete: what a slow sender is timed by."""
+        return self._frame is not None or bool(self._left)
+
+    @property
+    def frame_size(self) -> int:
+        """The announced size of the unfinished frame, 0 when unknown."""
+        return self._size if self._frame is not None else 0
+
+    def space(self) -> memoryview | None:
+        """Return where to receive directly, or None: use the shared buffer and `take`."""
+        frame = self._frame
+        if frame is None:
+            return None
+        if self._filled == len(frame):
+            frame.extend(bytes(min(self._size, 2 * self._filled) - self._filled))
+        return memoryview(frame)[self._filled :]
+
+    def advance(self, count: int) -> memoryview | None:
+        """Account for bytes received into `space`; return the frame once it is complete."""
+        self._filled += count
+        if self._filled < self._size or self._frame is None:
+            return None
+        frame, self._frame = self._frame, None
+        return memoryview(frame)
+
+    def take(self, received: memoryview) -> memoryview | None:
+        """Take bytes from the shared buffer; return the first complete frame, keep the rest."""
+        self._left = self._left + received if self._left else bytes(received)
+        return self.next_frame()
+
+    def next_frame(self) -> memoryview | None:
+        """Return the next frame from buffered bytes; raise KafkaError for an illegal size."""
+        left = self._left
+        available = len(left) - 4
+        if available < 0:
+            return None
+        size = _from_bytes(left[:4], "big", signed=True)
+        if not 0 <= size <= self.max_bytes:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Invalid receive (size = {size} larger than {self.max_bytes})",
+            )
+        if available >= size:
+            frame = memoryview(bytearray(left[4 : size + 4]))
+            self._left = left[size + 4 :]
+            return frame
+        self._start(left, size)
+        return None
+
+    def _start(self, left: bytes, size: int) -> None:
+        self._size, self._filled = size, len(left) - 4
+        self._frame = bytearray(left[4:])
+        self._frame.extend(bytes(min(size, max(FIRST_BYTES, 2 * self._filled)) - self._filled))
+        self._left = b""

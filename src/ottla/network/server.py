@@ -1,0 +1,128 @@
+"""Listening sockets on the node's loop.
+
+Kafka: org.apache.kafka.network.SocketServer, Acceptor.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from ottla.network.connection import Connection
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ottla.network.connection import RequestHandler
+
+log = logging.getLogger("ottla.network")
+SCRATCH_BYTES = 256 * 1024
+_ACCEPTS_A_TURN = 64
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_RETRY_ACCEPT_S = 0.1
+
+
+class Listener:
+    """One bound address; accepts connections and gives their frames to a handler."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handler: RequestHandler,
+        *,
+        name: str,
+        max_frame_bytes: int,
+        scratch: bytearray,
+    ) -> None:
+        self.name = name
+        self.connections: set[Connection] = set()
+        self._loop = loop
+        self._handler = handler
+        self.handle_frame = handler.handle_frame  # bound here: a call less for each frame
+        self._max_frame_bytes = max_frame_bytes
+        self._scratch = scratch
+        self._socket: socket.socket | None = None
+        self._count = 0
+
+    def bind(self, host: str, port: int, *, backlog: int = 50) -> int:
+        """Bind and listen, but do not accept yet; return the port. Raises OSError when taken."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((host, port))
+            sock.listen(max(backlog, 128))
+        except OSError:
+            sock.close()
+            raise
+        sock.setblocking(False)
+        self._socket = sock
+        return int(sock.getsockname()[1])
+
+    def start(self) -> None:
+        """Begin to accept."""
+        assert self._socket is not None, "bind first"
+        self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        assert self._socket is not None
+        for _ in range(_ACCEPTS_A_TURN):
+            try:
+                sock, address = self._socket.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._accept_failed(error)
+                return
+            self._add(sock, address)
+
+    def _accept_failed(self, error: OSError) -> None:
+        """Out of descriptors: pause instead of spinning; the waiting peer is not refused."""
+        if error.errno not in _OUT_OF_DESCRIPTORS or self._socket is None:
+            return
+        log.warning("accept failed", extra={"event": "accept.failed", "error": str(error)})
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.call_later(_RETRY_ACCEPT_S, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self._socket is not None:
+            self.start()
+
+    def _add(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._count += 1
+        local = sock.getsockname()
+        peer = f"{local[0]}:{local[1]}-{address[0]}:{address[1]}-0-{self._count}"
+        self.connections.add(
+            Connection(
+                self._loop,
+                sock,
+                self,
+                scratch=self._scratch,
+                max_frame_bytes=self._max_frame_bytes,
+                connection_id=peer,
+                listener_name=self.name,
+                peer_host=address[0],
+            )
+        )
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget a connection."""
+        self.connections.discard(connection)
+        self._handler.connection_closed(connection)
+
+    def stop_accepting(self) -> None:
+        """Close the listening socket; connections stay."""
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+
+    def close(self) -> None:
+        """Stop accepting and close all connections."""
+        self.stop_accepting()
+        for connection in tuple(self.connections):
+            connection.close()

@@ -1,0 +1,231 @@
+"""Incremental fetch sessions: the broker remembers what a client fetches and what it was told.
+
+Kafka: org.apache.kafka.server.FetchManager, FetchSession (KIP-227). Hot path:
+benchmarks/against_kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import ZERO_UUID, Uuid
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable
+
+    from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
+    from ottla.replication.partition import Partition
+
+INVALID_SESSION_ID = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+MIN_EVICTION_MS = 120_000
+_MAX_EPOCH = 0x7FFF_FFFF
+
+
+class PartitionKey(NamedTuple):
+    """A partition as the client named it: by id from v13, by name before."""
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+
+
+class FetchPartition:
+    """What the client wants of one partition, and what it was last told about it."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "key",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "replica",
+        "topic",
+    )
+
+    def __init__(self, key: PartitionKey) -> None:
+        self.key = key
+        self.topic = key.topic
+        self.replica: Partition | None = None
+        self.high_watermark = -1
+        self.log_start_offset = -1
+        self.fetch_offset = 0
+        self.max_bytes = 0
+        self.current_leader_epoch = -1
+        self.last_fetched_epoch = -1
+
+    def update(self, wanted: FetchRequest.FetchTopic.FetchPartition) -> None:
+        """Take over what the request says."""
+        self.fetch_offset = wanted.fetch_offset
+        self.max_bytes = wanted.partition_max_bytes
+        self.current_leader_epoch = wanted.current_leader_epoch
+        self.last_fetched_epoch = wanted.last_fetched_epoch
+
+    def must_respond(self, data: FetchResponse.FetchableTopicResponse.PartitionData) -> bool:
+        """Return whether an incremental answer has to name the partition; remember what it says."""
+        changed = bool(data.records) or data.error_code != 0
+        if data.error_code:
+            self.high_watermark = -1  # so that the end of the error is told as well
+            return True
+        if data.high_watermark != self.high_watermark:
+            self.high_watermark = data.high_watermark
+            changed = True
+        if data.log_start_offset != self.log_start_offset:
+            self.log_start_offset = data.log_start_offset
+            changed = True
+        return changed or data.diverging_epoch.epoch >= 0
+
+
+class FetchSession:
+    """One client's set of partitions, in the order in which they are served."""
+
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "last_used_ms",
+        "partitions",
+        "session_id",
+        "uses_topic_ids",
+    )
+
+    def __init__(self, session_id: int, *, uses_topic_ids: bool, now_ms: int) -> None:
+        self.session_id = session_id
+        self.epoch = 1
+        self.uses_topic_ids = uses_topic_ids
+        self.partitions: dict[PartitionKey, FetchPartition] = {}
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+
+    def update(self, request: FetchRequest) -> None:
+        """Add, change and forget partitions as an incremental request says."""
+        for key, wanted in wanted_partitions(request):
+            cached = self.partitions.get(key)
+            if cached is None:
+                cached = self.partitions[key] = FetchPartition(key)
+            cached.update(wanted)
+        for forgotten in request.forgotten_topics_data:
+            for partition in forgotten.partitions:
+                self.partitions.pop(
+                    PartitionKey(forgotten.topic, forgotten.topic_id, partition), None
+                )
+
+    def serve_later(self, served: Iterable[PartitionKey]) -> None:
+        """Move partitions that gave data to the end, so that a byte limit starves none."""
+        for key in served:
+            cached = self.partitions.pop(key, None)
+            if cached is not None:
+                self.partitions[key] = cached
+
+
+def wanted_partitions(
+    request: FetchRequest,
+) -> Iterable[tuple[PartitionKey, FetchRequest.FetchTopic.FetchPartition]]:
+    """Yield the partitions of a request in its order."""
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            yield PartitionKey(topic.topic, topic.topic_id, wanted.partition), wanted
+
+
+class FetchPlan:
+    """What one Fetch is to read, with or without a session."""
+
+    __slots__ = ("is_incremental", "partitions", "session")
+
+    def __init__(
+        self,
+        partitions: Iterable[FetchPartition],
+        session: FetchSession | None,
+        *,
+        is_incremental: bool,
+    ) -> None:
+        self.partitions = partitions
+        self.session = session
+        self.is_incremental = is_incremental
+
+    @property
+    def session_id(self) -> int:
+        """The id for the answer; 0 without a session."""
+        return self.session.session_id if self.session else INVALID_SESSION_ID
+
+
+class FetchSessionCache:
+    """At most `slots` sessions; an idle one makes room for a new one after two minutes."""
+
+    def __init__(self, slots: int, rng: random.Random) -> None:
+        self._slots = slots
+        self._rng = rng
+        self._sessions: dict[int, FetchSession] = {}
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions remembered in all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def plan(self, request: FetchRequest, version: int, now_ms: int) -> FetchPlan:
+        """Return what to read; raises KafkaError for an unknown session or a wrong epoch."""
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            return self._full_plan(request, version, now_ms)
+        session = self._continue(request, version)
+        session.update(request)
+        session.last_used_ms = now_ms
+        session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
+        return FetchPlan(session.partitions.values(), session, is_incremental=True)
+
+    def _full_plan(self, request: FetchRequest, version: int, now_ms: int) -> FetchPlan:
+        wanted = {}
+        for key, partition in wanted_partitions(request):
+            wanted[key] = FetchPartition(key)
+            wanted[key].update(partition)
+        session = None
+        if request.session_epoch == INITIAL_EPOCH and wanted:
+            session = self._create(uses_topic_ids=version >= 13, now_ms=now_ms)
+        if session is not None:
+            session.partitions = wanted
+        return FetchPlan(wanted.values(), session, is_incremental=False)
+
+    def _continue(self, request: FetchRequest, version: int) -> FetchSession:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != (version >= 13):
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        return session
+
+    def _create(self, *, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+        if len(self._sessions) >= self._slots and not self._evict(now_ms):
+            return None
+        session_id = self._rng.randint(1, _MAX_EPOCH)
+        while session_id in self._sessions:
+            session_id = self._rng.randint(1, _MAX_EPOCH)
+        session = FetchSession(session_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        self._sessions[session_id] = session
+        return session
+
+    def _evict(self, now_ms: int) -> bool:
+        if not self._sessions:
+            return False
+        oldest = min(self._sessions.values(), key=lambda session: session.last_used_ms)
+        if now_ms - oldest.last_used_ms < MIN_EVICTION_MS:
+            return False
+        del self._sessions[oldest.session_id]
+        self.evictions += 1
+        return True
+
+
+def key_for(topic: str, topic_id: Uuid, partition: int, version: int) -> PartitionKey:
+    """Return the key under which a client of this version names a partition."""
+    if version >= 13:
+        return PartitionKey("", topic_id, partition)
+    return PartitionKey(topic, ZERO_UUID, partition)

@@ -1,0 +1,110 @@
+"""One replica of one partition on this broker: role, epochs, in-sync set and high watermark.
+
+Kafka: kafka.cluster.Partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.records.validator import AppendOrigin
+    from ottla.storage.partition_log import AppendInfo, FetchData, FetchIsolation, PartitionLog
+    from ottla.types import TopicPartition, Uuid
+
+ACKS_ALL = -1
+
+
+class Partition:
+    """Leads or follows; with the leader alone in the in-sync set, what is appended is committed."""
+
+    __slots__ = (
+        "is_internal",
+        "is_leader",
+        "isr",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "min_insync_replicas",
+        "partition_epoch",
+        "replicas",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, topic_id: Uuid, log: PartitionLog) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.is_leader = False
+        self.is_internal = False
+        self.leader_id = -1
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.replicas: tuple[int, ...] = ()
+        self.isr: tuple[int, ...] = ()
+        self.min_insync_replicas = 1
+
+    def become_leader(self, leader_id: int, leader_epoch: int) -> None:
+        """Lead from this epoch on; the sole in-sync replica's whole log is committed."""
+        if leader_epoch > self.leader_epoch:
+            self.log.assign_epoch(leader_epoch, self.log.log_end_offset)
+        self.leader_id, self.leader_epoch, self.is_leader = leader_id, leader_epoch, True
+        self._advance_high_watermark()
+
+    def resign(self, leader_id: int, leader_epoch: int) -> None:
+        """Stop leading."""
+        self.leader_id, self.leader_epoch, self.is_leader = leader_id, leader_epoch, False
+
+    def check_leader(self, current_leader_epoch: int = -1) -> None:
+        """Raise what a client with a stale or future view of the leader is told (KIP-320)."""
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            stale = current_leader_epoch < self.leader_epoch
+            code = ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH
+            raise KafkaError(code)
+
+    def append(
+        self, records: memoryview, *, required_acks: int, now_ms: int, origin: AppendOrigin
+    ) -> AppendInfo:
+        """Append a producer's or coordinator's batches as the leader.
+
+        Raises KafkaError: not the leader, too few in-sync replicas for acks=all, or what the
+        log's validation found.
+        """
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {list(self.isr)} is insufficient to satisfy the "
+                f"min.isr requirement of {self.min_insync_replicas} for partition "
+                f"{self.topic_partition}",
+            )
+        info = self.log.append_as_leader(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
+        )
+        self._advance_high_watermark()
+        return info
+
+    def _advance_high_watermark(self) -> None:
+        if len(self.isr) <= 1:
+            self.log.update_high_watermark(self.log.log_end_offset)
+
+    def read(
+        self,
+        fetch_offset: int,
+        max_bytes: int,
+        *,
+        isolation: FetchIsolation,
+        current_leader_epoch: int = -1,
+        min_one_message: bool = False,
+    ) -> FetchData:
+        """Read for a consumer; raises KafkaError for a wrong epoch or an offset out of range."""
+        self.check_leader(current_leader_epoch)
+        return self.log.read(
+            fetch_offset, max_bytes, isolation=isolation, min_one_message=min_one_message
+        )

@@ -1,0 +1,94 @@
+"""All partitions of this broker: found by name, created and dropped as metadata says.
+
+Kafka: kafka.server.ReplicaManager (the part that owns partitions).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.partition import Partition
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ottla.records.validator import AppendOrigin
+    from ottla.storage.log_set import LogSet
+    from ottla.storage.partition_log import AppendInfo
+    from ottla.types import Uuid
+
+
+class ReplicaSet:
+    """Partitions by (topic, partition), the storage behind them, and who is told of appends."""
+
+    def __init__(self, node_id: int, logs: LogSet) -> None:
+        self.node_id = node_id
+        self.logs = logs
+        self._partitions: dict[str, dict[int, Partition]] = {}
+        self._listeners: list[Callable[[Partition], None]] = []
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._partitions.values():
+            yield from partitions.values()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._partitions.values()))
+
+    def on_high_watermark(self, listener: Callable[[Partition], None]) -> None:
+        """Call the listener after each append that moved a partition's high watermark."""
+        self._listeners.append(listener)
+
+    def find(self, topic: str, partition: int) -> Partition | None:
+        """Return the partition when this broker holds it."""
+        partitions = self._partitions.get(topic)
+        return partitions.get(partition) if partitions else None
+
+    def get(self, topic: str, partition: int) -> Partition:
+        """Return the partition; raises UNKNOWN_TOPIC_OR_PARTITION when this broker has none."""
+        found = self.find(topic, partition)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found
+
+    def host(self, topic: str, partition: int, topic_id: Uuid, *, now_ms: int) -> Partition:
+        """Return the partition, opening or creating its log when it is new here."""
+        held = self.find(topic, partition)
+        if held is not None and held.topic_id == topic_id:
+            return held
+        name = TopicPartition(topic, partition)
+        log = self.logs.get_or_create(name, topic_id, now_ms=now_ms)
+        created = Partition(name, topic_id, log)
+        self._partitions.setdefault(topic, {})[partition] = created
+        return created
+
+    def drop(self, topic: str, partition: int, *, now_ms: int) -> Partition | None:
+        """Forget a deleted partition; its directory is renamed now and removed later."""
+        partitions = self._partitions.get(topic, {})
+        dropped = partitions.pop(partition, None)
+        if not partitions:
+            self._partitions.pop(topic, None)
+        if dropped is not None:
+            dropped.resign(-1, dropped.leader_epoch)
+            self.logs.delete(TopicPartition(topic, partition), now_ms=now_ms)
+            self._tell(dropped)
+        return dropped
+
+    def append(
+        self,
+        partition: Partition,
+        records: memoryview,
+        *,
+        required_acks: int,
+        now_ms: int,
+        origin: AppendOrigin,
+    ) -> AppendInfo:
+        """Append to a partition that this broker leads and wake up who waits for its data."""
+        info = partition.append(records, required_acks=required_acks, now_ms=now_ms, origin=origin)
+        self._tell(partition)
+        return info
+
+    def _tell(self, partition: Partition) -> None:
+        for listener in self._listeners:
+            listener(partition)

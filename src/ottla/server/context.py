@@ -1,0 +1,50 @@
+"""What a handler knows about the request at hand.
+
+Kafka: org.apache.kafka.common.requests.RequestContext.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.network.connection import Connection
+    from ottla.protocol.headers import RequestHeader
+    from ottla.server.broker import Broker
+
+
+class Context:
+    """One request: the broker that serves it, its connection and its header."""
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "broker",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "listener",
+        "now_ms",
+    )
+
+    def __init__(
+        self, broker: Broker, connection: Connection, header: RequestHeader, listener: str
+    ) -> None:
+        self.broker = broker
+        self.connection = connection
+        self.api_key = header.request_api_key
+        self.api_version = header.request_api_version
+        self.correlation_id = header.correlation_id
+        self.client_id = header.client_id or ""
+        self.listener = listener
+        self.now_ms = broker.clock.now_ms()
+
+    @property
+    def client_host(self) -> str:
+        """The peer's address as Kafka shows it in group descriptions."""
+        return f"/{self.connection.peer_host}"
+
+    @property
+    def listener_name(self) -> str:
+        """The listener on which the request came."""
+        return self.connection.listener_name

@@ -1,0 +1,166 @@
+"""From a frame to a handler and back: versions, decoding, errors, answers.
+
+Kafka: kafka.server.KafkaApis.handle, RequestContext. Hot path: benchmarks/against_kafka.
+
+A handler is a plain function `(ctx, request) -> response | Pending[response] | None`, bound to
+its API by `@handles`. Where nobody answers (acks=0) it returns None.
+"""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError, OttlaError
+from ottla.protocol import codec
+from ottla.protocol.api_keys import ApiKey, response_class
+from ottla.protocol.frames import decode_request_header, encode_response
+from ottla.purgatory.pending import Pending
+from ottla.server.context import Context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.network.connection import Connection
+    from ottla.protocol.schema import Request, Response
+    from ottla.server.broker import Broker
+
+    Handler = Callable[[Context, Any], Any]
+
+log = logging.getLogger("ottla.dispatch")
+HANDLER_MODULES = (
+    "api_versions",
+    "produce",
+    "fetch",
+    "offsets",
+    "metadata",
+    "groups",
+    "transactions",
+    "topics",
+    "configs",
+    "brokers",
+)
+_API_VERSIONS = 18
+
+
+class Api(NamedTuple):
+    """An API as it is served: who handles it, in which versions, on which listeners."""
+
+    key: ApiKey
+    request: type[Request]
+    handler: Handler
+    lowest: int
+    highest: int
+
+
+_registry: dict[int, Api] = {}
+
+
+def handles(request: type[Request], *, highest: int | None = None) -> Callable[[Handler], Handler]:
+    """Bind a function to an API; `highest` limits the versions while a later one is not built.
+
+    The API is served on the listeners that its request class names.
+    """
+
+    def bind(function: Handler) -> Handler:
+        key = ApiKey(request.message_key)
+        top = request.versions.highest if highest is None else highest
+        _registry[key] = Api(key, request, function, request.versions.lowest, top)
+        return function
+
+    return bind
+
+
+def served_apis(listener: str = "broker") -> dict[int, Api]:
+    """Return the APIs served on a kind of listener ("broker", "controller"), by key."""
+    for name in HANDLER_MODULES:
+        import_module(f"ottla.server.handlers.{name}")
+    return {key: api for key, api in _registry.items() if listener in api.request.api_listeners}
+
+
+class Dispatcher:
+    """Answers the frames of all connections of one kind of listener."""
+
+    def __init__(self, broker: Broker, listener: str = "broker") -> None:
+        self._broker = broker
+        self._listener = listener
+        self._apis = served_apis(listener)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Nothing is kept by connection but what the connection itself holds."""
+
+    def handle_frame(self, connection: Connection, frame: memoryview) -> None:
+        """Decode and answer one request; a stranger's bytes close the connection."""
+        try:
+            header, position = decode_request_header(frame)
+            ctx = Context(self._broker, connection, header, self._listener)
+            request = self._decode(ctx, frame, position)
+        except KafkaError as error:
+            log.debug("closing: %s", error, extra={"event": "request.invalid"})
+            connection.close()
+            return
+        if request is not None:
+            self._answer(ctx, request)
+
+    def _decode(self, ctx: Context, frame: memoryview, position: int) -> Request | None:
+        api = self._apis.get(ctx.api_key)
+        if api is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"api key {ctx.api_key} is not served")
+        if not api.lowest <= ctx.api_version <= api.highest:
+            if ctx.api_key == _API_VERSIONS:
+                self._refuse_api_versions(ctx)
+                return None
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        return codec.decode_at(api.request, ctx.api_version, frame, position)[0]
+
+    def _refuse_api_versions(self, ctx: Context) -> None:
+        """Answer a too new ApiVersions in version 0, so that the client can fall back."""
+        from ottla.server.handlers.api_versions import unsupported_version
+
+        ctx.api_version = 0
+        self._send(ctx, unsupported_version(ctx))
+
+    def _answer(self, ctx: Context, request: Request) -> None:
+        api = self._apis[ctx.api_key]
+        try:
+            result = api.handler(ctx, request)
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises must be answered
+            self._fail(ctx, error)
+            return
+        if type(result) is Pending:
+            result.on_done(lambda done: self._answer_later(ctx, done))
+        else:
+            self._send(ctx, result)
+
+    def _answer_later(self, ctx: Context, done: Pending[Any]) -> None:
+        if done.error is not None:
+            self._fail(ctx, done.error)
+        else:
+            self._send(ctx, done.value)
+
+    def _fail(self, ctx: Context, error: Exception) -> None:
+        """Answer with a top-level error code where the API has one, else close."""
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        if not isinstance(error, OttlaError):
+            log.error("request failed", exc_info=error, extra={"event": "request.failed"})
+        response = response_class(ctx.api_key)()
+        if not hasattr(response, "error_code"):
+            ctx.connection.close()
+            return
+        response.error_code = int(code)
+        if hasattr(response, "error_message"):
+            response.error_message = str(error) if isinstance(error, KafkaError) else None
+        self._send(ctx, response)
+
+    def _send(self, ctx: Context, response: Response | None) -> None:
+        if response is None:
+            ctx.connection.request_done()
+            return
+        try:
+            frame = encode_response(ctx.correlation_id, ctx.api_key, ctx.api_version, response)
+        except (OttlaError, ValueError) as error:
+            log.exception("cannot encode", exc_info=error, extra={"event": "response.invalid"})
+            ctx.connection.close()
+            return
+        ctx.connection.respond(frame)

@@ -1,0 +1,71 @@
+"""ApiVersions: what this broker serves and which features are finalised.
+
+Kafka: KafkaApis.handleApiVersionsRequest, ApiVersionManager (KIP-511, KIP-584).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.server.dispatch import handles, served_apis
+
+if TYPE_CHECKING:
+    from ottla.server.context import Context
+
+ApiVersion = ApiVersionsResponse.ApiVersion
+_PRODUCE = 0
+_CLIENT_SOFTWARE_FROM = 3
+_LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@handles(ApiVersionsRequest)
+def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """List the served versions; features from version 3 on."""
+    if ctx.api_version >= _CLIENT_SOFTWARE_FROM and not _is_legal(request):
+        return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+    response = ApiVersionsResponse(api_keys=_served(ctx.listener))
+    features = ctx.broker.image.features
+    response.supported_features = [
+        ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)
+        for name, (low, high) in sorted(ctx.broker.supported_features.items())
+    ]
+    response.finalized_features_epoch = ctx.broker.image.offset
+    response.finalized_features = [
+        ApiVersionsResponse.FinalizedFeatureKey(
+            name=name, max_version_level=level, min_version_level=level
+        )
+        for name, level in sorted(features.finalized.items())
+    ]
+    return response
+
+
+def _is_legal(request: ApiVersionsRequest) -> bool:
+    names = (request.client_software_name, request.client_software_version)
+    return all(_LEGAL_SOFTWARE.fullmatch(name) for name in names)
+
+
+def _served(listener: str) -> list[ApiVersion]:
+    """List by key. Produce is shown from 0 although 3 is the lowest: old librdkafka asks for it."""
+    return [
+        ApiVersion(
+            api_key=key,
+            min_version=0 if key == _PRODUCE else api.lowest,
+            max_version=api.highest,
+        )
+        for key, api in sorted(served_apis(listener).items())
+    ]
+
+
+def unsupported_version(ctx: Context) -> ApiVersionsResponse:
+    """Answer a version that is too new: in version 0, with the range to choose from."""
+    return ApiVersionsResponse(
+        error_code=int(ErrorCode.UNSUPPORTED_VERSION),
+        api_keys=[
+            version
+            for version in _served(ctx.listener)
+            if version.api_key == ApiVersionsRequest.message_key
+        ],
+    )

@@ -1,0 +1,237 @@
+"""Fetch: read logs from given offsets; wait when there is too little.
+
+Kafka: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages. Hot path:
+benchmarks/against_kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
+from ottla.protocol.codec import records_size
+from ottla.purgatory.pending import Pending
+from ottla.replication.delayed_fetch import DelayedFetch
+from ottla.server.dispatch import handles
+from ottla.storage.partition_log import FetchIsolation
+
+if TYPE_CHECKING:
+    from ottla.replication.fetch_session import FetchPartition, FetchPlan, PartitionKey
+    from ottla.replication.partition import Partition
+    from ottla.server.context import Context
+    from ottla.storage.partition_log import FetchData
+
+TopicResponse = FetchResponse.FetchableTopicResponse
+PartitionData = TopicResponse.PartitionData
+_TOPIC_IDS_FROM = 13
+
+
+@handles(FetchRequest)
+def fetch(ctx: Context, request: FetchRequest) -> FetchResponse | Pending[FetchResponse]:
+    """Answer at once when min_bytes are there, something is wrong, or nobody waits."""
+    plan = ctx.broker.fetch_sessions.plan(request, ctx.api_version, ctx.now_ms)
+    read = FetchRead(ctx, request, plan)
+    read.run()
+    if read.is_enough:
+        return read.response()
+    return _wait(ctx, request, read)
+
+
+def _wait(ctx: Context, request: FetchRequest, read: FetchRead) -> Pending[FetchResponse]:
+    broker = ctx.broker
+    pending: Pending[FetchResponse] = Pending()
+
+    def complete() -> None:
+        broker.fetch_waiters.forget(delayed)
+        timer.cancel()
+        again = FetchRead(ctx, request, read.plan)
+        again.run()
+        pending.complete(again.response())
+
+    delayed = DelayedFetch(
+        broker.next_sequence(), read.positions(), request.min_bytes - read.size_bytes, complete
+    )
+    broker.fetch_waiters.watch(delayed)
+    timer = broker.schedule(request.max_wait_ms, delayed.finish)
+    return pending
+
+
+class FetchRead:
+    """One pass over the partitions of a fetch."""
+
+    __slots__ = (
+        "_bytes_left",
+        "_ctx",
+        "_has_error",
+        "_isolation",
+        "_request",
+        "_results",
+        "plan",
+        "size_bytes",
+    )
+
+    def __init__(self, ctx: Context, request: FetchRequest, plan: FetchPlan) -> None:
+        self._ctx = ctx
+        self._request = request
+        self.plan = plan
+        self._isolation = (
+            FetchIsolation.TXN_COMMITTED
+            if request.isolation_level
+            else FetchIsolation.HIGH_WATERMARK
+        )
+        self._bytes_left = min(request.max_bytes, ctx.broker.fetch_max_bytes)
+        self._results: list[tuple[FetchPartition, PartitionData]] = []
+        self._has_error = False
+        self.size_bytes = 0
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the answer should go out now."""
+        request = self._request
+        return (
+            self.size_bytes >= request.min_bytes
+            or self._has_error
+            or request.max_wait_ms <= 0
+            or not self.plan.partitions
+        )
+
+    def positions(self) -> dict[Partition, int]:
+        """Return what a waiting fetch watches: partition → offset from which it reads."""
+        return {
+            wanted.replica: wanted.fetch_offset
+            for wanted in self.plan.partitions
+            if wanted.replica is not None
+        }
+
+    def run(self) -> None:
+        """Read each partition in turn until the byte limit is used up."""
+        incremental = self.plan.is_incremental
+        for wanted in self.plan.partitions:
+            if not (incremental and _is_unchanged(wanted)):
+                self._results.append((wanted, self._read(wanted)))
+
+    def _read(self, wanted: FetchPartition) -> PartitionData:
+        index = wanted.key.partition
+        try:
+            replica = self._replica(wanted)
+            if self._request.replica_id >= 0 or self._request.replica_state.replica_id >= 0:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            diverging = _diverging_epoch(replica, wanted)
+            if diverging is not None:
+                self._has_error = True
+                return self._diverged(replica, index, diverging)
+            read = replica.read(
+                wanted.fetch_offset,
+                min(wanted.max_bytes, self._bytes_left),
+                isolation=self._isolation,
+                current_leader_epoch=wanted.current_leader_epoch,
+                min_one_message=not self.size_bytes,
+            )
+        except KafkaError as error:
+            self._has_error = True
+            return _failed(index, error.code)
+        return self._data(replica, index, read)
+
+    def _replica(self, wanted: FetchPartition) -> Partition:
+        replica = wanted.replica
+        if replica is not None and replica.is_leader:
+            return replica
+        topic = wanted.key.topic
+        if self._ctx.api_version >= _TOPIC_IDS_FROM:
+            name = self._ctx.broker.image.topics.name_of(wanted.key.topic_id)
+            if name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            topic = name
+        wanted.replica = self._ctx.broker.replicas.get(topic, wanted.key.partition)
+        return wanted.replica
+
+    def _diverged(self, replica: Partition, index: int, end: tuple[int, int]) -> PartitionData:
+        data = self._empty(replica, index)
+        data.diverging_epoch = PartitionData.EpochEndOffset(epoch=end[0], end_offset=end[1])
+        return data
+
+    def _empty(self, replica: Partition, index: int) -> PartitionData:
+        log = replica.log
+        return PartitionData(
+            partition_index=index,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            records=b"",
+        )
+
+    def _data(self, replica: Partition, index: int, read: FetchData) -> PartitionData:
+        data = self._empty(replica, index)
+        data.records = read.records
+        size = records_size(read.records)
+        self.size_bytes += size
+        self._bytes_left = max(0, self._bytes_left - size)
+        if read.aborted_transactions is not None:
+            data.aborted_transactions = [
+                PartitionData.AbortedTransaction(producer_id=producer_id, first_offset=first)
+                for producer_id, first in read.aborted_transactions
+            ]
+        return data
+
+    def response(self) -> FetchResponse:
+        """Shape the answer; partitions that gave data are served last the next time."""
+        told = self._results
+        if self.plan.session is not None:
+            changed = [result for result in told if result[0].must_respond(result[1])]
+            if self.plan.is_incremental:
+                told = changed
+                self.plan.session.serve_later([w.key for w, data in told if data.records])
+        return FetchResponse(
+            session_id=self.plan.session_id,
+            responses=_by_topic([(wanted.key, data) for wanted, data in told]),
+        )
+
+
+def _is_unchanged(wanted: FetchPartition) -> bool:
+    """Return whether an incremental answer can leave the partition out without a read."""
+    replica = wanted.replica
+    if replica is None or not replica.is_leader:
+        return False
+    log = replica.log
+    return (
+        wanted.fetch_offset == wanted.high_watermark == log.high_watermark
+        and wanted.log_start_offset == log.log_start_offset
+        and wanted.current_leader_epoch in (-1, replica.leader_epoch)
+        and wanted.last_fetched_epoch < 0
+    )
+
+
+def _diverging_epoch(replica: Partition, wanted: FetchPartition) -> tuple[int, int] | None:
+    """Return (epoch, end offset) where the fetcher's log leaves ours (KIP-595), else None."""
+    if wanted.last_fetched_epoch < 0:
+        return None
+    replica.check_leader(wanted.current_leader_epoch)
+    epoch, end_offset = replica.log.epoch_end_offset(wanted.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0 or wanted.fetch_offset < replica.log.log_start_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+        return epoch, end_offset
+    return None
+
+
+def _failed(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=int(code),
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        records=b"",
+    )
+
+
+def _by_topic(results: list[tuple[PartitionKey, PartitionData]]) -> list[TopicResponse]:
+    topics: list[TopicResponse] = []
+    last: tuple[str, bytes] | None = None
+    for key, data in results:
+        if last != (key.topic, key.topic_id):
+            last = (key.topic, key.topic_id)
+            topics.append(TopicResponse(topic=key.topic, topic_id=key.topic_id))
+        topics[-1].partitions.append(data)
+    return topics

@@ -1,0 +1,143 @@
+"""The classic group APIs and FindCoordinator.
+
+Kafka: KafkaApis.handleJoinGroupRequest and its neighbours; the decisions are in
+coordinator.group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.group.coordinator import RequestContext
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.server.dispatch import handles
+
+if TYPE_CHECKING:
+    from ottla.purgatory.pending import Pending
+    from ottla.server.context import Context
+
+Coordinator = FindCoordinatorResponse.Coordinator
+_GROUP, _TRANSACTION = 0, 1
+_MANY_KEYS_FROM = 4
+
+
+def _context(ctx: Context) -> RequestContext:
+    return RequestContext(ctx.client_id, ctx.client_host, ctx.api_version)
+
+
+@handles(FindCoordinatorRequest)
+def find_coordinator(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """Name the broker that coordinates each group."""
+    if ctx.api_version >= _MANY_KEYS_FROM:
+        return FindCoordinatorResponse(
+            coordinators=[
+                _coordinator(ctx, request.key_type, key) for key in request.coordinator_keys
+            ]
+        )
+    found = _coordinator(ctx, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
+    if key_type == _TRANSACTION:
+        return _not_found(
+            key,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "Transactions are not built yet in this version of Ottla.",
+        )
+    if key_type != _GROUP:
+        return _not_found(key, ErrorCode.INVALID_REQUEST, "Share groups are not built yet.")
+    leader = ctx.broker.group_coordinator_node(key, ctx.listener_name)
+    if leader is None:
+        return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+    return Coordinator(key=key, node_id=leader.node_id, host=leader.host, port=leader.port)
+
+
+def _not_found(key: str, code: ErrorCode, text: str | None) -> Coordinator:
+    return Coordinator(
+        key=key,
+        node_id=-1,
+        host="",
+        port=-1,
+        error_code=int(code),
+        error_message=code.text if text is None else text,
+    )
+
+
+@handles(JoinGroupRequest)
+def join_group(ctx: Context, request: JoinGroupRequest) -> Pending[JoinGroupResponse]:
+    """Enter a group or a new generation of it; answered when the rebalance is complete."""
+    return ctx.broker.groups.join_group(_context(ctx), request)
+
+
+@handles(SyncGroupRequest)
+def sync_group(ctx: Context, request: SyncGroupRequest) -> Pending[SyncGroupResponse]:
+    """Hand in (leader) or wait for the assignment of this generation."""
+    return ctx.broker.groups.sync_group(_context(ctx), request)
+
+
+@handles(HeartbeatRequest)
+def heartbeat(ctx: Context, request: HeartbeatRequest) -> Pending[HeartbeatResponse]:
+    """Keep a member's session alive and tell it of a rebalance."""
+    return ctx.broker.groups.heartbeat(_context(ctx), request)
+
+
+@handles(LeaveGroupRequest)
+def leave_group(ctx: Context, request: LeaveGroupRequest) -> Pending[LeaveGroupResponse]:
+    """Remove members."""
+    return ctx.broker.groups.leave_group(_context(ctx), request)
+
+
+@handles(OffsetCommitRequest)
+def offset_commit(ctx: Context, request: OffsetCommitRequest) -> Pending[OffsetCommitResponse]:
+    """Store a group's positions."""
+    return ctx.broker.groups.offset_commit(_context(ctx), request)
+
+
+@handles(OffsetFetchRequest)
+def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> Pending[OffsetFetchResponse]:
+    """Read groups' positions."""
+    return ctx.broker.groups.offset_fetch(_context(ctx), request)
+
+
+@handles(OffsetDeleteRequest)
+def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> Pending[OffsetDeleteResponse]:
+    """Delete a group's positions for topics that nobody in it subscribes to."""
+    return ctx.broker.groups.offset_delete(_context(ctx), request)
+
+
+@handles(ListGroupsRequest)
+def list_groups(ctx: Context, request: ListGroupsRequest) -> Pending[ListGroupsResponse]:
+    """List the groups of this coordinator."""
+    return ctx.broker.groups.list_groups(_context(ctx), request)
+
+
+@handles(DescribeGroupsRequest)
+def describe_groups(
+    ctx: Context, request: DescribeGroupsRequest
+) -> Pending[DescribeGroupsResponse]:
+    """Describe states and members."""
+    return ctx.broker.groups.describe_groups(_context(ctx), request)
+
+
+@handles(DeleteGroupsRequest)
+def delete_groups(ctx: Context, request: DeleteGroupsRequest) -> Pending[DeleteGroupsResponse]:
+    """Delete empty groups with their positions."""
+    return ctx.broker.groups.delete_groups(_context(ctx), request)

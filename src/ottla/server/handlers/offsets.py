@@ -1,0 +1,137 @@
+"""ListOffsets and OffsetForLeaderEpoch: questions about where a log begins, ends and parts.
+
+Kafka: KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from ottla.protocol.apis.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from ottla.server.dispatch import handles
+
+if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
+    from ottla.server.context import Context
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+_LOWEST_VERSION_OF = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+_DEBUG_REPLICA = -2
+TopicResponse = ListOffsetsResponse.ListOffsetsTopicResponse
+PartitionResponse = TopicResponse.ListOffsetsPartitionResponse
+EpochTopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+EpochEndOffset = EpochTopicResult.EpochEndOffset
+
+
+@handles(ListOffsetsRequest)
+def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Find offsets by timestamp or by the special timestamps -1 to -6."""
+    return ListOffsetsResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _list_partition(ctx, request, topic.name, partition)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _list_partition(
+    ctx: Context,
+    request: ListOffsetsRequest,
+    topic: str,
+    wanted: ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition,
+) -> PartitionResponse:
+    index = wanted.partition_index
+    try:
+        if wanted.timestamp < 0 and not _is_special(wanted.timestamp, ctx.api_version):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        partition = ctx.broker.replicas.get(topic, index)
+        if request.replica_id != _DEBUG_REPLICA:
+            partition.check_leader(wanted.current_leader_epoch)
+        timestamp, offset, epoch = _find(partition, request.isolation_level, wanted.timestamp)
+    except KafkaError as error:
+        return PartitionResponse(
+            partition_index=index, error_code=int(error.code), timestamp=-1, offset=-1
+        )
+    return PartitionResponse(
+        partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch
+    )
+
+
+def _is_special(timestamp: int, version: int) -> bool:
+    if timestamp in (LATEST, EARLIEST):
+        return True
+    return version >= _LOWEST_VERSION_OF.get(timestamp, 0x7FFF)
+
+
+def _find(partition: Partition, isolation_level: int, timestamp: int) -> tuple[int, int, int]:
+    """Return (timestamp, offset, leader epoch); -1 where there is none."""
+    log = partition.log
+    if timestamp == LATEST:
+        end = log.last_stable_offset if isolation_level else log.high_watermark
+        return -1, end, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        return -1, start, _or_minus_one(log.epoch_for_offset(start))
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, -1, -1  # nothing is tiered yet
+    found = log.offset_for_timestamp(timestamp)
+    end = log.last_stable_offset if isolation_level else log.high_watermark
+    if found is None or found.offset >= end:
+        return -1, -1, -1
+    return found.timestamp, found.offset, _or_minus_one(found.leader_epoch)
+
+
+def _or_minus_one(epoch: int | None) -> int:
+    return -1 if epoch is None else epoch
+
+
+@handles(OffsetForLeaderEpochRequest)
+def offset_for_leader_epoch(
+    ctx: Context, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Tell where each leader epoch ended, so that a client sees a truncation (KIP-320)."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            EpochTopicResult(
+                topic=topic.topic,
+                partitions=[_epoch_end(ctx, topic.topic, wanted) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _epoch_end(
+    ctx: Context,
+    topic: str,
+    wanted: OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition,
+) -> EpochEndOffset:
+    result = EpochEndOffset(partition=wanted.partition, leader_epoch=-1, end_offset=-1)
+    try:
+        partition = ctx.broker.replicas.get(topic, wanted.partition)
+        partition.check_leader(wanted.current_leader_epoch)
+        result.leader_epoch, result.end_offset = partition.log.epoch_end_offset(wanted.leader_epoch)
+    except KafkaError as error:
+        result.error_code = int(error.code)
+    return result

@@ -1,0 +1,124 @@
+"""Produce: append a client's batches to the logs of partitions that this broker leads.
+
+Kafka: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords. Hot path:
+benchmarks/against_kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
+from ottla.records.validator import AppendOrigin, RecordValidationError
+from ottla.server.dispatch import handles
+
+if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
+    from ottla.server.context import Context
+
+    TopicData = ProduceRequest.TopicProduceData
+    PartitionData = TopicData.PartitionProduceData
+
+TopicResponse = ProduceResponse.TopicProduceResponse
+PartitionResponse = TopicResponse.PartitionProduceResponse
+ADMIN_CLIENT_ID = "__admin_client"
+_TOPIC_IDS_FROM = 13
+
+
+@handles(ProduceRequest)
+def produce(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
+    """Append each partition's records; with one in-sync replica they are committed at once."""
+    responses = [_append_topic(ctx, request, topic) for topic in request.topic_data]
+    if request.acks == 0:
+        _close_when_failed(ctx, responses)
+        return None
+    return ProduceResponse(responses=responses)
+
+
+def _close_when_failed(ctx: Context, responses: list[TopicResponse]) -> None:
+    """With acks=0 there is no answer to carry an error: the closed connection tells it."""
+    if any(p.error_code for topic in responses for p in topic.partition_responses):
+        ctx.connection.close()
+
+
+def _append_topic(ctx: Context, request: ProduceRequest, topic: TopicData) -> TopicResponse:
+    name, missing = _topic_name(ctx, topic)
+    partitions = [
+        _append_partition(ctx, request, name, partition, missing)
+        for partition in topic.partition_data
+    ]
+    return TopicResponse(name=name, topic_id=topic.topic_id, partition_responses=partitions)
+
+
+def _topic_name(ctx: Context, topic: TopicData) -> tuple[str, ErrorCode]:
+    """Return the topic's name and the error for a partition of it that is not found."""
+    if ctx.api_version < _TOPIC_IDS_FROM:
+        return topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    name = ctx.broker.image.topics.name_of(topic.topic_id)
+    if name is None:
+        return "", ErrorCode.UNKNOWN_TOPIC_ID
+    return name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _append_partition(
+    ctx: Context,
+    request: ProduceRequest,
+    topic: str,
+    data: PartitionData,
+    missing: ErrorCode,
+) -> PartitionResponse:
+    index = data.index
+    partition = ctx.broker.replicas.find(topic, index)
+    try:
+        if partition is None:
+            raise KafkaError(missing)
+        _check(ctx, request, partition, data)
+        info = ctx.broker.replicas.append(
+            partition,
+            data.records,  # type: ignore[arg-type] # decoded requests hold a view of the frame
+            required_acks=request.acks,
+            now_ms=ctx.now_ms,
+            origin=AppendOrigin.CLIENT,
+        )
+    except KafkaError as error:
+        return _failed(index, error)
+    return PartitionResponse(
+        index=index,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )
+
+
+def _check(
+    ctx: Context, request: ProduceRequest, partition: Partition, data: PartitionData
+) -> None:
+    if not -1 <= request.acks <= 1:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    if partition.is_internal and ctx.client_id != ADMIN_CLIENT_ID:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Cannot append to internal topic {partition.topic_partition.topic}",
+        )
+    if data.records is None or not len(data.records):
+        raise KafkaError(ErrorCode.INVALID_RECORD)
+    if request.transactional_id is not None:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+
+
+def _failed(index: int, error: KafkaError) -> PartitionResponse:
+    response = PartitionResponse(
+        index=index, error_code=int(error.code), base_offset=-1, log_append_time_ms=-1
+    )
+    if isinstance(error, RecordValidationError):
+        response.error_message = error.message
+        response.record_errors = [
+            PartitionResponse.BatchIndexAndErrorMessage(
+                batch_index=batch_index, batch_index_error_message=message
+            )
+            for batch_index, message in error.record_errors
+        ]
+    elif error.message != error.code.text:
+        response.error_message = error.message
+    return response

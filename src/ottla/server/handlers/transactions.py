@@ -1,0 +1,33 @@
+"""InitProducerId for idempotent producers.
+
+Kafka: KafkaApis.handleInitProducerIdRequest. Transactions come with part 4: a transactional id
+is refused, so that no client believes in a guarantee that is not there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.purgatory.pending import Pending
+from ottla.server.dispatch import handles
+
+if TYPE_CHECKING:
+    from ottla.server.context import Context
+
+_HIGHEST_STABLE = 5
+
+
+@handles(InitProducerIdRequest, highest=_HIGHEST_STABLE)
+def init_producer_id(
+    ctx: Context, request: InitProducerIdRequest
+) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
+    """Hand out the next producer id with epoch 0."""
+    if request.transactional_id is not None:
+        code = ErrorCode.INVALID_REQUEST if not request.transactional_id else None
+        code = code or ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return InitProducerIdResponse(error_code=int(code), producer_id=-1, producer_epoch=-1)
+    return ctx.broker.producer_ids.next_id().then(
+        lambda producer_id: InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    )

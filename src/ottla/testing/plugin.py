@@ -1,0 +1,99 @@
+"""The pytest plug-in: fixtures `kafka` and `kafka_cluster`.
+
+Loaded in every pytest run once Ottla is installed, so it imports nothing of Ottla until a fixture
+is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ottla.testing.cluster import Cluster
+    from ottla.testing.kafka import Kafka
+
+_CLUSTERS = pytest.StashKey[list[Any]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--ottla-url`: run the same tests against another broker."""
+    parser.getgroup("ottla").addoption(
+        "--ottla-url",
+        metavar="HOST:PORT",
+        default=None,
+        help="run tests that use the `kafka` fixture against this broker",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line(
+        "markers", "kafka(config=…, nodes=1): broker settings for the `kafka` fixture of this test"
+    )
+
+
+@pytest.fixture(scope="session")
+def _shared_kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    from ottla.testing.cluster import Cluster, foreign_cluster
+
+    url = request.config.getoption("--ottla-url")
+    cluster = foreign_cluster(url) if url else Cluster()
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """Give fresh names for topics and groups on a node that all tests of the process share.
+
+    A test marked `@pytest.mark.kafka(config={...})` gets a node of its own with these settings.
+    """
+    from ottla.testing.cluster import Cluster
+    from ottla.testing.kafka import Kafka
+
+    marker = request.node.get_closest_marker("kafka")
+    if marker is None or not marker.kwargs.get("config"):
+        fixture = Kafka(request.getfixturevalue("_shared_kafka_cluster"))
+        request.node.stash.setdefault(_CLUSTERS, []).append(fixture)
+        yield fixture
+        fixture.close()
+        return
+    with Cluster(config=marker.kwargs["config"]) as cluster:
+        fixture = Kafka(cluster)
+        request.node.stash.setdefault(_CLUSTERS, []).append(fixture)
+        yield fixture
+        fixture.close()
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Kafka]]:
+    """Give a function that starts a cluster of the test's own: `kafka_cluster(config={...})`."""
+    from ottla.testing.cluster import Cluster
+    from ottla.testing.kafka import Kafka
+
+    opened: list[Kafka] = []
+
+    def start(nodes: int = 1, **options: Any) -> Kafka:
+        fixture = Kafka(Cluster(nodes=nodes, **options).start())
+        opened.append(fixture)
+        request.node.stash.setdefault(_CLUSTERS, []).append(fixture)
+        return fixture
+
+    yield start
+    for fixture in opened:
+        fixture.close()
+        fixture.cluster.stop()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Add a section with topics, offsets and lag to the report of a test that failed."""
+    outcome: Any = yield
+    report = outcome.get_result()
+    if report.when == "call" and report.failed:
+        for fixture in item.stash.get(_CLUSTERS, []):
+            report.sections.append(("kafka", fixture.describe()))
