@@ -27,6 +27,9 @@ class OpenFile:
         self._file.flush()
         self._content = content
 
+    def close(self) -> None:
+        self._file.close()
+
     def read(self, position: int, size: int) -> bytes:
         return self._content[position : position + size]
 
@@ -38,14 +41,14 @@ class Echo:
     """Answers each frame with itself; `slow` ones when told; `close` closes."""
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[Connection, bytes]] = []
+        self._waiting: asyncio.Queue[tuple[Connection, bytes]] = asyncio.Queue()
         self.closed = 0
         self.large = OpenFile(bytes(range(256)) * 8192)
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
         body = bytes(frame)
         if body == b"slow":
-            self.waiting.append((connection, body))
+            self._waiting.put_nowait((connection, body))
         elif body == b"close":
             connection.close()
         elif body == b"none":
@@ -58,6 +61,9 @@ class Echo:
 
     def connection_closed(self, connection: Connection) -> None:
         self.closed += 1
+
+    async def next_waiting(self) -> tuple[Connection, bytes]:
+        return await self._waiting.get()
 
 
 def run(scenario: Callable[[Echo, int], Awaitable[None]]) -> None:
@@ -75,6 +81,7 @@ def run(scenario: Callable[[Echo, int], Awaitable[None]]) -> None:
             await asyncio.wait_for(scenario(echo, port), 20)
         finally:
             listener.close()
+            echo.large.close()
 
     asyncio.run(main())
 
@@ -101,9 +108,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
         other_writer.write(frame(b"x"))
         assert await read_frame(other) == b"x"
         writer.write(frame(b"c"))
-        while not echo.waiting:
-            await asyncio.sleep(0)
-        connection, body = echo.waiting.pop()
+        connection, body = await echo.next_waiting()
         connection.respond([frame(body)])
         assert [await read_frame(reader) for _ in range(3)] == [b"slow", b"b", b"c"]
         writer.close()
