@@ -1,0 +1,340 @@
+"""A view of one record batch: 61 bytes of header, then the records.
+
+Nothing is copied: fields are read from the header with one unpack, patches are written in place.
+
+Hot path: `RecordBatch(view, position)` is made once a batch on produce, append and fetch.
+
+Kafka: org.apache.kafka.common.record.DefaultRecordBatch.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from ottla.errors import CorruptMessage
+from ottla.records import scan
+from ottla.records.compression import (
+    DEFAULT_LIMIT_BYTES,
+    Compression,
+    Decompressor,
+    decompress,
+)
+from ottla.records.crc32c import crc32c
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.records.record import Record
+    from ottla.types import Buffer
+
+HEADER: Final = Struct(">qiibIhiqqqhii")
+HEADER_BYTES: Final = 61
+LOG_OVERHEAD_BYTES: Final = 12
+MAGIC_POSITION: Final = 16
+CRC_POSITION: Final = 17
+ATTRIBUTES_POSITION: Final = 21
+MAX_TIMESTAMP_POSITION: Final = 35
+COMPRESSION_MASK: Final = 0x07
+LOG_APPEND_TIME_FLAG: Final = 0x08
+TRANSACTIONAL_FLAG: Final = 0x10
+CONTROL_FLAG: Final = 0x20
+DELETE_HORIZON_FLAG: Final = 0x40
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER_EPOCH: Final = -1
+_SMALLEST_LEGACY_BYTES: Final = 14
+
+_INT16 = Struct(">h")
+_INT32 = Struct(">i")
+_INT64 = Struct(">q")
+_CRC = Struct(">I")
+
+
+class TimestampType(IntEnum):
+    """Who set the timestamps; the ids of Spark's and Kafka's `timestampType`."""
+
+    NO_TIMESTAMP_TYPE = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+    @property
+    def config_name(self) -> str:
+        """Return the spelling of `message.timestamp.type`."""
+        return ("NoTimestampType", "CreateTime", "LogAppendTime")[self + 1]
+
+
+def add_to_sequence(sequence: int, increment: int) -> int:
+    """Return the sequence number that many records on; it wraps from 2^31-1 to 0."""
+    return (sequence + increment) & 0x7FFF_FFFF
+
+
+class RecordBatch:
+    """The batch that starts at `position` of `view`; CorruptMessage when it is not whole there."""
+
+    __slots__ = ("_fields", "position", "view")
+    _fields: tuple[int, ...]
+
+    def __init__(self, view: Buffer, position: int = 0) -> None:
+        self.view = view if type(view) is memoryview else memoryview(view)
+        self.position = position
+        left = len(view) - position
+        if left < HEADER_BYTES:
+            raise CorruptMessage(
+                f"A record batch header takes {HEADER_BYTES} bytes, but {left} are left."
+            )
+        self._fields = HEADER.unpack_from(view, position)
+        length = self._fields[1] + LOG_OVERHEAD_BYTES
+        if not HEADER_BYTES <= length <= left:
+            raise CorruptMessage(
+                f"A record batch claims {length} bytes; the smallest has {HEADER_BYTES}, "
+                f"and {left} are left."
+            )
+        if self._fields[3] != 2:
+            raise CorruptMessage(f"Invalid magic found in record: {self._fields[3]}")
+
+    @property
+    def base_offset(self) -> int:
+        """Offset of the first record, also when compaction took that record away."""
+        return self._fields[0]
+
+    @property
+    def batch_length(self) -> int:
+        """Bytes that follow the base offset and this length."""
+        return self._fields[1]
+
+    @property
+    def leader_epoch(self) -> int:
+        """Epoch of the leader that appended the batch, -1 before that."""
+        return self._fields[2]
+
+    @property
+    def magic(self) -> int:
+        """Version of the format."""
+        return self._fields[3]
+
+    @property
+    def crc(self) -> int:
+        """Checksum as written in the header."""
+        return self._fields[4]
+
+    @property
+    def attributes(self) -> int:
+        """Flags: codec, timestamp type, transactional, control, delete horizon."""
+        return self._fields[5]
+
+    @property
+    def last_offset_delta(self) -> int:
+        """Last offset less the base offset; compaction does not change it."""
+        return self._fields[6]
+
+    @property
+    def base_timestamp(self) -> int:
+        """Timestamp that the records count from (ms); the delete horizon when that flag is set."""
+        return self._fields[7]
+
+    @property
+    def max_timestamp(self) -> int:
+        """Largest timestamp of the records, or the append time (ms)."""
+        return self._fields[8]
+
+    @property
+    def producer_id(self) -> int:
+        """Id of an idempotent producer, else -1."""
+        return self._fields[9]
+
+    @property
+    def producer_epoch(self) -> int:
+        """Epoch of that producer, else -1."""
+        return self._fields[10]
+
+    @property
+    def base_sequence(self) -> int:
+        """Sequence number of the first record, -1 without an idempotent producer."""
+        return self._fields[11]
+
+    @property
+    def record_count(self) -> int:
+        """Records that the header claims."""
+        return self._fields[12]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self._fields[1] + LOG_OVERHEAD_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, also when compaction took that record away."""
+        return self._fields[0] + self._fields[6]
+
+    @property
+    def next_offset(self) -> int:
+        """Offset that follows the batch."""
+        return self._fields[0] + self._fields[6] + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record, -1 without an idempotent producer."""
+        if self._fields[11] == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return add_to_sequence(self._fields[11], self._fields[6])
+
+    @property
+    def compression(self) -> Compression:
+        """Codec of the records; CorruptMessage for an id that there is not."""
+        return Compression.from_id(self._fields[5] & COMPRESSION_MASK)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who set the timestamps."""
+        if self._fields[5] & LOG_APPEND_TIME_FLAG:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch is part of a transaction."""
+        return bool(self._fields[5] & TRANSACTIONAL_FLAG)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the records are markers that no application sees."""
+        return bool(self._fields[5] & CONTROL_FLAG)
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent producer wrote the batch."""
+        return self._fields[9] > NO_PRODUCER_ID
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """Time from which the cleaner may drop tombstones and markers; None before it set one."""
+        return self._fields[7] if self._fields[5] & DELETE_HORIZON_FLAG else None
+
+    @property
+    def buffer(self) -> memoryview:
+        """The whole batch, not copied."""
+        return self.view[self.position : self.position + self.size]
+
+    @property
+    def payload(self) -> memoryview:
+        """The records as they lie there, compressed or not, not copied."""
+        return self.view[self.position + HEADER_BYTES : self.position + self.size]
+
+    def computed_crc(self) -> int:
+        """Return the checksum that the bytes have."""
+        position = self.position
+        return crc32c(self.view[position + ATTRIBUTES_POSITION : position + self.size])
+
+    def check_crc(self) -> None:
+        """Raise CorruptMessage when the header's checksum is not that of the bytes."""
+        computed = self.computed_crc()
+        if computed != self._fields[4]:
+            raise CorruptMessage(
+                f"Record is corrupt (stored crc = {self._fields[4]}, computed crc = {computed})"
+            )
+
+    def set_base_offset(self, base_offset: int) -> None:
+        """Give the batch its place in the log; the checksum does not cover it."""
+        self._patch(_INT64, 0, base_offset)
+
+    def set_leader_epoch(self, leader_epoch: int) -> None:
+        """Note the epoch of the appending leader; the checksum does not cover it."""
+        self._patch(_INT32, LOG_OVERHEAD_BYTES, leader_epoch)
+
+    def set_max_timestamp(self, timestamp_type: TimestampType, max_timestamp: int) -> None:
+        """Set who stamped the records and the largest timestamp; makes a new checksum."""
+        attributes = self._fields[5] & ~LOG_APPEND_TIME_FLAG
+        if timestamp_type == TimestampType.LOG_APPEND_TIME:
+            attributes |= LOG_APPEND_TIME_FLAG
+        self._patch(_INT64, MAX_TIMESTAMP_POSITION, max_timestamp)
+        self.set_attributes(attributes)
+
+    def set_attributes(self, attributes: int) -> None:
+        """Replace the flags; makes a new checksum."""
+        self._patch(_INT16, ATTRIBUTES_POSITION, attributes)
+        self._patch(_CRC, CRC_POSITION, self.computed_crc())
+
+    def _patch(self, field: Struct, position: int, value: int) -> None:
+        field.pack_into(self.view, self.position + position, value)
+        self._fields = HEADER.unpack_from(self.view, self.position)
+
+    def plain_payload(
+        self, limit: int = DEFAULT_LIMIT_BYTES, decompressor: Decompressor | None = None
+    ) -> Buffer:
+        """Return the records' bytes, decompressed within limit where they are compressed.
+
+        With a decompressor the answer is valid until its next use. Raises CorruptMessage or
+        KafkaError INVALID_RECORD.
+        """
+        codec = self.compression
+        if codec == Compression.NONE:
+            return self.payload
+        if decompressor is None:
+            return decompress(codec, self.payload, limit)
+        return decompressor.decompress(codec, self.payload, limit)
+
+    def records(self, limit: int = DEFAULT_LIMIT_BYTES) -> list[Record]:
+        """Return all records, decompressed into at most limit bytes.
+
+        Raises CorruptMessage when they are not what the header says. The checksum is not
+        looked at: `check_crc` does that.
+        """
+        fields = self._fields
+        return scan.decode_records(
+            self.plain_payload(limit),
+            fields[12],
+            fields[0],
+            fields[7],
+            fields[8] if fields[5] & LOG_APPEND_TIME_FLAG else None,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"RecordBatch(base_offset={self.base_offset}, last_offset={self.last_offset}, "
+            f"records={self.record_count}, size={self.size})"
+        )
+
+
+def iterate_batches(
+    view: Buffer, position: int = 0, *, partial_tail: bool = False
+) -> Iterator[RecordBatch]:
+    """Walk batches of any magic that follow each other.
+
+    A batch that is cut short raises CorruptMessage; with partial_tail it ends the walk quietly,
+    which is what fetch answers ask for: brokers may cut the last batch. A batch whose header
+    lies about magic or size raises CorruptMessage always.
+    """
+    view = memoryview(view)
+    end = len(view)
+    while position < end:
+        left = end - position
+        if left <= MAGIC_POSITION:
+            size = left + 1
+        else:
+            size = _INT32.unpack_from(view, position + 8)[0] + LOG_OVERHEAD_BYTES
+            if size < _SMALLEST_LEGACY_BYTES + LOG_OVERHEAD_BYTES:
+                raise CorruptMessage(
+                    f"Record size {size - LOG_OVERHEAD_BYTES} is less than the minimum record "
+                    f"overhead ({_SMALLEST_LEGACY_BYTES})"
+                )
+        if size > left:
+            if partial_tail:
+                return
+            raise CorruptMessage(f"A record batch is cut short: {left} bytes are left.")
+        batch = batch_at(view, position)
+        yield batch
+        position += batch.size
+
+
+def batch_at(view: memoryview, position: int) -> RecordBatch:
+    """Return the batch of any magic at position; CorruptMessage when there is no whole one."""
+    if len(view) - position > MAGIC_POSITION and view[position + MAGIC_POSITION] < 2:
+        # old batches are rare and know about this module, so theirs is loaded when one is met
+        from ottla.records.legacy import LegacyBatch
+
+        return LegacyBatch(view, position)
+    return RecordBatch(view, position)
