@@ -10,6 +10,8 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ottla.protocol.versions import Versions
+
 if TYPE_CHECKING:
     from ottla.protocol.schema import Request, Response
 
@@ -107,13 +109,22 @@ class ApiKey(IntEnum):
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
 
+    @property
+    def api_name(self) -> str:
+        """Kafka's spelling: LIST_OFFSETS is ListOffsets."""
+        return "".join(part.capitalize() for part in self.name.split("_"))
+
+
+# Clients built on old librdkafka refuse a broker that does not advertise these versions of
+# Produce, though none is served (KAFKA-18659).
+_LOWEST_ADVERTISED = {ApiKey.PRODUCE: 0}
+
 
 @cache
 def _classes(key: int) -> tuple[Any, Any]:
-    name = ApiKey(key).name.lower()
-    module = import_module(f"ottla.protocol.apis.{name}")
-    stem = "".join(part.capitalize() for part in name.split("_"))
-    return getattr(module, stem + "Request"), getattr(module, stem + "Response")
+    api = ApiKey(key)
+    module = import_module(f"ottla.protocol.apis.{api.name.lower()}")
+    return getattr(module, f"{api.api_name}Request"), getattr(module, f"{api.api_name}Response")
 
 
 def request_class(key: int) -> type[Request]:
@@ -128,15 +139,32 @@ def response_class(key: int) -> type[Response]:
     return found
 
 
-@cache
 def request_header_version(key: int, version: int) -> int:
-    """Return 2 for flexible versions, else 1."""
+    """Return 2 for flexible versions, known ones or later ones, else 1."""
     return 2 if version in request_class(key).flexible else 1
 
 
-@cache
 def response_header_version(key: int, version: int) -> int:
     """Return 1 for flexible versions, else 0; always 0 for ApiVersions (KIP-511)."""
     if key == ApiKey.API_VERSIONS:
         return 0
     return 1 if version in response_class(key).flexible else 0
+
+
+@cache
+def api_keys_of(listener: str) -> tuple[ApiKey, ...]:
+    """Return the keys served on a "broker" or a "controller" listener, in order."""
+    return tuple(key for key in ApiKey if listener in request_class(key).api_listeners)
+
+
+def served_versions(key: int, *, unstable: bool = False) -> Versions:
+    """Return the versions to serve: all but an unstable highest one, unless asked for."""
+    cls = request_class(key)
+    hidden = cls.latest_version_unstable and not unstable
+    return Versions(cls.versions.lowest, cls.versions.highest - hidden)
+
+
+def advertised_versions(key: int, *, unstable: bool = False) -> Versions:
+    """Return the versions to name in ApiVersions; for Produce more than are served."""
+    lowest, highest = served_versions(key, unstable=unstable)
+    return Versions(_LOWEST_ADVERTISED.get(ApiKey(key), lowest), highest)

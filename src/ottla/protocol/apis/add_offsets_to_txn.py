@@ -1,6 +1,8 @@
-"""AddOffsetsToTxn.
+"""Register a group's offsets partition with a transaction.
 
 Kafka: AddOffsetsToTxnRequest, AddOffsetsToTxnResponse (key 25).
+
+v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 TRANSACTION_ABORTABLE (KIP-890).
 """
 
 from __future__ import annotations

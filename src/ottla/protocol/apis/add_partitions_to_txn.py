@@ -1,6 +1,9 @@
-"""AddPartitionsToTxn.
+"""Register partitions with a transaction before they are written to.
 
 Kafka: AddPartitionsToTxnRequest, AddPartitionsToTxnResponse (key 24).
+
+v0-3 come from clients, one transaction each; v3 flexible; from v4 on brokers ask, many
+transactions at once, also only to verify (KIP-890); v5 TRANSACTION_ABORTABLE.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ class AddPartitionsToTxnRequest(
         transactional_id: str
         producer_id: int64
         producer_epoch: int16
-        verify_only: bool = False
+        verify_only: bool = False  # KIP-890
         topics: list[AddPartitionsToTxnTopic]
 
 

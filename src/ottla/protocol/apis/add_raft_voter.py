@@ -1,6 +1,8 @@
-"""AddRaftVoter.
+"""Add a controller to the voters (KIP-853).
 
 Kafka: AddRaftVoterRequest, AddRaftVoterResponse (key 80).
+
+v1 may be answered before the change has committed (KIP-1186).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ class AddRaftVoterRequest(
     voter_id: int32
     voter_directory_id: Uuid
     listeners: list[Listener]
-    ack_when_committed: bool = field("1+", default=True)
+    ack_when_committed: bool = field("1+", default=True)  # KIP-1186
 
     class Listener(Struct):
         name: str

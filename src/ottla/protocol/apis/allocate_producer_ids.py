@@ -1,4 +1,4 @@
-"""AllocateProducerIds.
+"""A broker takes a block of producer ids from the controller (KIP-730).
 
 Kafka: AllocateProducerIdsRequest, AllocateProducerIdsResponse (key 67).
 """

@@ -1,6 +1,8 @@
-"""AlterClientQuotas.
+"""Set and remove quotas (KIP-546).
 
 Kafka: AlterClientQuotasRequest, AlterClientQuotasResponse (key 49).
+
+v1 flexible.
 """
 
 from __future__ import annotations

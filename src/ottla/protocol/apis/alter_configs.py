@@ -1,6 +1,8 @@
-"""AlterConfigs.
+"""Replace all settings of a resource; kept for old clients (KIP-133).
 
 Kafka: AlterConfigsRequest, AlterConfigsResponse (key 33).
+
+What is not named is reset: IncrementalAlterConfigs is what to use. v2 flexible.
 """
 
 from __future__ import annotations

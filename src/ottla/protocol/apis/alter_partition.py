@@ -1,6 +1,9 @@
-"""AlterPartition.
+"""A partition leader asks the controller to change its in-sync set (KIP-497).
 
 Kafka: AlterPartitionRequest, AlterPartitionResponse (key 56).
+
+v2 topic ids (KIP-841); v3 the broker epoch of each member, so that a restarted one is not taken
+for the old one (KIP-903).
 """
 
 from __future__ import annotations
@@ -24,8 +27,8 @@ class AlterPartitionRequest(
             partition_index: int32
             leader_epoch: int32
             new_isr: list[int32] = field("0-2", default=EMPTY)
-            new_isr_with_epochs: list[BrokerState] = field("3+", default=EMPTY)
-            leader_recovery_state: int8 = 0
+            new_isr_with_epochs: list[BrokerState] = field("3+", default=EMPTY)  # KIP-903
+            leader_recovery_state: int8 = 0  # KIP-704
             partition_epoch: int32
 
             class BrokerState(Struct):

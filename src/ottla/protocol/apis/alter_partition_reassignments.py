@@ -1,6 +1,8 @@
-"""AlterPartitionReassignments.
+"""Begin, change or cancel (null replicas) reassignments (KIP-455).
 
 Kafka: AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse (key 45).
+
+v1 can forbid a change of the replication factor (KIP-860).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ class AlterPartitionReassignmentsRequest(
     Request, key=45, versions="0-1", flexible="0+", listeners=("broker", "controller")
 ):
     timeout_ms: int32 = 60_000
-    allow_replication_factor_change: bool = field("1+", default=True)
+    allow_replication_factor_change: bool = field("1+", default=True)  # KIP-860
     topics: list[ReassignableTopic]
 
     class ReassignableTopic(Struct):
@@ -21,7 +23,7 @@ class AlterPartitionReassignmentsRequest(
 
         class ReassignablePartition(Struct):
             partition_index: int32
-            replicas: list[int32] | None = None
+            replicas: list[int32] | None = None  # null: cancel
 
 
 class AlterPartitionReassignmentsResponse(Response, key=45, versions="0-1", flexible="0+"):

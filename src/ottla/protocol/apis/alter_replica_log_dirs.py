@@ -1,6 +1,8 @@
-"""AlterReplicaLogDirs.
+"""Move replicas between the log directories of a broker (KIP-113).
 
 Kafka: AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse (key 34).
+
+v2 flexible.
 """
 
 from __future__ import annotations

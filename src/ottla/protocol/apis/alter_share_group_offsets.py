@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets.
+"""Set start offsets of an empty share group (KIP-932).
 
 Kafka: AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse (key 91).
 """

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials.
+"""Set and remove SCRAM credentials; passwords come salted (KIP-554).
 
 Kafka: AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse (key 51).
 """

@@ -1,6 +1,10 @@
-"""ApiVersions.
+"""Which versions and features a broker speaks; the first request of a connection.
 
 Kafka: ApiVersionsRequest, ApiVersionsResponse (key 18).
+
+The response always has header v0, and a request too new is answered in v0 with error 35 (KIP-511),
+so that strangers of any age understand each other. v3 flexible, names the client's software, adds
+features (KIP-584); v4 lets a feature's lowest version be 0.
 """
 
 from __future__ import annotations
@@ -22,11 +26,11 @@ class ApiVersionsResponse(Response, key=18, versions="0-4", flexible="3+"):
     supported_features: list[SupportedFeatureKey] = field(
         "3+", default=EMPTY, tag=0, ignorable=True
     )
-    finalized_features_epoch: int64 = field("3+", default=-1, tag=1, ignorable=True)
+    finalized_features_epoch: int64 = field("3+", default=-1, tag=1, ignorable=True)  # KIP-584
     finalized_features: list[FinalizedFeatureKey] = field(
         "3+", default=EMPTY, tag=2, ignorable=True
     )
-    zk_migration_ready: bool = field("3+", default=False, tag=3, ignorable=True)
+    zk_migration_ready: bool = field("3+", default=False, tag=3, ignorable=True)  # KIP-866
 
     class ApiVersion(Struct):
         api_key: int16

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs.
+"""A broker says in which log directory its replicas lie (KIP-858).
 
 Kafka: AssignReplicasToDirsRequest, AssignReplicasToDirsResponse (key 73).
 """

@@ -1,6 +1,8 @@
-"""BeginQuorumEpoch.
+"""A new raft leader tells the voters (KIP-595).
 
 Kafka: BeginQuorumEpochRequest, BeginQuorumEpochResponse (key 53).
+
+v1 flexible, voter directory ids and the endpoints of the leader (KIP-853).
 """
 
 from __future__ import annotations

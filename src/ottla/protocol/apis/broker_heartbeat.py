@@ -1,6 +1,8 @@
-"""BrokerHeartbeat.
+"""A broker stays alive, asks to be unfenced or to shut down (KIP-631).
 
 Kafka: BrokerHeartbeatRequest, BrokerHeartbeatResponse (key 63).
+
+v1 offline log directories (KIP-858); v2 cordoned ones (KIP-1066).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ class BrokerHeartbeatRequest(
     want_fence: bool
     want_shut_down: bool
     offline_log_dirs: list[Uuid] = field("1+", default=EMPTY, tag=0)
-    cordoned_log_dirs: list[Uuid] | None = field("2+", default=None, tag=1)
+    cordoned_log_dirs: list[Uuid] | None = field("2+", default=None, tag=1)  # KIP-1066
 
 
 class BrokerHeartbeatResponse(Response, key=63, versions="0-2", flexible="0+"):

@@ -1,6 +1,9 @@
-"""BrokerRegistration.
+"""A broker introduces itself to the controller at start (KIP-631).
 
 Kafka: BrokerRegistrationRequest, BrokerRegistrationResponse (key 62).
+
+v1 migration from ZooKeeper (KIP-866); v2 log directories (KIP-858); v3 the epoch at its last clean
+stop (KIP-966); v4 lets a feature's lowest version be 0.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ class BrokerRegistrationRequest(
     features: list[Feature]
     rack: str | None
     is_migrating_zk_broker: bool = field("1+", default=False)
-    log_dirs: list[Uuid] = field("2+", default=EMPTY, ignorable=True)
-    previous_broker_epoch: int64 = field("3+", default=-1, ignorable=True)
+    log_dirs: list[Uuid] = field("2+", default=EMPTY, ignorable=True)  # KIP-858
+    previous_broker_epoch: int64 = field("3+", default=-1, ignorable=True)  # KIP-966
 
     class Listener(Struct):
         name: str

@@ -1,6 +1,8 @@
-"""ConsumerGroupDescribe.
+"""State and members of consumer groups (KIP-848).
 
 Kafka: ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse (key 69).
+
+v1 whether a member speaks the classic protocol (KIP-1099).
 """
 
 from __future__ import annotations

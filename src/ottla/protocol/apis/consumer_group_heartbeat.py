@@ -1,6 +1,10 @@
-"""ConsumerGroupHeartbeat.
+"""All there is of the consumer group protocol: join, stay, change, leave (KIP-848).
 
 Kafka: ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse (key 68).
+
+Null fields are unchanged since the last time. member_epoch 0 joins, -1 leaves, -2 leaves for a
+while as a static member. v1 subscription by expression (KIP-848); the member makes its own id
+(KIP-1082).
 """
 
 from __future__ import annotations
@@ -14,12 +18,12 @@ class ConsumerGroupHeartbeatRequest(
 ):
     group_id: str
     member_id: str
-    member_epoch: int32
+    member_epoch: int32  # 0 joins, -1 leaves, -2 comes back
     instance_id: str | None = None
     rack_id: str | None = None
-    rebalance_timeout_ms: int32 = -1
+    rebalance_timeout_ms: int32 = -1  # -1: unchanged
     subscribed_topic_names: list[str] | None = None
-    subscribed_topic_regex: str | None = field("1+", default=None)
+    subscribed_topic_regex: str | None = field("1+", default=None)  # RE2
     server_assignor: str | None = None
     topic_partitions: list[TopicPartitions] | None = None
 

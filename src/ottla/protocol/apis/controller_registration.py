@@ -1,4 +1,4 @@
-"""ControllerRegistration.
+"""A controller introduces itself to the active one (KIP-919).
 
 Kafka: ControllerRegistrationRequest, ControllerRegistrationResponse (key 70).
 """

@@ -1,6 +1,8 @@
-"""CreateAcls.
+"""Add access rules.
 
 Kafka: CreateAclsRequest, CreateAclsResponse (key 30).
+
+v1 pattern types (KIP-290); v2 flexible; v3 user resources (KIP-373).
 """
 
 from __future__ import annotations

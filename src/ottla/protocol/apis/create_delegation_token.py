@@ -1,6 +1,8 @@
-"""CreateDelegationToken.
+"""Issue a delegation token (KIP-48).
 
 Kafka: CreateDelegationTokenRequest, CreateDelegationTokenResponse (key 38).
+
+v2 flexible; v3 on behalf of another owner (KIP-373).
 """
 
 from __future__ import annotations

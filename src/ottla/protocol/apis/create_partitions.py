@@ -1,6 +1,8 @@
-"""CreatePartitions.
+"""Add partitions to topics (KIP-195).
 
 Kafka: CreatePartitionsRequest, CreatePartitionsResponse (key 37).
+
+v2 flexible; v3 may be throttled (KIP-599).
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""CreateTopics.
+"""Create topics, with placement chosen by the controller or given.
 
 Kafka: CreateTopicsRequest, CreateTopicsResponse (key 19).
+
+v4 lets partitions and replication factor default (KIP-464); v5 flexible, answers what was made
+and its settings (KIP-525); v6 may be throttled (KIP-599); v7 answers the topic id (KIP-516).
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ class CreateTopicsRequest(
 
     class CreatableTopic(Struct):
         name: str
-        num_partitions: int32
-        replication_factor: int16
+        num_partitions: int32  # -1: default
+        replication_factor: int16  # -1: default
         assignments: list[CreatableReplicaAssignment]
         configs: list[CreatableTopicConfig]
 

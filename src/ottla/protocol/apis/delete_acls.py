@@ -1,6 +1,8 @@
-"""DeleteAcls.
+"""Remove the access rules that match filters.
 
 Kafka: DeleteAclsRequest, DeleteAclsResponse (key 31).
+
+v1 pattern types (KIP-290); v2 flexible; v3 user resources (KIP-373).
 """
 
 from __future__ import annotations

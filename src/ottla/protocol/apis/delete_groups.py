@@ -1,6 +1,8 @@
-"""DeleteGroups.
+"""Delete empty groups (KIP-229).
 
 Kafka: DeleteGroupsRequest, DeleteGroupsResponse (key 42).
+
+v2 flexible.
 """
 
 from __future__ import annotations

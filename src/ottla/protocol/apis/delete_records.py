@@ -1,6 +1,8 @@
-"""DeleteRecords.
+"""Move the log start offset forward, -1 for up to the high watermark (KIP-107).
 
 Kafka: DeleteRecordsRequest, DeleteRecordsResponse (key 21).
+
+v2 flexible.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ class DeleteRecordsRequest(Request, key=21, versions="0-2", flexible="2+", liste
 
         class DeleteRecordsPartition(Struct):
             partition_index: int32
-            offset: int64
+            offset: int64  # -1: high watermark
 
 
 class DeleteRecordsResponse(Response, key=21, versions="0-2", flexible="2+"):

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets.
+"""Forget topics of an empty share group (KIP-932).
 
 Kafka: DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse (key 92).
 """

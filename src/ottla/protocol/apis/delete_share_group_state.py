@@ -1,4 +1,4 @@
-"""DeleteShareGroupState.
+"""The group coordinator has the state of share partitions removed (KIP-932).
 
 Kafka: DeleteShareGroupStateRequest, DeleteShareGroupStateResponse (key 86).
 """

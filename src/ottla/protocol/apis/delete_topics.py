@@ -1,6 +1,8 @@
-"""DeleteTopics.
+"""Delete topics.
 
 Kafka: DeleteTopicsRequest, DeleteTopicsResponse (key 20).
+
+v4 flexible; v5 error messages, may be throttled (KIP-599); v6 by name or by id (KIP-516).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""DescribeAcls.
+"""List access rules that match a filter.
 
 Kafka: DescribeAclsRequest, DescribeAclsResponse (key 29).
+
+v1 pattern types (KIP-290); v2 flexible; v3 user resources (KIP-373).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""DescribeClientQuotas.
+"""Quotas of users, client ids and addresses that match (KIP-546).
 
 Kafka: DescribeClientQuotasRequest, DescribeClientQuotasResponse (key 48).
+
+v1 flexible.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""DescribeCluster.
+"""Brokers or controllers of a cluster and its id (KIP-700).
 
 Kafka: DescribeClusterRequest, DescribeClusterResponse (key 60).
+
+v1 asks for brokers or for controllers (KIP-919); v2 fenced brokers on demand (KIP-1073).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ class DescribeClusterRequest(
     Request, key=60, versions="0-2", flexible="0+", listeners=("broker", "controller")
 ):
     include_cluster_authorized_operations: bool
-    endpoint_type: int8 = field("1+", default=1)
+    endpoint_type: int8 = field("1+", default=1)  # 1 brokers, 2 controllers
     include_fenced_brokers: bool = field("2+", default=False)
 
 

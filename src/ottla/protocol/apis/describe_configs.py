@@ -1,6 +1,8 @@
-"""DescribeConfigs.
+"""Read settings of topics, brokers, groups and the like, with their sources.
 
 Kafka: DescribeConfigsRequest, DescribeConfigsResponse (key 32).
+
+v1 synonyms and source; v3 types and documentation (KIP-569); v4 flexible.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ class DescribeConfigsRequest(
     class DescribeConfigsResource(Struct):
         resource_type: int8
         resource_name: str
-        configuration_keys: list[str] | None
+        configuration_keys: list[str] | None  # null: all
 
 
 class DescribeConfigsResponse(Response, key=32, versions="1-4", flexible="4+"):

@@ -1,6 +1,8 @@
-"""DescribeDelegationToken.
+"""List delegation tokens by owner (KIP-48).
 
 Kafka: DescribeDelegationTokenRequest, DescribeDelegationTokenResponse (key 41).
+
+v2 flexible; v3 who asked for the token (KIP-373).
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""DescribeGroups.
+"""State and members of classic groups.
 
 Kafka: DescribeGroupsRequest, DescribeGroupsResponse (key 15).
+
+v3 authorised operations (KIP-430); v4 static members (KIP-345); v5 flexible; v6 an unknown group
+is GROUP_ID_NOT_FOUND instead of a dead one (KIP-1043).
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""DescribeLogDirs.
+"""What lies in a broker's log directories (KIP-113).
 
 Kafka: DescribeLogDirsRequest, DescribeLogDirsResponse (key 35).
+
+v2 flexible; v3 one error for the whole; v4 size of the volume (KIP-827); v5 whether the directory
+is cordoned (KIP-1066).
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ class DescribeLogDirsResponse(Response, key=35, versions="1-5", flexible="2+"):
         topics: list[DescribeLogDirsTopic]
         total_bytes: int64 = field("4+", default=-1, ignorable=True)
         usable_bytes: int64 = field("4+", default=-1, ignorable=True)
-        is_cordoned: bool = field("5+", default=False, ignorable=True)
+        is_cordoned: bool = field("5+", default=False, ignorable=True)  # KIP-1066
 
         class DescribeLogDirsTopic(Struct):
             name: str

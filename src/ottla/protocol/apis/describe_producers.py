@@ -1,4 +1,4 @@
-"""DescribeProducers.
+"""Producers with state in a partition: to find hanging transactions (KIP-664).
 
 Kafka: DescribeProducersRequest, DescribeProducersResponse (key 61).
 """

@@ -1,6 +1,8 @@
-"""DescribeQuorum.
+"""Leader, voters and observers of a raft quorum, and how far they are (KIP-595).
 
 Kafka: DescribeQuorumRequest, DescribeQuorumResponse (key 55).
+
+v1 times of last fetch and catch-up (KIP-836); v2 directory ids and endpoints (KIP-853).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""DescribeShareGroupOffsets.
+"""Start offsets of the partitions of share groups (KIP-932).
 
 Kafka: DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse (key 90).
+
+v1 lag (KIP-1226).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions.
+"""Metadata of topics in pages, with eligible leader replicas (KIP-966).
 
 Kafka: DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse (key 75).
 """

@@ -1,4 +1,4 @@
-"""DescribeTransactions.
+"""State of transactional ids (KIP-664).
 
 Kafka: DescribeTransactionsRequest, DescribeTransactionsResponse (key 65).
 """

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials.
+"""Which users have SCRAM credentials, never the credentials (KIP-554).
 
 Kafka: DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse (key 50).
 """

@@ -1,6 +1,8 @@
-"""ElectLeaders.
+"""Elect preferred (KIP-183) or unclean leaders.
 
 Kafka: ElectLeadersRequest, ElectLeadersResponse (key 43).
+
+v1 election type (KIP-460); v2 flexible.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from ottla.protocol.schema import Request, Response, Struct, field, int8, int16,
 class ElectLeadersRequest(
     Request, key=43, versions="0-2", flexible="2+", listeners=("broker", "controller")
 ):
-    election_type: int8 = field("1+", default=0)
-    topic_partitions: list[TopicPartitions] | None
+    election_type: int8 = field("1+", default=0)  # 0 preferred, 1 unclean
+    topic_partitions: list[TopicPartitions] | None  # null: all
     timeout_ms: int32 = 60_000
 
     class TopicPartitions(Struct):

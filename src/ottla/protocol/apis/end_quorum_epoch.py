@@ -1,6 +1,8 @@
-"""EndQuorumEpoch.
+"""A raft leader resigns and names who should follow (KIP-595).
 
 Kafka: EndQuorumEpochRequest, EndQuorumEpochResponse (key 54).
+
+v1 flexible, candidates by id and directory, endpoints of the leader (KIP-853).
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""EndTxn.
+"""Commit or abort a transaction.
 
 Kafka: EndTxnRequest, EndTxnResponse (key 26).
+
+v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 TRANSACTION_ABORTABLE; v5 the epoch is bumped with
+each transaction and the new one answered (KIP-890).
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ class EndTxnRequest(Request, key=26, versions="0-5", flexible="3+", listeners=("
     transactional_id: str
     producer_id: int64
     producer_epoch: int16
-    committed: bool
+    committed: bool  # else aborted
 
 
 class EndTxnResponse(Response, key=26, versions="0-5", flexible="3+"):

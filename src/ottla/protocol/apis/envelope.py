@@ -1,4 +1,4 @@
-"""Envelope.
+"""A broker forwards a client request to the controller, with the principal (KIP-590).
 
 Kafka: EnvelopeRequest, EnvelopeResponse (key 58).
 """

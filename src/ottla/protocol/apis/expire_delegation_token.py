@@ -1,6 +1,8 @@
-"""ExpireDelegationToken.
+"""Bring forward the expiry of a delegation token; negative means now (KIP-48).
 
 Kafka: ExpireDelegationTokenRequest, ExpireDelegationTokenResponse (key 40).
+
+v2 flexible.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""FetchSnapshot.
+"""Read a piece of a raft snapshot (KIP-630).
 
 Kafka: FetchSnapshotRequest, FetchSnapshotResponse (key 59).
+
+v1 directory of the replica and endpoints of the leader (KIP-853).
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""FindCoordinator.
+"""Which broker coordinates a group, a transactional id or a share partition.
 
 Kafka: FindCoordinatorRequest, FindCoordinatorResponse (key 10).
+
+v1 key type; v3 flexible; v4 many keys at once (KIP-699); v5 error TRANSACTION_ABORTABLE (KIP-890);
+v6 share keys `group:topic id:partition` (KIP-932).
 """
 
 from __future__ import annotations
@@ -10,8 +13,8 @@ from ottla.protocol.schema import EMPTY, Request, Response, Struct, field, int8,
 
 class FindCoordinatorRequest(Request, key=10, versions="0-6", flexible="3+", listeners=("broker",)):
     key: str = field("0-3", default="")
-    key_type: int8 = field("1+", default=0)
-    coordinator_keys: list[str] = field("4+", default=EMPTY)
+    key_type: int8 = field("1+", default=0)  # 0 group, 1 transaction, 2 share
+    coordinator_keys: list[str] = field("4+", default=EMPTY)  # KIP-699
 
 
 class FindCoordinatorResponse(Response, key=10, versions="0-6", flexible="3+"):

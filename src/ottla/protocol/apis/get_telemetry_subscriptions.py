@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions.
+"""What a client should measure for the broker (KIP-714).
 
 Kafka: GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse (key 71).
 """

@@ -1,6 +1,8 @@
-"""Heartbeat.
+"""Keep a member of a classic group alive; learn of rebalances.
 
 Kafka: HeartbeatRequest, HeartbeatResponse (key 12).
+
+v3 static members (KIP-345); v4 flexible.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""IncrementalAlterConfigs.
+"""Set, delete, append to or subtract from single settings (KIP-339).
 
 Kafka: IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse (key 44).
+
+v1 flexible.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ class IncrementalAlterConfigsRequest(
 
         class AlterableConfig(Struct):
             name: str
-            config_operation: int8
+            config_operation: int8  # 0 set, 1 delete, 2 append, 3 subtract
             value: str | None = field(sensitive=True)
 
 

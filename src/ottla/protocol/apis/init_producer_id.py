@@ -1,6 +1,9 @@
-"""InitProducerId.
+"""Get a producer id and epoch; fence the former holder of a transactional id.
 
 Kafka: InitProducerIdRequest, InitProducerIdResponse (key 22).
+
+v2 flexible; v3 a producer says what it had, to bump its epoch (KIP-360); v4 PRODUCER_FENCED
+(KIP-588); v5 TRANSACTION_ABORTABLE (KIP-890); v6 two-phase commit, unstable (KIP-939).
 """
 
 from __future__ import annotations
@@ -16,11 +19,11 @@ class InitProducerIdRequest(
     listeners=("broker",),
     latest_version_unstable=True,
 ):
-    transactional_id: str | None
+    transactional_id: str | None  # null: idempotent only
     transaction_timeout_ms: int32
     producer_id: int64 = field("3+", default=-1)
     producer_epoch: int16 = field("3+", default=-1)
-    enable2_pc: bool = field("6+", default=False)
+    enable2_pc: bool = field("6+", default=False)  # KIP-939
     keep_prepared_txn: bool = field("6+", default=False)
 
 

@@ -1,4 +1,4 @@
-"""InitializeShareGroupState.
+"""The group coordinator has the state of share partitions created (KIP-932).
 
 Kafka: InitializeShareGroupStateRequest, InitializeShareGroupStateResponse (key 83).
 """

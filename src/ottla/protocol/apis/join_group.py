@@ -1,6 +1,10 @@
-"""JoinGroup.
+"""Enter a classic group; the answer comes when the round of joining is over.
 
 Kafka: JoinGroupRequest, JoinGroupResponse (key 11).
+
+v1 rebalance timeout apart from the session's; v4 a new member is given its id first and must ask
+again (KIP-394); v5 static members (KIP-345); v6 flexible; v7 protocol type in the answer (KIP-559);
+v8 reason (KIP-800); v9 the leader may be told to skip the assignment (KIP-814).
 """
 
 from __future__ import annotations
@@ -13,10 +17,10 @@ class JoinGroupRequest(Request, key=11, versions="0-9", flexible="6+", listeners
     session_timeout_ms: int32
     rebalance_timeout_ms: int32 = field("1+", default=-1, ignorable=True)
     member_id: str
-    group_instance_id: str | None = field("5+", default=None)
+    group_instance_id: str | None = field("5+", default=None)  # KIP-345
     protocol_type: str
     protocols: list[JoinGroupRequestProtocol]
-    reason: str | None = field("8+", default=None, ignorable=True)
+    reason: str | None = field("8+", default=None, ignorable=True)  # KIP-800
 
     class JoinGroupRequestProtocol(Struct):
         name: str
@@ -30,7 +34,7 @@ class JoinGroupResponse(Response, key=11, versions="0-9", flexible="6+"):
     protocol_type: str | None = field("7+", default=None, ignorable=True)
     protocol_name: str | None = field(nullable="7+")
     leader: str
-    skip_assignment: bool = field("9+", default=False)
+    skip_assignment: bool = field("9+", default=False)  # KIP-814
     member_id: str
     members: list[JoinGroupResponseMember]
 

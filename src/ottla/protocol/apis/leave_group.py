@@ -1,6 +1,8 @@
-"""LeaveGroup.
+"""Leave a classic group, or remove several members of it.
 
 Kafka: LeaveGroupRequest, LeaveGroupResponse (key 13).
+
+v3 many members, by member or instance id (KIP-345); v4 flexible; v5 reason (KIP-800).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ class LeaveGroupRequest(Request, key=13, versions="0-5", flexible="4+", listener
     class MemberIdentity(Struct):
         member_id: str
         group_instance_id: str | None = None
-        reason: str | None = field("5+", default=None, ignorable=True)
+        reason: str | None = field("5+", default=None, ignorable=True)  # KIP-800
 
 
 class LeaveGroupResponse(Response, key=13, versions="0-5", flexible="4+"):

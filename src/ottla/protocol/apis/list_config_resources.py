@@ -1,6 +1,8 @@
-"""ListConfigResources.
+"""Names of resources that have settings (KIP-1142).
 
 Kafka: ListConfigResourcesRequest, ListConfigResourcesResponse (key 74).
+
+v0 lists client metrics resources only and was an API of that name (KIP-1000); v1 any types.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""ListGroups.
+"""The groups that this broker coordinates.
 
 Kafka: ListGroupsRequest, ListGroupsResponse (key 16).
+
+v3 flexible; v4 filter by state (KIP-518); v5 filter by type (KIP-848).
 """
 
 from __future__ import annotations

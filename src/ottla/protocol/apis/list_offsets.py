@@ -1,6 +1,11 @@
-"""ListOffsets.
+"""Find an offset by timestamp, or one of the special positions.
 
 Kafka: ListOffsetsRequest, ListOffsetsResponse (key 2).
+
+Timestamps -1 latest, -2 earliest, -3 of the largest timestamp (v7, KIP-734), -4 earliest local
+(v8, KIP-405), -5 latest tiered (v9, KIP-1005), -6 earliest not yet tiered (v11, KIP-1023).
+v2 isolation level (KIP-98); v4 leader epochs (KIP-320); v5 may say the offset is not known yet;
+v6 flexible; v10 remote lookups wait at most timeout_ms (KIP-1075).
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ class ListOffsetsRequest(Request, key=2, versions="1-11", flexible="6+", listene
         class ListOffsetsPartition(Struct):
             partition_index: int32
             current_leader_epoch: int32 = field("4+", default=-1, ignorable=True)
-            timestamp: int64
+            timestamp: int64  # negative: a special position
 
 
 class ListOffsetsResponse(Response, key=2, versions="1-11", flexible="6+"):

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments.
+"""Reassignments under way (KIP-455).
 
 Kafka: ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse (key 46).
 """

@@ -1,6 +1,8 @@
-"""ListTransactions.
+"""Transactions that this coordinator knows (KIP-664).
 
 Kafka: ListTransactionsRequest, ListTransactionsResponse (key 66).
+
+v1 only those that last longer (KIP-994); v2 only ids that match an expression (KIP-1152).
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ class ListTransactionsRequest(
 ):
     state_filters: list[str]
     producer_id_filters: list[int64]
-    duration_filter: int64 = field("1+", default=-1)
-    transactional_id_pattern: str | None = field("2+", default=None)
+    duration_filter: int64 = field("1+", default=-1)  # ms, KIP-994
+    transactional_id_pattern: str | None = field("2+", default=None)  # KIP-1152
 
 
 class ListTransactionsResponse(Response, key=66, versions="0-2", flexible="0+"):

@@ -1,6 +1,11 @@
-"""Metadata.
+"""Who leads which partition, and which brokers are alive.
 
 Kafka: MetadataRequest, MetadataResponse (key 3).
+
+No topics asked for (null) means all topics. v5 offline replicas; v7 leader epochs (KIP-320);
+v8 authorised operations (KIP-430); v9 flexible; v10 topic ids in the answer (KIP-516); v11 drops
+the cluster's authorised operations (KIP-700); v12 asks by topic id; v13 one error for the whole,
+which tells clients to bootstrap again (KIP-1102).
 """
 
 from __future__ import annotations
@@ -10,10 +15,10 @@ from ottla.types import ZERO_UUID, Uuid
 
 
 class MetadataRequest(Request, key=3, versions="0-13", flexible="9+", listeners=("broker",)):
-    topics: list[MetadataRequestTopic] | None = field(nullable="1+")
+    topics: list[MetadataRequestTopic] | None = field(nullable="1+")  # null: all
     allow_auto_topic_creation: bool = field("4+", default=True)
     include_cluster_authorized_operations: bool = field("8-10", default=False)
-    include_topic_authorized_operations: bool = field("8+", default=False)
+    include_topic_authorized_operations: bool = field("8+", default=False)  # KIP-430
 
     class MetadataRequestTopic(Struct):
         topic_id: Uuid = field("10+", default=ZERO_UUID, ignorable=True)
@@ -41,12 +46,13 @@ class MetadataResponse(Response, key=3, versions="0-13", flexible="9+"):
         topic_id: Uuid = field("10+", default=ZERO_UUID, ignorable=True)
         is_internal: bool = field("1+", default=False, ignorable=True)
         partitions: list[MetadataResponsePartition]
+        # a set of bits, KIP-430
         topic_authorized_operations: int32 = field("8+", default=-2_147_483_648)
 
         class MetadataResponsePartition(Struct):
             error_code: int16 = 0
             partition_index: int32
-            leader_id: int32
+            leader_id: int32  # -1: none
             leader_epoch: int32 = field("7+", default=-1, ignorable=True)
             replica_nodes: list[int32]
             isr_nodes: list[int32]

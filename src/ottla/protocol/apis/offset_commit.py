@@ -1,6 +1,10 @@
-"""OffsetCommit.
+"""Store a group's positions.
 
 Kafka: OffsetCommitRequest, OffsetCommitResponse (key 8).
+
+v5 drops the retention time (KIP-211); v6 leader epochs (KIP-320); v7 static members (KIP-345);
+v8 flexible; v9 usable by the consumer protocol: the generation carries the member epoch, which may
+be stale (KIP-848); v10 topic ids in place of names (KIP-848).
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from ottla.types import ZERO_UUID, Uuid
 
 class OffsetCommitRequest(Request, key=8, versions="2-10", flexible="8+", listeners=("broker",)):
     group_id: str
-    generation_id_or_member_epoch: int32 = field(default=-1, ignorable=True)
+    generation_id_or_member_epoch: int32 = field(default=-1, ignorable=True)  # -1: no member
     member_id: str = field(ignorable=True)
     group_instance_id: str | None = field("7+", default=None)
     retention_time_ms: int64 = field("2-4", default=-1, ignorable=True)

@@ -1,4 +1,4 @@
-"""OffsetDelete.
+"""Forget committed positions of a group (KIP-496).
 
 Kafka: OffsetDeleteRequest, OffsetDeleteResponse (key 47).
 """

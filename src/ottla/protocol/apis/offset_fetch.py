@@ -1,6 +1,11 @@
-"""OffsetFetch.
+"""Read a group's committed positions.
 
 Kafka: OffsetFetchRequest, OffsetFetchResponse (key 9).
+
+v2 one error for the whole, null topics mean all; v5 leader epochs (KIP-320); v6 flexible; v7 can
+insist on settled offsets, so that a commit in flight within a transaction is waited for (KIP-447);
+v8 many groups at once (KIP-709); v9 member epoch of the consumer protocol (KIP-848); v10 topic
+ids in place of names.
 """
 
 from __future__ import annotations
@@ -12,8 +17,8 @@ from ottla.types import ZERO_UUID, Uuid
 class OffsetFetchRequest(Request, key=9, versions="1-10", flexible="6+", listeners=("broker",)):
     group_id: str = field("0-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = field("0-7", default=EMPTY, nullable="2-7")
-    groups: list[OffsetFetchRequestGroup] = field("8+", default=EMPTY)
-    require_stable: bool = field("7+", default=False)
+    groups: list[OffsetFetchRequestGroup] = field("8+", default=EMPTY)  # KIP-709
+    require_stable: bool = field("7+", default=False)  # KIP-447
 
     class OffsetFetchRequestTopic(Struct):
         name: str

@@ -1,6 +1,8 @@
-"""OffsetForLeaderEpoch.
+"""Where a leader epoch ended: how logs find the point they parted at (KIP-101).
 
 Kafka: OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse (key 23).
+
+v2 current leader epoch, v3 replica id (KIP-320); v4 flexible.
 """
 
 from __future__ import annotations

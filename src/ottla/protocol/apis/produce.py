@@ -1,6 +1,12 @@
-"""Produce.
+"""Append record batches to partition logs.
 
 Kafka: ProduceRequest, ProduceResponse (key 0).
+
+acks 0 gets no response at all, 1 waits for the leader, -1 for the in-sync replicas.
+v5 answers the log start offset; v8 names the records that spoilt a batch (KIP-467); v9 flexible;
+v10 tells who leads now when the broker asked does not (KIP-951); v11 and v12 belong to the
+transaction protocol with epoch bumps: from v12 on a produce adds its partition to the transaction
+by itself (KIP-890); v13 names topics by id (KIP-516).
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ from ottla.types import ZERO_UUID, Uuid
 
 class ProduceRequest(Request, key=0, versions="3-13", flexible="9+", listeners=("broker",)):
     transactional_id: str | None = None
-    acks: int16
+    acks: int16  # 0, 1 or -1 (all in sync)
     timeout_ms: int32
     topic_data: list[TopicProduceData]
 
@@ -49,13 +55,14 @@ class ProduceResponse(Response, key=0, versions="3-13", flexible="9+"):
             index: int32
             error_code: int16 = 0
             base_offset: int64
-            log_append_time_ms: int64 = field(default=-1, ignorable=True)
+            log_append_time_ms: int64 = field(default=-1, ignorable=True)  # -1: CreateTime
             log_start_offset: int64 = field("5+", default=-1, ignorable=True)
+            # KIP-467
             record_errors: list[BatchIndexAndErrorMessage] = field(
                 "8+", default=EMPTY, ignorable=True
             )
             error_message: str | None = field("8+", default=None, ignorable=True)
-            current_leader: LeaderIdAndEpoch = field("10+", default=EMPTY, tag=0)
+            current_leader: LeaderIdAndEpoch = field("10+", default=EMPTY, tag=0)  # KIP-951
 
             class BatchIndexAndErrorMessage(Struct):
                 batch_index: int32

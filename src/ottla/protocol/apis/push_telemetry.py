@@ -1,4 +1,4 @@
-"""PushTelemetry.
+"""A client hands in its measurements (KIP-714).
 
 Kafka: PushTelemetryRequest, PushTelemetryResponse (key 72).
 """

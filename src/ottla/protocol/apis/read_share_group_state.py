@@ -1,4 +1,4 @@
-"""ReadShareGroupState.
+"""A share partition leader reads its persisted state (KIP-932).
 
 Kafka: ReadShareGroupStateRequest, ReadShareGroupStateResponse (key 84).
 """

@@ -1,6 +1,8 @@
-"""ReadShareGroupStateSummary.
+"""Start offset of share partitions, without their batches (KIP-932).
 
 Kafka: ReadShareGroupStateSummaryRequest, ReadShareGroupStateSummaryResponse (key 87).
+
+v1 number of finished deliveries (KIP-1226).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""RemoveRaftVoter.
+"""Remove a controller from the voters (KIP-853).
 
 Kafka: RemoveRaftVoterRequest, RemoveRaftVoterResponse (key 81).
 """

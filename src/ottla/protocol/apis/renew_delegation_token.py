@@ -1,6 +1,8 @@
-"""RenewDelegationToken.
+"""Put off the expiry of a delegation token (KIP-48).
 
 Kafka: RenewDelegationTokenRequest, RenewDelegationTokenResponse (key 39).
+
+v2 flexible.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""SaslHandshake.
+"""Choose a SASL mechanism.
 
 Kafka: SaslHandshakeRequest, SaslHandshakeResponse (key 17).
+
+v1 promises that the exchange follows in SaslAuthenticate frames instead of bare ones (KIP-152).
+Never flexible: old clients negotiate it wrongly.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""ShareAcknowledge.
+"""Accept, release or reject acquired records (KIP-932).
 
 Kafka: ShareAcknowledgeRequest, ShareAcknowledgeResponse (key 79).
+
+v1 is the first stable version; v2 renewal of locks (KIP-1222).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ class ShareAcknowledgeRequest(
     group_id: str | None = None
     member_id: str | None
     share_session_epoch: int32
-    is_renew_ack: bool = field("2+", default=False)
+    is_renew_ack: bool = field("2+", default=False)  # KIP-1222
     topics: list[AcknowledgeTopic]
 
     class AcknowledgeTopic(Struct):

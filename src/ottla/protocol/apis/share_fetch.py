@@ -1,6 +1,8 @@
-"""ShareFetch.
+"""Acquire records as a member of a share group, and acknowledge in passing (KIP-932).
 
 Kafka: ShareFetchRequest, ShareFetchResponse (key 78).
+
+v1 is the first stable version; v2 mode of acquiring (KIP-1206), renewal of locks (KIP-1222).
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ class ShareFetchRequest(Request, key=78, versions="1-2", flexible="0+", listener
     max_bytes: int32 = 0x7FFF_FFFF
     max_records: int32
     batch_size: int32
-    share_acquire_mode: int8 = field("2+", default=0, ignorable=True)
-    is_renew_ack: bool = field("2+", default=False)
+    share_acquire_mode: int8 = field("2+", default=0, ignorable=True)  # KIP-1206
+    is_renew_ack: bool = field("2+", default=False)  # KIP-1222
     topics: list[FetchTopic]
     forgotten_topics_data: list[ForgottenTopic]
 

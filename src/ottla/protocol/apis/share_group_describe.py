@@ -1,6 +1,8 @@
-"""ShareGroupDescribe.
+"""State and members of share groups (KIP-932).
 
 Kafka: ShareGroupDescribeRequest, ShareGroupDescribeResponse (key 77).
+
+v1 is the first stable version.
 """
 
 from __future__ import annotations

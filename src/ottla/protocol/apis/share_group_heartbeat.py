@@ -1,6 +1,8 @@
-"""ShareGroupHeartbeat.
+"""Join, stay in and leave a share group (KIP-932).
 
 Kafka: ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse (key 76).
+
+v1 is the first stable version.
 """
 
 from __future__ import annotations

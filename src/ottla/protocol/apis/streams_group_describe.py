@@ -1,4 +1,4 @@
-"""StreamsGroupDescribe.
+"""State, members, topology and tasks of streams groups (KIP-1071).
 
 Kafka: StreamsGroupDescribeRequest, StreamsGroupDescribeResponse (key 89).
 """

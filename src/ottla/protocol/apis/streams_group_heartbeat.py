@@ -1,6 +1,8 @@
-"""StreamsGroupHeartbeat.
+"""All of the streams group protocol: topology, tasks, endpoints (KIP-1071).
 
 Kafka: StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse (key 88).
+
+As in ConsumerGroupHeartbeat, null fields are unchanged and the member epoch says join or leave.
 """
 
 from __future__ import annotations

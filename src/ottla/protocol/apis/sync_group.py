@@ -1,6 +1,8 @@
-"""SyncGroup.
+"""Hand out the assignment of a classic group: the leader brings it, all get their part.
 
 Kafka: SyncGroupRequest, SyncGroupResponse (key 14).
+
+v3 static members (KIP-345); v4 flexible; v5 protocol type and name, checked (KIP-559).
 """
 
 from __future__ import annotations

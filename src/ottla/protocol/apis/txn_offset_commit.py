@@ -1,6 +1,9 @@
-"""TxnOffsetCommit.
+"""Store a group's positions as part of a transaction.
 
 Kafka: TxnOffsetCommitRequest, TxnOffsetCommitResponse (key 28).
+
+v2 leader epochs (KIP-320); v3 flexible, fenced by group generation (KIP-447);
+v4 TRANSACTION_ABORTABLE; v5 adds itself to the transaction (KIP-890).
 """
 
 from __future__ import annotations

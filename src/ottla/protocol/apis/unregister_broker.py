@@ -1,4 +1,4 @@
-"""UnregisterBroker.
+"""Forget a broker that is gone (KIP-631).
 
 Kafka: UnregisterBrokerRequest, UnregisterBrokerResponse (key 64).
 """

@@ -1,6 +1,8 @@
-"""UpdateFeatures.
+"""Raise or lower finalised feature levels (KIP-584).
 
 Kafka: UpdateFeaturesRequest, UpdateFeaturesResponse (key 57).
+
+v1 dry run and kinds of downgrade (KIP-778); v2 no result a feature: it is all or nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ class UpdateFeaturesRequest(
         feature: str
         max_version_level: int16
         allow_downgrade: bool = field("0", default=False)
-        upgrade_type: int8 = field("1+", default=1)
+        upgrade_type: int8 = field("1+", default=1)  # 1 upgrade, 2 safe, 3 unsafe downgrade
 
 
 class UpdateFeaturesResponse(Response, key=57, versions="0-2", flexible="0+"):

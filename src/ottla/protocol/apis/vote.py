@@ -1,6 +1,8 @@
-"""Vote.
+"""A candidate for the leadership of a raft quorum asks for a vote (KIP-595).
 
 Kafka: VoteRequest, VoteResponse (key 52).
+
+v1 directory ids of voters (KIP-853); v2 pre-vote: would you vote for me? (KIP-996).
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class VoteRequest(Request, key=52, versions="0-2", flexible="0+", listeners=("co
             voter_directory_id: Uuid = field("1+", default=ZERO_UUID, ignorable=True)
             last_offset_epoch: int32
             last_offset: int64
-            pre_vote: bool = field("2+", default=False)
+            pre_vote: bool = field("2+", default=False)  # KIP-996
 
 
 class VoteResponse(Response, key=52, versions="0-2", flexible="0+"):

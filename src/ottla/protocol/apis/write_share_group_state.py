@@ -1,6 +1,8 @@
-"""WriteShareGroupState.
+"""A share partition leader persists its state (KIP-932).
 
 Kafka: WriteShareGroupStateRequest, WriteShareGroupStateResponse (key 85).
+
+v1 number of finished deliveries, from which the lag is known (KIP-1226).
 """
 
 from __future__ import annotations

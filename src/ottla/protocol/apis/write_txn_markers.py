@@ -1,6 +1,8 @@
-"""WriteTxnMarkers.
+"""The transaction coordinator has commit and abort markers written.
 
 Kafka: WriteTxnMarkersRequest, WriteTxnMarkersResponse (key 27).
+
+v1 flexible; v2 says which transaction protocol the producer speaks (KIP-1228).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ class WriteTxnMarkersRequest(Request, key=27, versions="1-2", flexible="1+", lis
         transaction_result: bool
         topics: list[WritableTxnMarkerTopic]
         coordinator_epoch: int32
-        transaction_version: int8 = field("2+", default=0, ignorable=True)
+        transaction_version: int8 = field("2+", default=0, ignorable=True)  # KIP-1228
 
         class WritableTxnMarkerTopic(Struct):
             name: str

@@ -1,6 +1,6 @@
-"""consumer_group records.
+"""Records of __consumer_offsets for consumer groups (KIP-848).
 
-Kafka: TODO.
+Kafka: the ConsumerGroup* keys and values.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from ottla.types import Uuid
 
 
 class ConsumerGroupMetadataKey(Struct, key=3, versions="0", flexible="none"):
-    """ConsumerGroupMetadataKey."""
+    """Key of a consumer group."""
 
     group_id: str
 
 
 class ConsumerGroupMetadataValue(Struct, key=3, versions="0", flexible="0+"):
-    """ConsumerGroupMetadataValue."""
+    """Epoch of a consumer group."""
 
     epoch: int32
     metadata_hash: int64 = field(default=0, tag=0)
 
 
 class ConsumerGroupPartitionMetadataKey(Struct, key=4, versions="0", flexible="none"):
-    """ConsumerGroupPartitionMetadataKey."""
+    """Key of the topics a consumer group saw; no longer written."""
 
     group_id: str
 
 
 class ConsumerGroupPartitionMetadataValue(Struct, key=4, versions="0", flexible="0+"):
-    """ConsumerGroupPartitionMetadataValue."""
+    """Topics a consumer group saw; no longer written."""
 
     topics: list[TopicMetadata]
 
@@ -45,14 +45,14 @@ class ConsumerGroupPartitionMetadataValue(Struct, key=4, versions="0", flexible=
 
 
 class ConsumerGroupMemberMetadataKey(Struct, key=5, versions="0", flexible="none"):
-    """ConsumerGroupMemberMetadataKey."""
+    """Key of a member of a consumer group."""
 
     group_id: str
     member_id: str
 
 
 class ConsumerGroupMemberMetadataValue(Struct, key=5, versions="0", flexible="0+"):
-    """ConsumerGroupMemberMetadataValue."""
+    """What a member of a consumer group told about itself."""
 
     instance_id: str | None
     rack_id: str | None
@@ -74,27 +74,27 @@ class ConsumerGroupMemberMetadataValue(Struct, key=5, versions="0", flexible="0+
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Struct, key=6, versions="0", flexible="none"):
-    """ConsumerGroupTargetAssignmentMetadataKey."""
+    """Key of the epoch of the target assignment."""
 
     group_id: str
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Struct, key=6, versions="0", flexible="0+"):
-    """ConsumerGroupTargetAssignmentMetadataValue."""
+    """Epoch of the target assignment."""
 
     assignment_epoch: int32
     assignment_timestamp: int64 = field(default=0, tag=0, ignorable=True)
 
 
 class ConsumerGroupTargetAssignmentMemberKey(Struct, key=7, versions="0", flexible="none"):
-    """ConsumerGroupTargetAssignmentMemberKey."""
+    """Key of the target assignment of a member."""
 
     group_id: str
     member_id: str
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Struct, key=7, versions="0", flexible="0+"):
-    """ConsumerGroupTargetAssignmentMemberValue."""
+    """What a member is meant to own."""
 
     topic_partitions: list[TopicPartition]
 
@@ -104,14 +104,14 @@ class ConsumerGroupTargetAssignmentMemberValue(Struct, key=7, versions="0", flex
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Struct, key=8, versions="0", flexible="none"):
-    """ConsumerGroupCurrentMemberAssignmentKey."""
+    """Key of the current assignment of a member."""
 
     group_id: str
     member_id: str
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Struct, key=8, versions="0", flexible="0+"):
-    """ConsumerGroupCurrentMemberAssignmentValue."""
+    """What a member owns and has still to give up."""
 
     member_epoch: int32
     previous_member_epoch: int32
@@ -127,14 +127,14 @@ class TopicPartitions(Struct):
 
 
 class ConsumerGroupRegularExpressionKey(Struct, key=16, versions="0", flexible="none"):
-    """ConsumerGroupRegularExpressionKey."""
+    """Key of a resolved expression."""
 
     group_id: str
     regular_expression: str
 
 
 class ConsumerGroupRegularExpressionValue(Struct, key=16, versions="0", flexible="0+"):
-    """ConsumerGroupRegularExpressionValue."""
+    """Topics that an expression of the group matched."""
 
     topics: list[str]
     version: int64

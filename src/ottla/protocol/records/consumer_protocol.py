@@ -1,6 +1,8 @@
-"""consumer_protocol records.
+"""What consumers of a classic group tell each other through the coordinator.
 
-Kafka: TODO.
+Kafka: ConsumerProtocolSubscription, ConsumerProtocolAssignment.
+
+v1 owned partitions (KIP-429); v2 generation; v3 rack (KIP-881). Embedded behind an int16 version.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from ottla.protocol.schema import EMPTY, Struct, field, int32
 
 
 class ConsumerProtocolSubscription(Struct, versions="0-3", flexible="none"):
-    """ConsumerProtocolSubscription."""
+    """What a consumer brings to a classic group."""
 
     topics: list[str]
     user_data: bytes | None = None
@@ -23,7 +25,7 @@ class ConsumerProtocolSubscription(Struct, versions="0-3", flexible="none"):
 
 
 class ConsumerProtocolAssignment(Struct, versions="0-3", flexible="none"):
-    """ConsumerProtocolAssignment."""
+    """What a consumer gets from the leader of a classic group."""
 
     assigned_partitions: list[TopicPartition]
     user_data: bytes | None = None

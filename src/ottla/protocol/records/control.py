@@ -1,6 +1,6 @@
-"""control records.
+"""Keys and values of control records in ordinary logs.
 
-Kafka: TODO.
+Kafka: ControlRecordTypeSchema, EndTxnMarker; see ControlRecordType for the kinds.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from ottla.protocol.schema import Struct, int16, int32
 
 
 class ControlRecordTypeSchema(Struct, versions="0", flexible="none"):
-    """ControlRecordTypeSchema."""
+    """Key of a control record, behind its version: which kind it is."""
 
     type: int16
 
 
 class EndTxnMarker(Struct, versions="0", flexible="none"):
-    """EndTxnMarker."""
+    """Value of a commit or abort marker. v1 flexible, transaction version (KIP-1228)."""
 
     coordinator_epoch: int32

@@ -1,6 +1,8 @@
-"""group records.
+"""Records of __consumer_offsets for committed positions and classic groups.
 
-Kafka: TODO.
+Kafka: OffsetCommit and GroupMetadata, key and value.
+
+Keys and values begin with an int16, in keys the record type (`message_key`), in values the version.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from ottla.types import ZERO_UUID, Uuid
 
 
 class LegacyOffsetCommitKey(Struct, key=0, versions="0", flexible="none"):
-    """LegacyOffsetCommitKey."""
+    """Key of a committed position, as very old versions wrote it."""
 
     group: str
     topic: str
@@ -18,7 +20,7 @@ class LegacyOffsetCommitKey(Struct, key=0, versions="0", flexible="none"):
 
 
 class LegacyOffsetCommitValue(Struct, key=0, versions="0", flexible="none"):
-    """LegacyOffsetCommitValue."""
+    """A committed position, as very old versions wrote it."""
 
     offset: int64
     metadata: str
@@ -26,7 +28,7 @@ class LegacyOffsetCommitValue(Struct, key=0, versions="0", flexible="none"):
 
 
 class OffsetCommitKey(Struct, key=1, versions="0", flexible="none"):
-    """OffsetCommitKey."""
+    """Key of a committed position."""
 
     group: str
     topic: str
@@ -34,7 +36,7 @@ class OffsetCommitKey(Struct, key=1, versions="0", flexible="none"):
 
 
 class OffsetCommitValue(Struct, key=1, versions="0-4", flexible="4+"):
-    """OffsetCommitValue."""
+    """A committed position. v3 leader epoch (KIP-320); v4 flexible, topic id."""
 
     offset: int64
     leader_epoch: int32 = field("3+", default=-1, ignorable=True)
@@ -45,13 +47,13 @@ class OffsetCommitValue(Struct, key=1, versions="0-4", flexible="4+"):
 
 
 class GroupMetadataKey(Struct, key=2, versions="0", flexible="none"):
-    """GroupMetadataKey."""
+    """Key of a classic group."""
 
     group: str
 
 
 class GroupMetadataValue(Struct, key=2, versions="0-4", flexible="4+"):
-    """GroupMetadataValue."""
+    """A classic group. v3 static members (KIP-345); v4 flexible (KIP-915)."""
 
     protocol_type: str
     generation: int32

@@ -1,6 +1,8 @@
-"""metadata records.
+"""Records of the metadata log, the whole truth about a KRaft cluster.
 
-Kafka: TODO.
+Kafka: the definitions below common/metadata.
+
+On disk a value is a frame version (1), the key, the version, then the body (metadata log framing).
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from ottla.types import Uuid
 
 
 class RegisterBrokerRecord(Struct, key=0, versions="0-4", flexible="0+"):
-    """RegisterBrokerRecord."""
+    """A broker has registered; it starts fenced."""
 
     broker_id: int32
     is_migrating_zk_broker: bool = field("2+", default=False)
@@ -21,7 +23,7 @@ class RegisterBrokerRecord(Struct, key=0, versions="0-4", flexible="0+"):
     rack: str | None
     fenced: bool = True
     in_controlled_shutdown: bool = field("1+", default=False)
-    log_dirs: list[Uuid] = field("3+", default=EMPTY, tag=0)
+    log_dirs: list[Uuid] = field("3+", default=EMPTY, tag=0)  # KIP-858
     cordoned_log_dirs: list[Uuid] | None = field("4+", default=None, tag=1)
 
     class BrokerEndpoint(Struct):
@@ -37,21 +39,21 @@ class RegisterBrokerRecord(Struct, key=0, versions="0-4", flexible="0+"):
 
 
 class UnregisterBrokerRecord(Struct, key=1, versions="0", flexible="0+"):
-    """UnregisterBrokerRecord."""
+    """A broker is forgotten."""
 
     broker_id: int32
     broker_epoch: int64
 
 
 class TopicRecord(Struct, key=2, versions="0", flexible="0+"):
-    """TopicRecord."""
+    """A topic exists."""
 
     name: str
     topic_id: Uuid
 
 
 class PartitionRecord(Struct, key=3, versions="0-2", flexible="0+"):
-    """PartitionRecord."""
+    """A partition exists: the whole of its state."""
 
     partition_id: int32 = -1
     topic_id: Uuid
@@ -60,61 +62,61 @@ class PartitionRecord(Struct, key=3, versions="0-2", flexible="0+"):
     removing_replicas: list[int32]
     adding_replicas: list[int32]
     leader: int32 = -1
-    leader_recovery_state: int8 = field(default=0, tag=0)
+    leader_recovery_state: int8 = field(default=0, tag=0)  # KIP-704
     leader_epoch: int32 = -1
     partition_epoch: int32 = -1
-    directories: list[Uuid] = field("1+", default=EMPTY)
-    eligible_leader_replicas: list[int32] | None = field("2+", default=None, tag=1)
-    last_known_elr: list[int32] | None = field("2+", default=None, tag=2)
+    directories: list[Uuid] = field("1+", default=EMPTY)  # KIP-858
+    eligible_leader_replicas: list[int32] | None = field("2+", default=None, tag=1)  # KIP-966
+    last_known_elr: list[int32] | None = field("2+", default=None, tag=2)  # KIP-966
 
 
 class ConfigRecord(Struct, key=4, versions="0", flexible="0+"):
-    """ConfigRecord."""
+    """A setting of a resource; a null value removes it."""
 
     resource_type: int8
     resource_name: str
     name: str
-    value: str | None = field(sensitive=True)
+    value: str | None = field(sensitive=True)  # null: removed
 
 
 class PartitionChangeRecord(Struct, key=5, versions="0-2", flexible="0+"):
-    """PartitionChangeRecord."""
+    """What changed in a partition; absent fields stay as they are."""
 
     partition_id: int32 = -1
     topic_id: Uuid
     isr: list[int32] | None = field(default=None, tag=0)
-    leader: int32 = field(default=-2, tag=1)
+    leader: int32 = field(default=-2, tag=1)  # -2: unchanged
     replicas: list[int32] | None = field(default=None, tag=2)
     removing_replicas: list[int32] | None = field(default=None, tag=3)
     adding_replicas: list[int32] | None = field(default=None, tag=4)
     leader_recovery_state: int8 = field(default=-1, tag=5)
     directories: list[Uuid] | None = field("1+", default=None, tag=8)
-    eligible_leader_replicas: list[int32] | None = field("2+", default=None, tag=6)
-    last_known_elr: list[int32] | None = field("2+", default=None, tag=7)
+    eligible_leader_replicas: list[int32] | None = field("2+", default=None, tag=6)  # KIP-966
+    last_known_elr: list[int32] | None = field("2+", default=None, tag=7)  # KIP-966
 
 
 class FenceBrokerRecord(Struct, key=7, versions="0", flexible="0+"):
-    """FenceBrokerRecord."""
+    """A broker may not lead any more (old form)."""
 
     id: int32
     epoch: int64
 
 
 class UnfenceBrokerRecord(Struct, key=8, versions="0", flexible="0+"):
-    """UnfenceBrokerRecord."""
+    """A broker may lead again (old form)."""
 
     id: int32
     epoch: int64
 
 
 class RemoveTopicRecord(Struct, key=9, versions="0", flexible="0+"):
-    """RemoveTopicRecord."""
+    """A topic and its partitions are gone."""
 
     topic_id: Uuid
 
 
 class DelegationTokenRecord(Struct, key=10, versions="0", flexible="0+"):
-    """DelegationTokenRecord."""
+    """A delegation token (KIP-900)."""
 
     owner: str
     requester: str
@@ -126,7 +128,7 @@ class DelegationTokenRecord(Struct, key=10, versions="0", flexible="0+"):
 
 
 class UserScramCredentialRecord(Struct, key=11, versions="0", flexible="0+"):
-    """UserScramCredentialRecord."""
+    """A SCRAM credential (KIP-900)."""
 
     name: str
     mechanism: int8
@@ -137,14 +139,14 @@ class UserScramCredentialRecord(Struct, key=11, versions="0", flexible="0+"):
 
 
 class FeatureLevelRecord(Struct, key=12, versions="0", flexible="0+"):
-    """FeatureLevelRecord."""
+    """The finalised level of a feature (KIP-778)."""
 
     name: str
     feature_level: int16
 
 
 class ClientQuotaRecord(Struct, key=14, versions="0", flexible="0+"):
-    """ClientQuotaRecord."""
+    """A quota of an entity."""
 
     entity: list[EntityData]
     key: str
@@ -157,7 +159,7 @@ class ClientQuotaRecord(Struct, key=14, versions="0", flexible="0+"):
 
 
 class ProducerIdsRecord(Struct, key=15, versions="0", flexible="0+"):
-    """ProducerIdsRecord."""
+    """Producer ids below next_producer_id are handed out (KIP-730)."""
 
     broker_id: int32
     broker_epoch: int64 = -1
@@ -165,7 +167,7 @@ class ProducerIdsRecord(Struct, key=15, versions="0", flexible="0+"):
 
 
 class BrokerRegistrationChangeRecord(Struct, key=17, versions="0-3", flexible="0+"):
-    """BrokerRegistrationChangeRecord."""
+    """What changed in the registration of a broker."""
 
     broker_id: int32
     broker_epoch: int64
@@ -176,7 +178,7 @@ class BrokerRegistrationChangeRecord(Struct, key=17, versions="0-3", flexible="0
 
 
 class AccessControlEntryRecord(Struct, key=18, versions="0", flexible="0+"):
-    """AccessControlEntryRecord."""
+    """An access rule."""
 
     id: Uuid
     resource_type: int8
@@ -189,52 +191,52 @@ class AccessControlEntryRecord(Struct, key=18, versions="0", flexible="0+"):
 
 
 class RemoveAccessControlEntryRecord(Struct, key=19, versions="0", flexible="0+"):
-    """RemoveAccessControlEntryRecord."""
+    """An access rule is gone."""
 
     id: Uuid
 
 
 class NoOpRecord(Struct, key=20, versions="0", flexible="0+"):
-    """NoOpRecord."""
+    """Nothing: shows that the log moves when all is quiet (KIP-835)."""
 
 
 class ZkMigrationStateRecord(Struct, key=21, versions="0", flexible="0+"):
-    """ZkMigrationStateRecord."""
+    """How far a migration from ZooKeeper has come (KIP-866)."""
 
     zk_migration_state: int8
 
 
 class RemoveUserScramCredentialRecord(Struct, key=22, versions="0", flexible="0+"):
-    """RemoveUserScramCredentialRecord."""
+    """A SCRAM credential is gone."""
 
     name: str
     mechanism: int8
 
 
 class BeginTransactionRecord(Struct, key=23, versions="0", flexible="0+"):
-    """BeginTransactionRecord."""
+    """Records up to the end record count together (KIP-868)."""
 
     name: str | None = field(default=None, tag=0)
 
 
 class EndTransactionRecord(Struct, key=24, versions="0", flexible="0+"):
-    """EndTransactionRecord."""
+    """The records since the begin record count."""
 
 
 class AbortTransactionRecord(Struct, key=25, versions="0", flexible="0+"):
-    """AbortTransactionRecord."""
+    """The records since the begin record are void."""
 
     reason: str | None = field(default=None, tag=0)
 
 
 class RemoveDelegationTokenRecord(Struct, key=26, versions="0", flexible="0+"):
-    """RemoveDelegationTokenRecord."""
+    """A delegation token is gone."""
 
     token_id: str
 
 
 class RegisterControllerRecord(Struct, key=27, versions="0", flexible="0+"):
-    """RegisterControllerRecord."""
+    """A controller has registered (KIP-919)."""
 
     controller_id: int32
     incarnation_id: Uuid
@@ -255,6 +257,6 @@ class RegisterControllerRecord(Struct, key=27, versions="0", flexible="0+"):
 
 
 class ClearElrRecord(Struct, key=28, versions="0", flexible="0+"):
-    """ClearElrRecord."""
+    """Eligible leader replicas of a topic, or of all, are cleared (KIP-966)."""
 
     topic_name: str

@@ -1,6 +1,6 @@
-"""principal records.
+"""The principal that an Envelope carries from broker to controller.
 
-Kafka: TODO.
+Kafka: DefaultPrincipalData.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from ottla.protocol.schema import Struct
 
 
 class DefaultPrincipalData(Struct, versions="0", flexible="0+"):
-    """DefaultPrincipalData."""
+    """A principal inside an Envelope."""
 
     type: str
     name: str

@@ -1,6 +1,6 @@
-"""producer_snapshot records.
+"""The producer state of a partition, as `.snapshot` files hold it.
 
-Kafka: TODO.
+Kafka: ProducerSnapshot. The notation starts behind the version number, which is 1.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from ottla.protocol.schema import Struct, int16, int32, int64, uint32
 
 
 class ProducerSnapshot(Struct, versions="1", flexible="none"):
-    """ProducerSnapshot."""
+    """All producers of a partition at an offset: the body of a .snapshot file."""
 
     crc: uint32
     producer_entries: list[ProducerEntry]

@@ -1,6 +1,7 @@
-"""raft records.
+"""Control records of raft logs and snapshots, and the stored vote.
 
-Kafka: TODO.
+Kafka: LeaderChangeMessage, SnapshotHeaderRecord, SnapshotFooterRecord, KRaftVersionRecord,
+VotersRecord, QuorumStateData.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from ottla.types import ZERO_UUID, Uuid
 
 
 class LeaderChangeMessage(Struct, versions="0-1", flexible="0+"):
-    """LeaderChangeMessage."""
+    """Control record: first of a leader epoch. v1 voter directory ids."""
 
     version: int16
     leader_id: int32
@@ -24,27 +25,27 @@ class Voter(Struct):
 
 
 class SnapshotHeaderRecord(Struct, versions="0", flexible="0+"):
-    """SnapshotHeaderRecord."""
+    """Control record: first of a snapshot."""
 
     version: int16
     last_contained_log_timestamp: int64
 
 
 class SnapshotFooterRecord(Struct, versions="0", flexible="0+"):
-    """SnapshotFooterRecord."""
+    """Control record: last of a snapshot; without it the snapshot is not whole."""
 
     version: int16
 
 
 class KRaftVersionRecord(Struct, versions="0", flexible="0+"):
-    """KRaftVersionRecord."""
+    """Control record: kraft.version from here on."""
 
     version: int16
     kraft_version: int16
 
 
 class VotersRecord(Struct, versions="0", flexible="0+"):
-    """VotersRecord."""
+    """Control record: the voters from here on."""
 
     version: int16
     voters: list[Voter]
@@ -66,7 +67,7 @@ class VotersRecord(Struct, versions="0", flexible="0+"):
 
 
 class QuorumStateData(Struct, versions="0-1", flexible="0+"):
-    """QuorumStateData."""
+    """The vote and the leader a replica knows; kept as JSON in quorum-state."""
 
     cluster_id: str = field("0", default="")
     leader_id: int32 = -1

@@ -1,6 +1,6 @@
-"""share records.
+"""Records of __share_group_state (KIP-932).
 
-Kafka: TODO.
+Kafka: ShareSnapshot and ShareUpdate, key and value.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ottla.types import Uuid
 
 
 class ShareSnapshotKey(Struct, key=0, versions="0", flexible="none"):
-    """ShareSnapshotKey."""
+    """Key of the whole state of a share partition."""
 
     group_id: str
     topic_id: Uuid
@@ -18,7 +18,7 @@ class ShareSnapshotKey(Struct, key=0, versions="0", flexible="none"):
 
 
 class ShareSnapshotValue(Struct, key=0, versions="0", flexible="0+"):
-    """ShareSnapshotValue."""
+    """The whole state of a share partition."""
 
     snapshot_epoch: int32
     state_epoch: int32
@@ -37,7 +37,7 @@ class ShareSnapshotValue(Struct, key=0, versions="0", flexible="0+"):
 
 
 class ShareUpdateKey(Struct, key=1, versions="0", flexible="none"):
-    """ShareUpdateKey."""
+    """Key of a change to the state of a share partition."""
 
     group_id: str
     topic_id: Uuid
@@ -45,7 +45,7 @@ class ShareUpdateKey(Struct, key=1, versions="0", flexible="none"):
 
 
 class ShareUpdateValue(Struct, key=1, versions="0", flexible="0+"):
-    """ShareUpdateValue."""
+    """A change to the state of a share partition since its last snapshot."""
 
     snapshot_epoch: int32
     leader_epoch: int32

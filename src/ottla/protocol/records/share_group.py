@@ -1,6 +1,6 @@
-"""share_group records.
+"""Records of __consumer_offsets for share groups (KIP-932).
 
-Kafka: TODO.
+Kafka: the ShareGroup* keys and values.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from ottla.types import Uuid
 
 
 class ShareGroupMemberMetadataKey(Struct, key=10, versions="0", flexible="none"):
-    """ShareGroupMemberMetadataKey."""
+    """Key of a member of a share group."""
 
     group_id: str
     member_id: str
 
 
 class ShareGroupMemberMetadataValue(Struct, key=10, versions="0", flexible="0+"):
-    """ShareGroupMemberMetadataValue."""
+    """What a member of a share group told about itself."""
 
     rack_id: str | None
     client_id: str
@@ -26,40 +26,40 @@ class ShareGroupMemberMetadataValue(Struct, key=10, versions="0", flexible="0+")
 
 
 class ShareGroupMetadataKey(Struct, key=11, versions="0", flexible="none"):
-    """ShareGroupMetadataKey."""
+    """Key of a share group."""
 
     group_id: str
 
 
 class ShareGroupMetadataValue(Struct, key=11, versions="0", flexible="0+"):
-    """ShareGroupMetadataValue."""
+    """Epoch of a share group."""
 
     epoch: int32
     metadata_hash: int64
 
 
 class ShareGroupTargetAssignmentMetadataKey(Struct, key=12, versions="0", flexible="none"):
-    """ShareGroupTargetAssignmentMetadataKey."""
+    """Key of the epoch of the target assignment."""
 
     group_id: str
 
 
 class ShareGroupTargetAssignmentMetadataValue(Struct, key=12, versions="0", flexible="0+"):
-    """ShareGroupTargetAssignmentMetadataValue."""
+    """Epoch of the target assignment."""
 
     assignment_epoch: int32
     assignment_timestamp: int64 = field(default=0, tag=0, ignorable=True)
 
 
 class ShareGroupTargetAssignmentMemberKey(Struct, key=13, versions="0", flexible="none"):
-    """ShareGroupTargetAssignmentMemberKey."""
+    """Key of the target assignment of a member."""
 
     group_id: str
     member_id: str
 
 
 class ShareGroupTargetAssignmentMemberValue(Struct, key=13, versions="0", flexible="0+"):
-    """ShareGroupTargetAssignmentMemberValue."""
+    """What a member is meant to own."""
 
     topic_partitions: list[TopicPartition]
 
@@ -69,14 +69,14 @@ class ShareGroupTargetAssignmentMemberValue(Struct, key=13, versions="0", flexib
 
 
 class ShareGroupCurrentMemberAssignmentKey(Struct, key=14, versions="0", flexible="none"):
-    """ShareGroupCurrentMemberAssignmentKey."""
+    """Key of the current assignment of a member."""
 
     group_id: str
     member_id: str
 
 
 class ShareGroupCurrentMemberAssignmentValue(Struct, key=14, versions="0", flexible="0+"):
-    """ShareGroupCurrentMemberAssignmentValue."""
+    """What a member owns."""
 
     member_epoch: int32
     previous_member_epoch: int32
@@ -90,13 +90,13 @@ class TopicPartitions(Struct):
 
 
 class ShareGroupStatePartitionMetadataKey(Struct, key=15, versions="0", flexible="none"):
-    """ShareGroupStatePartitionMetadataKey."""
+    """Key of the share partitions of a group."""
 
     group_id: str
 
 
 class ShareGroupStatePartitionMetadataValue(Struct, key=15, versions="0", flexible="0+"):
-    """ShareGroupStatePartitionMetadataValue."""
+    """Share partitions being initialised, ready and being deleted."""
 
     initializing_topics: list[TopicPartitionsInfo]
     initialized_topics: list[TopicPartitionsInfo]

@@ -1,6 +1,6 @@
-"""streams_group records.
+"""Records of __consumer_offsets for streams groups (KIP-1071).
 
-Kafka: TODO.
+Kafka: the StreamsGroup* keys and values.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from ottla.protocol.schema import Struct, field, int8, int16, int32, int64, uint
 
 
 class StreamsGroupMetadataKey(Struct, key=17, versions="0", flexible="none"):
-    """StreamsGroupMetadataKey."""
+    """Key of a streams group."""
 
     group_id: str
 
 
 class StreamsGroupMetadataValue(Struct, key=17, versions="0", flexible="0+"):
-    """StreamsGroupMetadataValue."""
+    """Epoch of a streams group."""
 
     epoch: int32
     metadata_hash: int64
@@ -29,14 +29,14 @@ class LastAssignmentConfig(Struct):
 
 
 class StreamsGroupMemberMetadataKey(Struct, key=19, versions="0", flexible="none"):
-    """StreamsGroupMemberMetadataKey."""
+    """Key of a member of a streams group."""
 
     group_id: str
     member_id: str
 
 
 class StreamsGroupMemberMetadataValue(Struct, key=19, versions="0", flexible="0+"):
-    """StreamsGroupMemberMetadataValue."""
+    """What a member of a streams group told about itself."""
 
     instance_id: str | None
     rack_id: str | None
@@ -60,27 +60,27 @@ class KeyValue(Struct):
 
 
 class StreamsGroupTargetAssignmentMetadataKey(Struct, key=20, versions="0", flexible="none"):
-    """StreamsGroupTargetAssignmentMetadataKey."""
+    """Key of the epoch of the target assignment."""
 
     group_id: str
 
 
 class StreamsGroupTargetAssignmentMetadataValue(Struct, key=20, versions="0", flexible="0+"):
-    """StreamsGroupTargetAssignmentMetadataValue."""
+    """Epoch of the target assignment."""
 
     assignment_epoch: int32
     assignment_timestamp: int64 = field(default=0, tag=0, ignorable=True)
 
 
 class StreamsGroupTargetAssignmentMemberKey(Struct, key=21, versions="0", flexible="none"):
-    """StreamsGroupTargetAssignmentMemberKey."""
+    """Key of the target assignment of a member."""
 
     group_id: str
     member_id: str
 
 
 class StreamsGroupTargetAssignmentMemberValue(Struct, key=21, versions="0", flexible="0+"):
-    """StreamsGroupTargetAssignmentMemberValue."""
+    """Tasks that a member is meant to run."""
 
     active_tasks: list[TaskIds]
     standby_tasks: list[TaskIds]
@@ -93,14 +93,14 @@ class TaskIds(Struct):
 
 
 class StreamsGroupCurrentMemberAssignmentKey(Struct, key=22, versions="0", flexible="none"):
-    """StreamsGroupCurrentMemberAssignmentKey."""
+    """Key of the current assignment of a member."""
 
     group_id: str
     member_id: str
 
 
 class StreamsGroupCurrentMemberAssignmentValue(Struct, key=22, versions="0", flexible="0+"):
-    """StreamsGroupCurrentMemberAssignmentValue."""
+    """Tasks that a member runs and has still to give up."""
 
     member_epoch: int32
     previous_member_epoch: int32
@@ -120,13 +120,13 @@ class TaskIdsAndEpochs(Struct):
 
 
 class StreamsGroupTopologyKey(Struct, key=23, versions="0", flexible="none"):
-    """StreamsGroupTopologyKey."""
+    """Key of the topology of a streams group."""
 
     group_id: str
 
 
 class StreamsGroupTopologyValue(Struct, key=23, versions="0", flexible="0+"):
-    """StreamsGroupTopologyValue."""
+    """Topology of a streams group: its subtopologies and their topics."""
 
     epoch: int32
     subtopologies: list[Subtopology]
