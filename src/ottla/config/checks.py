@@ -1,8 +1,8 @@
 """Checks of single values, with Kafka's sentences about those that fail.
 
 Kafka: the Validator classes inside org.apache.kafka.common.config.ConfigDef. A check returns
-None for a good value, the reason otherwise. A reason that does not name the setting itself is
-put behind "Invalid value x for configuration y"; a `ListCheck` words the whole sentence.
+None for a good value, the reason otherwise. The reason is put behind "Invalid value x for
+configuration y"; only a `ListCheck` words the whole sentence itself.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Protocol
 
 
 class Check(Protocol):
-    """Decides whether a parsed value may be used."""
+    """Decides whether a parsed value of the named setting may be used."""
 
-    def reason(self, value: object) -> str | None:
+    def reason(self, name: str, value: object) -> str | None:
         """Say why the value is refused, None when it is fine."""
 
 
@@ -26,7 +26,7 @@ class Range:
     smallest: float
     largest: float | None = None
 
-    def reason(self, value: object) -> str | None:
+    def reason(self, _name: str, value: object) -> str | None:
         """Compare with both ends; no value at all is refused."""
         if value is None:
             return "Value must be non-null"
@@ -44,7 +44,7 @@ class OneOf:
 
     words: tuple[str, ...]
 
-    def reason(self, value: object) -> str | None:
+    def reason(self, _name: str, value: object) -> str | None:
         """Look the word up."""
         if value in self.words:
             return None
@@ -57,7 +57,7 @@ class OneOfAnyCase:
 
     words: tuple[str, ...]
 
-    def reason(self, value: object) -> str | None:
+    def reason(self, _name: str, value: object) -> str | None:
         """Look the word up in capitals."""
         if isinstance(value, str) and value.upper() in self.words:
             return None
@@ -68,7 +68,7 @@ class OneOfAnyCase:
 class NonEmpty:
     """A text that is not empty when it is given at all."""
 
-    def reason(self, value: object) -> str | None:
+    def reason(self, _name: str, value: object) -> str | None:
         """Refuse the empty text."""
         return "String must be non-empty" if value == "" else None
 
@@ -77,26 +77,15 @@ class NonEmpty:
 class ListCheck:
     """A list without duplicates or empty entries, of any words or of a few known ones.
 
-    Kafka words these problems as whole sentences about the name; `sentence` does so.
+    Kafka words these problems as whole sentences about the name, so `reason` is the whole one.
     """
 
     words: tuple[str, ...] = ()
     empty_allowed: bool = True
     null_allowed: bool = False
 
-    def reason(self, value: object) -> str | None:
-        """Only the membership test has a reason of Kafka's usual form."""
-        for word in _entries(value):
-            if self.words and word not in self.words:
-                return f"String must be one of: {', '.join(self.words)}"
-        return None
-
-    def wrong_entry(self, value: object) -> str | None:
-        """Return the first entry outside the known words: Kafka names it, not the whole list."""
-        return next((word for word in _entries(value) if word not in self.words), None)
-
-    def sentence(self, name: str, value: object) -> str | None:
-        """Say what is wrong with the list as a whole, None when it is well formed."""
+    def reason(self, name: str, value: object) -> str | None:
+        """Say what is wrong with the list, None when it may be used."""
         if value is None:
             return None if self.null_allowed else f"Configuration '{name}' values must not be null."
         entries = _entries(value)
@@ -105,8 +94,14 @@ class ListCheck:
             return f"Configuration '{name}' must not be empty. Valid values include: {valid}"
         if len(set(entries)) != len(entries):
             return f"Configuration '{name}' values must not be duplicated."
-        if "" in entries:
+        return next(filter(None, (self._entry_sentence(name, entry) for entry in entries)), None)
+
+    def _entry_sentence(self, name: str, entry: str) -> str | None:
+        if not entry:
             return f"Configuration '{name}' values must not be empty."
+        if self.words and entry not in self.words:
+            reason = f"String must be one of: {', '.join(self.words)}"
+            return f"Invalid value {entry} for configuration {name}: {reason}"
         return None
 
 
@@ -114,7 +109,7 @@ class ListCheck:
 class GzipLevel:
     """1 to 9, or -1 for zlib's own choice."""
 
-    def reason(self, value: object) -> str | None:
+    def reason(self, _name: str, value: object) -> str | None:
         """Allow the ten levels."""
         assert isinstance(value, int)
         if value == -1 or 1 <= value <= 9:
@@ -132,7 +127,7 @@ _DURATION = re.compile(
 class ThrottledReplicas:
     """Replicas as partition:broker, or * alone."""
 
-    def named_reason(self, name: str, value: object) -> str | None:
+    def reason(self, name: str, value: object) -> str | None:
         """Check each pair."""
         entries = _entries(value)
         if entries == ("*",) or all(_THROTTLED.fullmatch(entry) for entry in entries):
@@ -150,7 +145,7 @@ class OffsetReset:
     words: tuple[str, ...]
     ending: str
 
-    def named_reason(self, name: str, value: object) -> str | None:
+    def reason(self, name: str, value: object) -> str | None:
         """Check the word or the ISO 8601 duration."""
         if value in self.words:
             return None
@@ -172,7 +167,7 @@ class EitherOf:
     words: tuple[str, str]
     any_case: bool
 
-    def named_reason(self, name: str, value: object) -> str | None:
+    def reason(self, name: str, value: object) -> str | None:
         """Look the word up."""
         word = value.lower() if isinstance(value, str) and self.any_case else value
         if word in self.words:

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from enum import Enum
 from inspect import get_annotations
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
 
-from ottla.config.checks import Check, EitherOf, ListCheck, OffsetReset, ThrottledReplicas
+from ottla.config.checks import ListCheck
 from ottla.config.problems import ConfigErrors, ConfigProblem, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Self
+
+    from ottla.config.checks import Check
 
 
 class Type(Enum):
@@ -92,9 +95,6 @@ _ANNOTATIONS: Final = {
 }
 
 
-AnyCheck: TypeAlias = Check | ThrottledReplicas | OffsetReset | EitherOf
-
-
 class _Required:
     """Marks a setting that must be given."""
 
@@ -119,7 +119,7 @@ class Key:
 
     default: Any
     doc: str
-    check: AnyCheck | None
+    check: Check | None
     importance: Importance
     internal: bool
     name: str = ""
@@ -145,25 +145,23 @@ class Key:
         value = given.strip() if type(given) is str else given
         if value is None:
             return None
-        return _CONVERSIONS[self.type](self, value)
+        try:
+            return _CONVERSIONS[self.type](value, self.type)
+        except _WrongKindError as error:
+            raise ConfigErrors([invalid(self.name, given, str(error))]) from None
 
     def problem(self, value: Any) -> ConfigProblem | None:
         """Check a converted value; None when it may be used."""
         check = self.check
         if check is None:
             return None
+        reason = check.reason(self.name, value)
+        if reason is None:
+            return None
         if isinstance(check, ListCheck):
-            sentence = check.sentence(self.name, value)
-            if sentence is not None:
-                return ConfigProblem(self.name, self.text(value), sentence)
-            reason = check.reason(value)
-            return invalid(self.name, check.wrong_entry(value), reason) if reason else None
-        if isinstance(check, ThrottledReplicas | OffsetReset | EitherOf):
-            reason = check.named_reason(self.name, value)
-            shown = f"[{', '.join(value)}]" if self.type is Type.LIST else self.text(value)
-            return invalid(self.name, shown, reason) if reason else None
-        reason = check.reason(value)
-        return invalid(self.name, self.text(value), reason) if reason else None
+            return ConfigProblem(self.name, self.text(value), reason)
+        shown = f"[{', '.join(value)}]" if self.type is Type.LIST else self.text(value)
+        return invalid(self.name, shown, reason)
 
     def text(self, value: Any) -> str | None:
         """Write a value as Kafka writes it in files and answers; secrets are written out."""
@@ -175,13 +173,13 @@ class Key:
             return ",".join(str(entry) for entry in value)
         if isinstance(value, Password):
             return value.reveal()
-        return str(value)
+        return _double_text(value) if isinstance(value, float) else str(value)
 
 
 def key(
     default: Any,
     doc: str,
-    check: AnyCheck | None = None,
+    check: Check | None = None,
     importance: Importance = MEDIUM,
     *,
     internal: bool = False,
@@ -275,64 +273,76 @@ def _read_one(definition: Key, given: object, reading: Reading) -> None:
     reading.values[definition.name] = value
 
 
+def _double_text(value: float) -> str:
+    """Write a number as Java does: 0.05, 1.0, 1.0E7."""
+    if value != value or value in {float("inf"), float("-inf")}:  # noqa: PLR0124 - NaN
+        return repr(value).replace("inf", "Infinity").replace("nan", "NaN")
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    rest = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{digits[0]}.{rest}E{exponent + len(digits) - 1}"
+
+
 def _missing(name: str) -> ConfigProblem:
     message = f'Missing required configuration "{name}" which has no default value.'
     return ConfigProblem(name, None, message)
 
 
-def _refuse(definition: Key, value: object, reason: str) -> ConfigErrors:
-    return ConfigErrors([invalid(definition.name, value, reason)])
+class _WrongKindError(Exception):
+    """A text that does not have the form of the setting's type."""
 
 
-def _to_bool(definition: Key, value: object) -> bool:
+def _to_bool(value: object, _kind: Type) -> bool:
     if isinstance(value, bool):
         return value
     lowered = value.lower() if isinstance(value, str) else None
     if lowered not in {"true", "false"}:
-        raise _refuse(definition, value, "Expected value to be either true or false")
+        raise _WrongKindError("Expected value to be either true or false")
     return lowered == "true"
 
 
-def _to_text(definition: Key, value: object) -> str:
+def _to_text(value: object, _kind: Type) -> str:
     if not isinstance(value, str):
-        reason = f"Expected value to be a string, but it was a {type(value).__name__}"
-        raise _refuse(definition, value, reason)
+        what = type(value).__name__
+        raise _WrongKindError(f"Expected value to be a string, but it was a {what}")
     return value
 
 
-def _to_integer(definition: Key, value: object) -> int:
+def _to_integer(value: object, kind: Type) -> int:
     number: int | None = None
     if isinstance(value, int) and not isinstance(value, bool):
         number = value
     elif isinstance(value, str) and len(value) <= 40 and _INTEGER.fullmatch(value):
         number = int(value)
-    limit = 1 << (_BITS[definition.type] - 1)
+    limit = 1 << (_BITS[kind] - 1)
     if number is None or not -limit <= number < limit:
-        raise _refuse(definition, value, f"Not a number of type {definition.type.name}")
+        raise _WrongKindError(f"Not a number of type {kind.name}")
     return number
 
 
-def _to_double(definition: Key, value: object) -> float:
+def _to_double(value: object, _kind: Type) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, str) or not _FLOAT.fullmatch(value):
-        raise _refuse(definition, value, "Not a number of type DOUBLE")
-    return float(value.rstrip("fFdD") if value[-1:] in "fFdD" else value)
+        raise _WrongKindError("Not a number of type DOUBLE")
+    return float(value.rstrip("fFdD"))
 
 
-def _to_names(definition: Key, value: object) -> tuple[str, ...]:
+def _to_names(value: object, _kind: Type) -> tuple[str, ...]:
     if isinstance(value, list | tuple):
         return tuple(value)
     if not isinstance(value, str):
-        raise _refuse(definition, value, "Expected a comma separated list.")
+        raise _WrongKindError("Expected a comma separated list.")
     return tuple(_COMMA.split(value)) if value else ()
 
 
-def _to_class(_definition: Key, value: object) -> object:
+def _to_class(value: object, _kind: Type) -> object:
     return value
 
 
-def _to_secret(_definition: Key, value: object) -> Password:
+def _to_secret(value: object, _kind: Type) -> Password:
     return value if isinstance(value, Password) else Password(value)
 
 

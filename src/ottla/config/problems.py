@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.common.config.ConfigException, which stops at the first 
 
 from __future__ import annotations
 
+import re
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -49,27 +50,33 @@ def unknown(name: str, value: str | None, known: Iterable[str]) -> ConfigProblem
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that was probably meant, None when nothing is near.
 
-    Likeness of the letters decides; a shared first word breaks ties, since slips sit at the
+    Likeness of the letters decides. A name that was only cut short, or only has other
+    separators, counts as nearer; so does one with the same first word, since slips sit at the
     end of a dotted name more often than at its beginning.
     """
-    wanted = _normal(name)
+    wanted = _SEPARATORS.sub(".", name.lower())
     best, best_score = None, 0.0
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted)
     for candidate in sorted(known):
-        normal = _normal(candidate)
-        matcher.set_seq1(normal)
-        if matcher.real_quick_ratio() < best_score or matcher.quick_ratio() < best_score:
+        matcher.set_seq1(candidate)
+        needed = best_score - _LARGEST_BONUS
+        if matcher.real_quick_ratio() < needed or matcher.quick_ratio() < needed:
             continue
-        score = matcher.ratio()
-        if normal.startswith(wanted) or wanted.startswith(normal):
-            score += 0.15
-        if normal.split(".")[0] == wanted.split(".")[0]:
-            score += 0.02
+        score = matcher.ratio() + _bonus(wanted, candidate.lower())
         if score > best_score:
             best, best_score = candidate, score
-    return best if best_score >= 0.75 else None
+    return best if best_score >= _NEAR else None
 
 
-def _normal(name: str) -> str:
-    return name.lower().replace("_", ".").replace("-", ".")
+_SEPARATORS = re.compile(r"[-_.]+")
+_NEAR = 0.75
+_LARGEST_BONUS = 0.3
+
+
+def _bonus(wanted: str, candidate: str) -> float:
+    if wanted.replace(".", "") == _SEPARATORS.sub("", candidate):
+        return _LARGEST_BONUS
+    if wanted and candidate.startswith(wanted):
+        return 0.15
+    return 0.02 if candidate.split(".", maxsplit=1)[0] == wanted.split(".", maxsplit=1)[0] else 0.0

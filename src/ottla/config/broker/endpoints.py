@@ -84,7 +84,7 @@ def parse_listeners(
     distinct_ports: bool = True,
 ) -> tuple[Endpoint, ...]:
     """Read name://host:port entries; AddressError when one is wrong or two collide."""
-    text = ",".join(entries)
+    text = f"[{', '.join(entries)}]"
     try:
         endpoints = [_parse_listener(entry, protocols) for entry in entries]
         _check_distinct(endpoints, text, distinct_ports=distinct_ports)

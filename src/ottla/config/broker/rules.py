@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.config.problems import ConfigProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ottla.config.broker.config import BrokerConfig
+    from ottla.config.broker.endpoints import Endpoint
 
 
 class Rule(NamedTuple):
@@ -76,7 +77,10 @@ def _group_rules() -> list[Rule]:
         rules += _bounds(group, "assignment.interval.ms")
     rules += _bounds("share", "record.lock.duration.ms")
     rules += _bounds("share", "delivery.count.limit")
-    rules += _bounds("share", "partition.max.record.locks")
+    locks = "group.share.{}partition.max.record.locks"
+    rules.append(_not_less(locks.format("min."), locks.format("max.")))
+    rules.append(_not_less(locks.format("min."), locks.format("")))
+    rules.append(_not_less(locks.format(""), locks.format("max.")))
     own, largest = "group.streams.num.standby.replicas", "group.streams.max.standby.replicas"
     rules.append(_not_more(own, largest))
     return rules
@@ -86,16 +90,16 @@ def _names(listeners: Any) -> set[str]:
     return {listener.upper() for listener in listeners}
 
 
-def _listening(config: BrokerConfig) -> set[str]:
-    return {endpoint.listener for endpoint in config.endpoints}
+def _listening(config: BrokerConfig) -> dict[str, Endpoint]:
+    return {endpoint.listener: endpoint for endpoint in config.endpoints}
 
 
-def _advertised(config: BrokerConfig) -> set[str]:
-    return {endpoint.listener for endpoint in config.advertised_endpoints}
+def _advertised(config: BrokerConfig) -> dict[str, Endpoint]:
+    return {endpoint.listener: endpoint for endpoint in config.advertised_endpoints}
 
 
-def _joined(names: set[str]) -> str:
-    return ",".join(sorted(names))
+def _joined(listeners: Iterable[str]) -> str:
+    return ",".join(listeners)
 
 
 def _no_quorum(config: BrokerConfig) -> bool:
@@ -248,7 +252,7 @@ _ROLE_RULES = (
         lambda config: (
             config.is_controller
             and bool(config.controller_endpoints)
-            and not _names(config.controller_listener_names) <= _listening(config)
+            and not _names(config.controller_listener_names) <= _listening(config).keys()
         ),
         "controller.listener.names must only contain values appearing in the 'listeners' "
         "configuration when running the KRaft controller role",
@@ -283,7 +287,7 @@ _LISTENER_RULES = (
     ),
     Rule(
         _ADVERTISED,
-        lambda config: not _advertised(config) <= _listening(config),
+        lambda config: not _advertised(config).keys() <= _listening(config).keys(),
         lambda config: (
             "advertised.listeners listener names must be equal to or a subset of the ones defined "
             f"in listeners. Found {_joined(_advertised(config))}. The valid options based on the "

@@ -1,0 +1,168 @@
+"""A node's configuration as a whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.config.broker import BrokerConfig, Endpoint, SecurityProtocol, parse_broker_config
+from ottla.config.problems import ConfigErrors
+
+NODE = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@127.0.0.1:9093",
+    "log.dirs": "/data/a,/data/b",
+}
+
+
+def parse(**changes: str) -> BrokerConfig:
+    """Parse a good node with some settings changed (`_` for `.`)."""
+    return parse_broker_config(
+        {**NODE, **{name.replace("_", "."): value for name, value in changes.items()}}
+    )
+
+
+def test_a_node_has_every_setting_as_an_attribute() -> None:
+    """Given values are typed, the others are Kafka's defaults."""
+    config = parse(num_io_threads="3")
+    assert config.num_io_threads == 3
+    assert config.num_network_threads == 3
+    assert config.auto_create_topics_enable is True
+    assert config.broker_id == config.node_id == 1
+    assert config.is_broker
+    assert config.is_controller
+    assert config.data_directories == ("/data/a", "/data/b")
+    assert config.metadata_directory == "/data/a"
+    assert parse(metadata_log_dir="/meta").metadata_directory == "/meta"
+
+
+def test_listeners_are_typed() -> None:
+    """Controllers of an unsecured node need no entry in the security map."""
+    config = parse()
+    client, controller = config.endpoints
+    assert client == Endpoint("PLAINTEXT", "127.0.0.1", 9092, SecurityProtocol.PLAINTEXT)
+    assert str(controller) == "CONTROLLER://127.0.0.1:9093"
+    assert config.broker_endpoints == config.advertised_endpoints == (client,)
+    assert config.controller_endpoints == (controller,)
+    assert config.inter_broker_endpoint_name == "PLAINTEXT"
+
+
+def test_own_listener_names_need_the_map() -> None:
+    """A listener of any name has the security that the map gives it."""
+    config = parse(
+        listeners="INSIDE://:19092,OUTSIDE://[::1]:0,CONTROLLER://:9093",
+        advertised_listeners="INSIDE://a.example:1,OUTSIDE://b.example:2",
+        listener_security_protocol_map="INSIDE:PLAINTEXT,outside:ssl,CONTROLLER:PLAINTEXT",
+        inter_broker_listener_name="INSIDE",
+    )
+    assert config.endpoints[1] == Endpoint("OUTSIDE", "::1", 0, SecurityProtocol.SSL)
+    assert str(config.endpoints[1]) == "OUTSIDE://[::1]:0"
+    assert [one.port for one in config.advertised_endpoints] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("given", "milliseconds"),
+    [
+        ({}, 604_800_000),
+        ({"log.retention.hours": "1"}, 3_600_000),
+        ({"log.retention.hours": "1", "log.retention.minutes": "2"}, 120_000),
+        ({"log.retention.minutes": "2", "log.retention.ms": "3"}, 3),
+        ({"log.retention.ms": "-1"}, -1),
+        ({"log.retention.hours": "-1"}, -1),
+    ],
+)
+def test_retention_goes_by_the_finest_unit(given: dict[str, str], milliseconds: int) -> None:
+    """Ms wins over minutes, minutes over hours."""
+    assert parse_broker_config({**NODE, **given}).retention_time_ms == milliseconds
+
+
+def test_roll_and_flush_times_resolve_too() -> None:
+    """The other chains of synonyms work the same way."""
+    config = parse(log_roll_hours="2", log_roll_jitter_ms="5", log_flush_scheduler_interval_ms="7")
+    assert config.roll_time_ms == 7_200_000
+    assert config.roll_jitter_time_ms == 5
+    assert config.flush_time_ms == 7
+
+
+def test_everything_wrong_is_told_at_once() -> None:
+    """Wrong values, wrong addresses and broken rules make one exception."""
+    with pytest.raises(ConfigErrors) as caught:
+        parse(num_io_threads="0", listeners="x", log_roll_ms="0", replica_lag_time_max_ms="1")
+    assert [problem.name for problem in caught.value.problems] == [
+        "num.io.threads",
+        "listeners",
+        "log.roll.ms",
+        "replica.fetch.wait.max.ms",
+    ]
+
+
+def test_an_empty_file_names_what_is_required() -> None:
+    """Each required setting is asked for; no follow-up complaint hides that."""
+    with pytest.raises(ConfigErrors) as caught:
+        parse_broker_config({})
+    assert sorted(problem.message for problem in caught.value.problems) == [
+        f'Missing required configuration "{name}" which has no default value.'
+        for name in ("controller.listener.names", "node.id", "process.roles")
+    ]
+
+
+def test_unknown_names_are_listed_with_the_nearest() -> None:
+    """An unknown name does not stop a node; plug-ins' and listeners' own names are no slips."""
+    config = parse_broker_config(
+        {
+            **NODE,
+            "num.network.thread": "1",
+            "listener.name.inside.ssl.key.password": "x",
+            "rsm.config.bucket": "x",
+        }
+    )
+    (problem,) = config.unknown_settings
+    assert problem.message == (
+        "Unknown configuration num.network.thread; did you mean num.network.threads?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"remote.log.storage.system.enable": "true"}, "remote.log.storage.system.enable"),
+        ({"controller.quorum.voters": "1@a:1,2@b:1"}, "controller.quorum.voters"),
+        ({"authorizer.class.name": "x.Y"}, "authorizer.class.name"),
+        (
+            {"process.roles": "broker", "controller.quorum.voters": "2@a:1"}
+            | {"listeners": "PLAINTEXT://:9092"},
+            "process.roles",
+        ),
+        (
+            {
+                "listeners": "SSL://:9092,CONTROLLER://:9093",
+                "listener.security.protocol.map": "SSL:SSL,CONTROLLER:PLAINTEXT",
+                "inter.broker.listener.name": "SSL",
+            },
+            "listeners",
+        ),
+    ],
+)
+def test_parts_that_are_not_built_are_named(given: dict[str, str], name: str) -> None:
+    """A setting that asks for a missing part is legal, but listed for the start to refuse."""
+    assert [problem.name for problem in parse_broker_config({**NODE, **given}).unbuilt] == [name]
+
+
+def test_a_plain_node_asks_for_nothing_unbuilt() -> None:
+    """The common single node starts."""
+    assert parse().unbuilt == ()
+
+
+def test_stored_changes_go_over_the_file() -> None:
+    """A node's own change wins over the cluster's, both over the file; a broken one is skipped."""
+    config = parse(num_io_threads="3")
+    changed = config.with_dynamic(
+        {"num.io.threads": "4", "log.segment.bytes": "2000000", "num.network.threads": "no"},
+        {"num.io.threads": "5"},
+    )
+    assert (changed.num_io_threads, changed.log_segment_bytes) == (5, 2_000_000)
+    assert changed.num_network_threads == 3
+    assert changed.given == config.given
+    assert config.num_io_threads == 3
