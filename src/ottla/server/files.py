@@ -1,7 +1,5 @@
-# ruff: noqa: PTH
 """The real disk: the only module that makes operating-system file calls.
 
-Paths are joined strings: a `Path` object would cost more than the system call (hence no PTH).
 Hot path: `RealFile.append`, `RealFile.is_cached` and `RealFile.read` (benchmarks/log.py).
 Descriptors are opened on first use, so that a node of ten thousand idle partitions holds none.
 Kafka: org.apache.kafka.common.record.FileRecords, org.apache.kafka.common.utils.Utils, FileLock.

@@ -18,7 +18,7 @@ class DurableLog(LogState):
 
         Run the job in a worker, then call `flush_completed` with it and the OSError, if any.
         """
-        if self._flushing or self.is_deleted:
+        if self.is_flushing or self.is_deleted:
             return None
         epochs = self.leader_epochs
         state = self.producer_state
@@ -37,7 +37,7 @@ class DurableLog(LogState):
         except OSError as error:
             self.failure = error
             raise self._storage_error("flushing", error) from error
-        self._flushing = True
+        self.is_flushing = True
         self._last_flush_ms = now_ms
         return job
 
@@ -67,7 +67,7 @@ class DurableLog(LogState):
 
         KafkaError KAFKA_STORAGE_ERROR when the job failed: the directory goes offline.
         """
-        self._flushing = False
+        self.is_flushing = False
         for file in job.files:
             file.unpin()
         if self.is_deleted:

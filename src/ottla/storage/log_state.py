@@ -55,11 +55,13 @@ class LogState:
         self.on_flush_wanted: Callable[[LogState], None] = _nobody
         """Called when something waits that `start_flush` should make durable soon."""
         self._first_unstable_offset = self.producer_state.first_unstable_offset
+        self.before_append: Callable[[LogState], None] | None = None
+        """Called ahead of the next append, to make a truncation durable first."""
         self._active_is_prepared = False
         self._metadata_is_durable = topic_id is None
         self._directory_is_durable = False
         self._generation = 0
-        self._flushing = False
+        self.is_flushing = False
         self._removals: list[tuple[int, Segment]] = []
         self._last_flush_ms = 0
         self.reconfigure(config)

@@ -262,6 +262,8 @@ class PartitionLog(TruncatableLog):
                 f"{config.segment_bytes}.",
             )
         active = self.segments.active
+        if self.before_append is not None:
+            self.before_append(self)
         try:
             if not self._active_is_prepared:
                 active.become_active()

@@ -77,6 +77,7 @@ class LogLoader:
         self._epochs = LeaderEpochs()
         self._epochs_lost = False
         self._segments: list[Segment] = []
+        self._torn_transactions: list[Segment] = []
         self._unreadable: list[Segment] = []
 
     def load(self, *, recovery_point: int, log_start_offset: int, clean: bool) -> LoadedLog:
@@ -150,6 +151,8 @@ class LogLoader:
                     now_ms=self._now_ms,
                 )
                 self._segments.append(segment)
+                if stem + TRANSACTION_INDEX_SUFFIX in present and not _is_whole(segment):
+                    self._torn_transactions.append(segment)
                 if stem + INDEX_SUFFIX not in present or stem + TIME_INDEX_SUFFIX not in present:
                     self._unreadable.append(segment)
         self._segments.sort(key=lambda segment: segment.base_offset)
@@ -163,7 +166,7 @@ class LogLoader:
                 rebuild_indexes(segment)
             if self._epochs_lost:
                 self._find_epochs(self._segments)
-            return 0
+            return self._recover_transactions(log_start_offset, len(self._segments))
         first = len(self._segments) - 1
         while first > 0 and self._segments[first].base_offset > recovery_point:
             first -= 1
@@ -172,9 +175,19 @@ class LogLoader:
                 rebuild_indexes(segment)
         if self._epochs_lost:
             self._find_epochs(self._segments[:first])
+        self._recover_transactions(log_start_offset, first)
         return self._recover_from(first, log_start_offset)
 
-    def _recover_from(self, first: int, log_start_offset: int) -> int:
+    def _recover_transactions(self, log_start_offset: int, end: int) -> int:
+        """Recover the segments, of the first `end`, whose transaction index is broken."""
+        for number, segment in enumerate(self._segments[:end]):
+            if segment in self._torn_transactions:
+                cut = self._recover_from(number, log_start_offset, last=number)
+                if cut:
+                    return cut
+        return 0
+
+    def _recover_from(self, first: int, log_start_offset: int, *, last: int | None = None) -> int:
         base_offset = self._segments[first].base_offset
         start = max(log_start_offset, self._segments[0].base_offset)
         if first:
@@ -182,7 +195,7 @@ class LogLoader:
             rebuild_producer_state(self._state, before, start, base_offset, now_ms=self._now_ms)
         else:
             self._state.truncate_and_reload(start, base_offset, self._now_ms)
-        for number in range(first, len(self._segments)):
+        for number in range(first, len(self._segments) if last is None else last + 1):
             segment = self._segments[number]
             self._state.end_offset = segment.base_offset
             self._state.take_snapshot()
@@ -262,3 +275,12 @@ def _replay_segment(state: ProducerState, segment: Segment, start: int, end: int
             for completed in replay_batch(state, header, read_batch):
                 state.complete(completed)
     segment.close_files()
+
+
+def _is_whole(segment: Segment) -> bool:
+    try:
+        segment.transaction_index.entries()
+    except CorruptMessage:
+        return False
+    segment.transaction_index.release()
+    return True

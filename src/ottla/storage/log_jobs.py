@@ -1,0 +1,100 @@
+"""Work that waits for the disk: `run` in a worker, `done` on the node's loop.
+
+Kafka: the background tasks of kafka.log.LogManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.errors import KafkaError
+from ottla.storage.checkpoints import RECOVERY_POINT_CHECKPOINT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.storage.flush import FlushJob
+    from ottla.storage.log_dir import LogDirectory
+    from ottla.storage.log_set import LogSet
+    from ottla.storage.partition_log import PartitionLog
+    from ottla.types import TopicPartition
+
+
+class StorageJob(Protocol):
+    """One piece of such work; a directory whose job fails goes offline."""
+
+    def run(self) -> None:
+        """Do it; OSError when the disk fails. Touches no shared state."""
+
+    def done(self, error: BaseException | None) -> None:
+        """Take note of the end, on the owner's thread."""
+
+
+class LogFlush:
+    """Makes one log durable."""
+
+    __slots__ = ("_job", "_log", "_logs", "run")
+
+    def __init__(self, logs: LogSet, log: PartitionLog, job: FlushJob) -> None:
+        self._logs = logs
+        self._log = log
+        self._job = job
+        self.run = job.run
+
+    def done(self, error: BaseException | None) -> None:
+        """Move the recovery point, or put the directory offline."""
+        failure = error if error is None or isinstance(error, OSError) else OSError(str(error))
+        try:
+            self._log.flush_completed(self._job, failure)
+        except KafkaError as storage_error:
+            home = self._logs.home_of(self._log.topic_partition)
+            if home is not None:
+                self._logs.fail(home, storage_error.__cause__)
+
+
+class CheckpointJob:
+    """Writes checkpoint files of one directory."""
+
+    __slots__ = ("_files", "_home", "_logs")
+
+    def __init__(
+        self,
+        logs: LogSet,
+        home: LogDirectory,
+        files: Mapping[str, Mapping[TopicPartition, int]],
+    ) -> None:
+        self._logs = logs
+        self._home = home
+        self._files = files
+
+    def run(self) -> None:
+        """Write them, durably."""
+        for name, offsets in self._files.items():
+            self._home.write_offsets(name, offsets)
+
+    def done(self, error: BaseException | None) -> None:
+        """Note what is durable, or put the directory offline."""
+        if error is not None:
+            self._logs.fail(self._home, error)
+        elif RECOVERY_POINT_CHECKPOINT in self._files:
+            self._logs.checkpoint_written(self._files[RECOVERY_POINT_CHECKPOINT])
+
+
+class RemovalJob:
+    """Removes the directory of a deleted partition."""
+
+    __slots__ = ("_home", "_logs", "_name")
+
+    def __init__(self, logs: LogSet, home: LogDirectory, name: str) -> None:
+        self._logs = logs
+        self._home = home
+        self._name = name
+
+    def run(self) -> None:
+        """Remove it with all it holds."""
+        self._home.directory.remove_tree(self._name)
+
+    def done(self, error: BaseException | None) -> None:
+        """Put the directory offline when that failed."""
+        if error is not None:
+            self._logs.fail(self._home, error)

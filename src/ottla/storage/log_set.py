@@ -1,0 +1,495 @@
+"""All logs of a node over all its log directories: start, creation, deletion, upkeep, stop.
+
+What waits for the disk is handed out by `take_jobs`; each job has `run`, for a worker, and `done`,
+for the node's loop. A directory whose disk fails goes offline with its partitions; the others live.
+
+Kafka: kafka.log.LogManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.storage.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from ottla.storage.directory import join
+from ottla.storage.log_dir import LogDirectory
+from ottla.storage.log_jobs import CheckpointJob, LogFlush, RemovalJob
+from ottla.storage.partition_log import PartitionLog, parse_partition_name
+from ottla.storage.partition_metadata import PARTITION_METADATA, decode_partition_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ottla.storage.directory import Directory
+    from ottla.storage.log_config import LogConfig
+    from ottla.storage.log_jobs import StorageJob
+    from ottla.storage.log_state import LogState
+    from ottla.types import TopicPartition, Uuid
+
+DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+FUTURE_SUFFIX = "-future"
+METADATA_TOPIC = "__cluster_metadata"
+_LONGEST_NAME = 255
+
+
+class RandomBits(Protocol):
+    """A source of luck, as `random.Random`."""
+
+    def getrandbits(self, bits: int, /) -> int:
+        """Return that many random bits."""
+
+
+class LogSet:
+    """The logs of one node; made by `open`."""
+
+    def __init__(
+        self,
+        directories: list[LogDirectory],
+        *,
+        config_for: Callable[[str], LogConfig],
+        rng: RandomBits,
+    ) -> None:
+        self.directories = directories
+        self.is_closed = False
+        self._config_for = config_for
+        self._rng = rng
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._homes: dict[TopicPartition, LogDirectory] = {}
+        self._wanting_flush: dict[TopicPartition, PartitionLog] = {}
+        self._wanting_checkpoint: dict[str, LogDirectory] = {}
+        self._removals: list[tuple[int, LogDirectory, str]] = []
+        self._with_deleted_segments: dict[TopicPartition, PartitionLog] = {}
+        self._checkpointed: dict[TopicPartition, int] = {}
+
+    @classmethod
+    def open(
+        cls,
+        directories: Mapping[str, Directory],
+        *,
+        config_for: Callable[[str], LogConfig],
+        now_ms: int,
+        rng: RandomBits,
+        is_stray: Callable[[PartitionLog], bool] | None = None,
+    ) -> LogSet:
+        """Lock and load every directory (path → disk); those that fail are offline, not fatal.
+
+        `is_stray` says which logs are not ours any more; logs without a topic id never are.
+        KafkaError when a directory is locked by somebody else, or when none is left.
+        """
+        self = cls(
+            [LogDirectory(path, directory) for path, directory in directories.items()],
+            config_for=config_for,
+            rng=rng,
+        )
+        for home in self.directories:
+            try:
+                home.open()
+                self._load(home, now_ms, is_stray)
+            except OSError as error:
+                self.fail(home, error)
+        if not self.online_directories:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                "Shutdown broker because none of the specified log dirs from "
+                + ", ".join(directories)
+                + " can be created or validated",
+            )
+        return self
+
+    # Loading
+
+    def _load(
+        self, home: LogDirectory, now_ms: int, is_stray: Callable[[PartitionLog], bool] | None
+    ) -> None:
+        recovery_points = home.read_offsets(RECOVERY_POINT_CHECKPOINT)
+        log_starts = home.read_offsets(LOG_START_CHECKPOINT)
+        high_watermarks = home.read_offsets(HIGH_WATERMARK_CHECKPOINT)
+        for name in home.directory.list():
+            if not home.directory.is_directory(name):
+                continue
+            if name.endswith(DELETE_SUFFIX):
+                self._removals.append((now_ms + self._delay_ms(name), home, name))
+                continue
+            partition = _partition_of(name)
+            if partition is None or partition.topic == METADATA_TOPIC:
+                continue
+            log = self._open_log(
+                home,
+                partition,
+                now_ms,
+                recovery_point=recovery_points.get(partition, 0),
+                log_start_offset=log_starts.get(partition, 0),
+            )
+            log.update_high_watermark(high_watermarks.get(partition, 0))
+            if log.topic_id is None or (is_stray is not None and is_stray(log)):
+                self._set_aside(home, log)
+            else:
+                self._add(home, log)
+        self._checkpointed.update(recovery_points)
+
+    def _delay_ms(self, name: str) -> int:
+        return self._config_for(name.rpartition("-")[0].rpartition("-")[0]).file_delete_delay_ms
+
+    def _open_log(
+        self,
+        home: LogDirectory,
+        partition: TopicPartition,
+        now_ms: int,
+        *,
+        recovery_point: int,
+        log_start_offset: int,
+    ) -> PartitionLog:
+        return PartitionLog.open(
+            home.directory,
+            str(partition),
+            topic_partition=partition,
+            topic_id=read_topic_id(home.directory, str(partition)),
+            config=self._config_for(partition.topic),
+            now_ms=now_ms,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean=home.had_clean_shutdown,
+        )
+
+    def _set_aside(self, home: LogDirectory, log: PartitionLog) -> None:
+        """Rename a log that is not ours: never deleted, never served."""
+        log.release()
+        new_name = self._marked_name(log.topic_partition, STRAY_SUFFIX)
+        home.directory.rename(log.name, new_name)
+
+    def _add(self, home: LogDirectory, log: PartitionLog) -> None:
+        partition = log.topic_partition
+        if partition in self._logs:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Duplicate log directories found for {partition}: {self._homes[partition].path} "
+                f"and {home.path}",
+            )
+        self._logs[partition] = log
+        self._homes[partition] = home
+        log.on_flush_wanted = self._want_flush
+
+    # Questions
+
+    def __iter__(self) -> Iterator[PartitionLog]:
+        return iter(list(self._logs.values()))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def get(self, partition: TopicPartition) -> PartitionLog | None:
+        """Return the log, None when it is not here or its directory is offline."""
+        return self._logs.get(partition)
+
+    def home_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the log directory that holds the partition."""
+        return self._homes.get(partition)
+
+    @property
+    def online_directories(self) -> list[LogDirectory]:
+        """The directories without a disk error."""
+        return [home for home in self.directories if home.is_online]
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The epoch of the last clean stop, -1 unless all directories agree (KIP-966)."""
+        epochs = {home.previous_broker_epoch for home in self.directories}
+        return epochs.pop() if len(epochs) == 1 else -1
+
+    # Creation and deletion
+
+    def get_or_create(
+        self,
+        partition: TopicPartition,
+        *,
+        topic_id: Uuid,
+        now_ms: int,
+        directory_id: Uuid | None = None,
+    ) -> PartitionLog:
+        """Return the log, made when missing, in the directory asked for or the emptiest one.
+
+        INCONSISTENT_TOPIC_ID when another incarnation is here, KAFKA_STORAGE_ERROR when the disk
+        fails or no directory is online.
+        """
+        log = self._logs.get(partition)
+        if log is not None:
+            log.assign_topic_id(topic_id)
+            return log
+        home = self._choose(directory_id)
+        if home.path in self._wanting_checkpoint:
+            # the last incarnation's offsets must not come back after a crash (KAFKA-12257)
+            self._checkpoint_now(home)
+        try:
+            log = PartitionLog.open(
+                home.directory,
+                str(partition),
+                topic_partition=partition,
+                topic_id=topic_id,
+                config=self._config_for(partition.topic),
+                now_ms=now_ms,
+                clean=True,
+            )
+        except OSError as error:
+            self.fail(home, error)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Error while creating log for {partition} in dir {home.path}: {error}",
+            ) from error
+        self._add(home, log)
+        self._want_flush(log)
+        return log
+
+    def _choose(self, directory_id: Uuid | None) -> LogDirectory:
+        online = self.online_directories
+        if directory_id is not None:
+            online = [home for home in online if home.directory_id == directory_id] or online
+        if not online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
+        if len(online) == 1:
+            return online[0]
+        counts = {home.path: 0 for home in online}
+        for home in self._homes.values():
+            if home.path in counts:
+                counts[home.path] += 1
+        return min(online, key=lambda home: counts[home.path])
+
+    def delete(self, partition: TopicPartition, *, now_ms: int) -> bool:
+        """Take a log away: renamed now, removed after file.delete.delay.ms. False when not here."""
+        log = self._logs.pop(partition, None)
+        if log is None:
+            return False
+        home = self._homes.pop(partition)
+        self._forget(partition)
+        log.is_deleted = True
+        log.release()
+        new_name = self._marked_name(partition, DELETE_SUFFIX)
+        try:
+            home.directory.rename(log.name, new_name)
+        except OSError as error:
+            self.fail(home, error)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Error while renaming dir for {partition} in log dir {home.path}: {error}",
+            ) from error
+        log.renamed(new_name)
+        self._removals.append((now_ms + log.config.file_delete_delay_ms, home, new_name))
+        self._wanting_checkpoint[home.path] = home
+        return True
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self._wanting_flush.pop(partition, None)
+        self._with_deleted_segments.pop(partition, None)
+        self._checkpointed.pop(partition, None)
+
+    def _marked_name(self, partition: TopicPartition, suffix: str) -> str:
+        """Return `topic-N.<32 hex digits>suffix`, the topic cut where the name gets too long."""
+        tail = f"-{partition.partition}.{self._rng.getrandbits(128):032x}{suffix}"
+        return partition.topic[: _LONGEST_NAME - len(tail)] + tail
+
+    def reconfigure(self, topic: str) -> None:
+        """Hand a topic's new settings to its logs."""
+        config = self._config_for(topic)
+        for partition, log in self._logs.items():
+            if partition.topic == topic:
+                log.reconfigure(config)
+
+    # Upkeep
+
+    def _want_flush(self, log: LogState) -> None:
+        partition = log.topic_partition
+        self._wanting_flush[partition] = self._logs[partition]
+        if log.recovery_point < self._checkpointed.get(partition, 0):
+            log.before_append = self._checkpoint_before_append
+            self._wanting_checkpoint[self._homes[partition].path] = self._homes[partition]
+
+    def _checkpoint_before_append(self, log: LogState) -> None:
+        """Make a truncation below the checkpointed recovery point durable before it is overtaken.
+
+        Else a crash would take the new bytes below the old recovery point for flushed ones.
+        """
+        home = self._homes.get(log.topic_partition)
+        if home is not None:
+            self._checkpoint_now(home)
+
+    def _checkpoint_now(self, home: LogDirectory) -> None:
+        job = self._checkpoint_job(home)
+        error = None
+        try:
+            job.run()
+        except OSError as failure:
+            error = failure
+        job.done(error)
+
+    def take_jobs(self) -> list[StorageJob]:
+        """Return the work for the disk that has come up: run each in a worker, then `done`."""
+        jobs: list[StorageJob] = []
+        for partition, log in list(self._wanting_flush.items()):
+            if log.is_flushing:
+                continue
+            del self._wanting_flush[partition]
+            job = log.start_flush()
+            if job is not None:
+                jobs.append(LogFlush(self, log, job))
+        jobs.extend(self._checkpoint_job(home) for home in self._wanting_checkpoint.values())
+        self._wanting_checkpoint.clear()
+        return jobs
+
+    def checkpoint_recovery_points(self) -> None:
+        """Ask for recovery-point and log-start checkpoints of every directory."""
+        for home in self.online_directories:
+            self._wanting_checkpoint[home.path] = home
+
+    def _logs_in(self, home: LogDirectory) -> list[PartitionLog]:
+        return [log for partition, log in self._logs.items() if self._homes[partition] is home]
+
+    def _checkpoint_job(self, home: LogDirectory) -> CheckpointJob:
+        logs = self._logs_in(home)
+        recovery_points = {log.topic_partition: log.recovery_point for log in logs}
+        starts = {
+            log.topic_partition: log.log_start_offset
+            for log in logs
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        return CheckpointJob(
+            self,
+            home,
+            {RECOVERY_POINT_CHECKPOINT: recovery_points, LOG_START_CHECKPOINT: starts},
+        )
+
+    def high_watermark_jobs(self) -> list[StorageJob]:
+        """Return the jobs that write `replication-offset-checkpoint` everywhere."""
+        return [
+            CheckpointJob(
+                self,
+                home,
+                {
+                    HIGH_WATERMARK_CHECKPOINT: {
+                        log.topic_partition: log.high_watermark for log in self._logs_in(home)
+                    }
+                },
+            )
+            for home in self.online_directories
+        ]
+
+    def checkpoint_written(self, recovery_points: Mapping[TopicPartition, int]) -> None:
+        """Take note of what the recovery-point checkpoint says now."""
+        for partition, offset in recovery_points.items():
+            log = self._logs.get(partition)
+            if log is not None:
+                self._checkpointed[partition] = offset
+                if log.recovery_point >= offset:
+                    log.before_append = None
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Delete what retention gives up, in every log; return the number of segments."""
+        deleted = 0
+        for partition, log in list(self._logs.items()):
+            if log.failure is not None:
+                continue
+            try:
+                count = log.delete_old_segments(now_ms)
+            except KafkaError as error:
+                self.fail(self._homes[partition], error.__cause__)
+                continue
+            if count:
+                deleted += count
+                self._with_deleted_segments[partition] = log
+            log.remove_expired_producers(now_ms)
+        return deleted
+
+    def remove_due(self, now_ms: int) -> list[StorageJob]:
+        """Return the jobs that remove what was deleted long enough ago; segments go at once."""
+        due = [entry for entry in self._removals if entry[0] <= now_ms]
+        self._removals = [entry for entry in self._removals if entry[0] > now_ms]
+        for partition, log in list(self._with_deleted_segments.items()):
+            try:
+                if not log.remove_deleted(now_ms):
+                    del self._with_deleted_segments[partition]
+            except OSError as error:
+                self.fail(self._homes[partition], error)
+        return [RemovalJob(self, home, name) for _, home, name in due if home.is_online]
+
+    def want_due_flushes(self, now_ms: int) -> None:
+        """Ask for the flushes that flush.ms makes due."""
+        for log in self._logs.values():
+            if log.is_flush_due(now_ms):
+                self._want_flush(log)
+
+    def fail(self, home: LogDirectory, error: BaseException | None) -> list[TopicPartition]:
+        """Put a directory offline; return the partitions that went with it."""
+        if home.failure is None:
+            home.failure = error if isinstance(error, OSError) else OSError(str(error))
+        gone = [partition for partition, place in self._homes.items() if place is home]
+        for partition in gone:
+            log = self._logs.pop(partition)
+            log.failure = log.failure or home.failure
+            del self._homes[partition]
+            self._forget(partition)
+        self._removals = [entry for entry in self._removals if entry[1] is not home]
+        self._wanting_checkpoint.pop(home.path, None)
+        return gone
+
+    # Stop
+
+    def shutdown(self, broker_epoch: int = -1) -> None:
+        """Flush and close everything; leave a clean marker where all went well.
+
+        Waits for the disk: the node's loop has nothing else to do by then. Timers that call
+        `apply_retention` must have stopped (KAFKA-13315).
+        """
+        if self.is_closed:
+            return
+        self.is_closed = True
+        for home in self.online_directories:
+            try:
+                self._close_logs(home)
+                self._checkpoint_now(home)
+                for job in self.high_watermark_jobs():
+                    job.run()
+                if home.is_online:
+                    home.mark_clean(broker_epoch)
+            except (OSError, KafkaError) as error:
+                self.fail(home, error.__cause__ if isinstance(error, KafkaError) else error)
+        for home in self.directories:
+            home.release()
+
+    def _close_logs(self, home: LogDirectory) -> None:
+        for log in self._logs_in(home):
+            job = log.close()
+            if job is not None:
+                error = None
+                try:
+                    job.run()
+                except OSError as failure:
+                    error = failure
+                log.flush_completed(job, error)
+            if log.failure is not None:
+                raise log.failure
+            log.release()
+
+
+def _partition_of(name: str) -> TopicPartition | None:
+    """Return the partition a directory name stands for, None for strays, moves and others."""
+    if name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)):
+        return None
+    try:
+        return parse_partition_name(name)
+    except ValueError:
+        return None
+
+
+def read_topic_id(directory: Directory, folder: str) -> Uuid | None:
+    """Return the topic id in a partition's directory, None when it is missing or broken."""
+    path = join(folder, PARTITION_METADATA)
+    if not directory.exists(path):
+        return None
+    try:
+        return decode_partition_metadata(directory.read_file(path))
+    except CorruptMessage:
+        return None
