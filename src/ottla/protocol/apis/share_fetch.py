@@ -41,7 +41,6 @@ class ShareFetchRequest(Request, key=78, versions="1-2", flexible="0+", listener
 
         class FetchPartition(Struct):
             partition_index: int32
-            partition_max_bytes: int32 = field("0", default=0)
             acknowledgement_batches: list[AcknowledgementBatch]
 
             class AcknowledgementBatch(Struct):
