@@ -1,0 +1,86 @@
+"""What a batch of metadata records changed, for those who keep something made of the image.
+
+The image is changed in place, so the delta holds what was there before. A snapshot gives a delta
+against nothing: everything in it was created.
+
+Kafka: org.apache.kafka.image.{MetadataDelta, TopicsDelta, ClusterDelta, …}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.types import OffsetAndEpoch, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.metadata.broker import BrokerRegistration, ControllerRegistration
+    from ottla.metadata.image.quotas import QuotaEntity
+    from ottla.metadata.image.topics import TopicImage
+    from ottla.metadata.partition import PartitionRegistration
+    from ottla.metadata.resources import ConfigResource
+    from ottla.types import Uuid
+
+
+class MetadataDelta:
+    """Filled by the image while records are applied; each dict is in order of first change."""
+
+    __slots__ = (
+        "acls_changed",
+        "brokers_changed",
+        "configs_changed",
+        "controllers_changed",
+        "delegation_tokens_changed",
+        "features_changed",
+        "is_snapshot",
+        "offset_and_epoch",
+        "partitions_changed",
+        "producer_ids_changed",
+        "quotas_changed",
+        "scram_changed",
+        "topics_created",
+        "topics_deleted",
+    )
+
+    def __init__(self, *, is_snapshot: bool = False) -> None:
+        self.is_snapshot = is_snapshot
+        self.offset_and_epoch = OffsetAndEpoch(-1, -1)
+        self.topics_created: dict[Uuid, TopicImage] = {}
+        self.topics_deleted: dict[Uuid, TopicImage] = {}
+        self.partitions_changed: dict[Uuid, dict[int, PartitionRegistration | None]] = {}
+        """Topic id → partition → what it was before, None where it is new."""
+        self.brokers_changed: dict[int, BrokerRegistration | None] = {}
+        self.controllers_changed: dict[int, ControllerRegistration | None] = {}
+        self.features_changed: dict[str, int] = {}
+        self.configs_changed: dict[ConfigResource, dict[str, str | None]] = {}
+        """Resource → name → what it was before."""
+        self.quotas_changed: dict[QuotaEntity, None] = {}
+        self.producer_ids_changed = False
+        self.acls_changed: dict[Uuid, None] = {}
+        self.scram_changed: dict[tuple[str, int], None] = {}
+        self.delegation_tokens_changed: dict[str, None] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing that anyone keeps has changed (a NoOp, say)."""
+        return not (
+            self.topics_created
+            or self.topics_deleted
+            or self.partitions_changed
+            or self.brokers_changed
+            or self.controllers_changed
+            or self.features_changed
+            or self.configs_changed
+            or self.quotas_changed
+            or self.producer_ids_changed
+            or self.acls_changed
+            or self.scram_changed
+            or self.delegation_tokens_changed
+        )
+
+    def deleted_partitions(self) -> Iterator[tuple[TopicPartition, Uuid]]:
+        """Yield the partitions of deleted topics with the topic's id."""
+        for topic_id, topic in self.topics_deleted.items():
+            for partition in topic.partitions:
+                yield TopicPartition(topic.name, partition), topic_id

@@ -1,0 +1,72 @@
+"""Settings that were stored, by owner.
+
+Kafka: org.apache.kafka.image.{ConfigurationsImage, ConfigurationsDelta}.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ottla.metadata.framing import MessageAndVersion
+from ottla.metadata.resources import ConfigResource, ConfigResourceType
+from ottla.protocol.records.metadata import ConfigRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ottla.metadata.delta import MetadataDelta
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class ConfigsImage:
+    """Settings by resource; a resource without settings is not there."""
+
+    __slots__ = ("by_resource",)
+
+    def __init__(self) -> None:
+        self.by_resource: dict[ConfigResource, dict[str, str]] = {}
+
+    def of(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """Return what is stored for one resource; do not change it."""
+        return self.by_resource.get(ConfigResource(resource_type, name), _NOTHING)
+
+    def topic(self, name: str) -> Mapping[str, str]:
+        """Return a topic's own settings."""
+        return self.of(ConfigResourceType.TOPIC, name)
+
+    def broker(self, name: str) -> Mapping[str, str]:
+        """Return what is stored for a broker id, or for all brokers by the empty name."""
+        return self.of(ConfigResourceType.BROKER, name)
+
+    def replay_config(self, record: ConfigRecord, delta: MetadataDelta) -> None:
+        """Set or (null) remove one setting."""
+        resource = ConfigResource(record.resource_type, record.resource_name)
+        settings = self.by_resource.get(resource)
+        old = None if settings is None else settings.get(record.name)
+        delta.configs_changed.setdefault(resource, {}).setdefault(record.name, old)
+        if record.value is not None:
+            if settings is None:
+                settings = self.by_resource[resource] = {}
+            settings[record.name] = record.value
+        elif settings is not None:
+            settings.pop(record.name, None)
+            if not settings:
+                del self.by_resource[resource]
+
+    def topic_removed(self, name: str) -> None:
+        """Forget a deleted topic's settings: its records end with the topic's."""
+        self.by_resource.pop(ConfigResource(ConfigResourceType.TOPIC, name), None)
+
+    def records(self) -> Iterator[MessageAndVersion]:
+        """Yield the records that make this state."""
+        for resource, settings in self.by_resource.items():
+            for name, value in settings.items():
+                record = ConfigRecord(
+                    resource_type=resource.type,
+                    resource_name=resource.name,
+                    name=name,
+                    value=value,
+                )
+                yield MessageAndVersion(record, 0)

@@ -1,0 +1,132 @@
+"""All metadata of a cluster at one offset of its log, changed in place.
+
+Kafka: org.apache.kafka.image.{MetadataImage, MetadataDelta}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.errors import UnsupportedVersion
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.features import partition_record_version, register_broker_record_version
+from ottla.metadata.image.cluster import ClusterImage
+from ottla.metadata.image.configs import ConfigsImage
+from ottla.metadata.image.features import FeaturesImage
+from ottla.metadata.image.producer_ids import ProducerIdsImage
+from ottla.metadata.image.quotas import QuotasImage
+from ottla.metadata.image.security import AclsImage, DelegationTokensImage, ScramImage
+from ottla.metadata.image.topics import TopicsImage
+from ottla.protocol.records import metadata as kinds
+from ottla.types import OffsetAndEpoch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ottla.metadata.framing import MessageAndVersion
+    from ottla.protocol.schema import Struct
+
+
+class MetadataImage:
+    """One attribute a concern; `apply` is the only way in."""
+
+    __slots__ = (
+        "_handlers",
+        "acls",
+        "cluster",
+        "configs",
+        "delegation_tokens",
+        "features",
+        "offset_and_epoch",
+        "producer_ids",
+        "quotas",
+        "scram",
+        "topics",
+    )
+
+    def __init__(self) -> None:
+        self.offset_and_epoch = OffsetAndEpoch(-1, -1)
+        """Of the last record applied."""
+        self.features = FeaturesImage()
+        self.cluster = ClusterImage()
+        self.topics = TopicsImage()
+        self.configs = ConfigsImage()
+        self.quotas = QuotasImage()
+        self.producer_ids = ProducerIdsImage()
+        self.acls = AclsImage()
+        self.scram = ScramImage()
+        self.delegation_tokens = DelegationTokensImage()
+        self._handlers = self._table()
+
+    def _table(self) -> dict[int, Callable[[Any, MetadataDelta], None]]:
+        """Map every kind of record that we know to what it does."""
+        handlers: dict[type[Struct], Callable[[Any, MetadataDelta], None]] = {
+            kinds.RegisterBrokerRecord: self.cluster.replay_register_broker,
+            kinds.UnregisterBrokerRecord: self.cluster.replay_unregister_broker,
+            kinds.TopicRecord: self.topics.replay_topic,
+            kinds.PartitionRecord: self.topics.replay_partition,
+            kinds.ConfigRecord: self.configs.replay_config,
+            kinds.PartitionChangeRecord: self.topics.replay_partition_change,
+            kinds.FenceBrokerRecord: self.cluster.replay_fence,
+            kinds.UnfenceBrokerRecord: self.cluster.replay_unfence,
+            kinds.RemoveTopicRecord: self._replay_remove_topic,
+            kinds.DelegationTokenRecord: self.delegation_tokens.replay_token,
+            kinds.UserScramCredentialRecord: self.scram.replay_credential,
+            kinds.FeatureLevelRecord: self.features.replay_feature_level,
+            kinds.ClientQuotaRecord: self.quotas.replay_client_quota,
+            kinds.ProducerIdsRecord: self.producer_ids.replay_producer_ids,
+            kinds.BrokerRegistrationChangeRecord: self.cluster.replay_change,
+            kinds.AccessControlEntryRecord: self.acls.replay_entry,
+            kinds.RemoveAccessControlEntryRecord: self.acls.replay_remove,
+            kinds.NoOpRecord: _nothing,
+            kinds.ZkMigrationStateRecord: _nothing,
+            kinds.RemoveUserScramCredentialRecord: self.scram.replay_remove,
+            kinds.RemoveDelegationTokenRecord: self.delegation_tokens.replay_remove,
+            kinds.RegisterControllerRecord: self.cluster.replay_register_controller,
+            kinds.ClearElrRecord: self.topics.replay_clear_elr,
+        }
+        return {kind.message_key: handler for kind, handler in handlers.items()}
+
+    def apply(
+        self,
+        records: Iterable[MessageAndVersion],
+        offset_and_epoch: OffsetAndEpoch,
+        delta: MetadataDelta | None = None,
+    ) -> MetadataDelta:
+        """Apply records that end at offset_and_epoch; return what changed.
+
+        UnsupportedVersion for a kind without a meaning here: the caller must stop. Transactions
+        are resolved by the loader, their markers never come here.
+        """
+        delta = MetadataDelta() if delta is None else delta
+        handlers = self._handlers
+        for message, _version in records:
+            handler = handlers.get(message.message_key)
+            if handler is None:
+                raise UnsupportedVersion(f"Unknown record type {type(message).__name__}")
+            handler(message, delta)
+        self.offset_and_epoch = delta.offset_and_epoch = offset_and_epoch
+        return delta
+
+    def records(self) -> Iterator[MessageAndVersion]:
+        """Yield the records of a snapshot: what an empty image needs to become this one."""
+        levels = self.features.levels
+        yield from self.features.records()
+        yield from self.cluster.records(register_broker_record_version(levels))
+        yield from self.topics.records(partition_record_version(levels))
+        yield from self.configs.records()
+        yield from self.quotas.records()
+        yield from self.producer_ids.records()
+        yield from self.acls.records()
+        yield from self.scram.records()
+        yield from self.delegation_tokens.records()
+
+    def _replay_remove_topic(self, record: kinds.RemoveTopicRecord, delta: MetadataDelta) -> None:
+        topic = self.topics.by_id.get(record.topic_id)
+        self.topics.replay_remove_topic(record, delta)
+        if topic is not None and topic.name not in self.topics.by_name:
+            self.configs.topic_removed(topic.name)
+
+
+def _nothing(_record: Struct, _delta: MetadataDelta) -> None:
+    """NoOp moves the log's end; migrations from ZooKeeper ended before Kafka 4.0."""

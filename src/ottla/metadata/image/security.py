@@ -1,0 +1,97 @@
+"""Access control entries, SCRAM credentials and delegation tokens, kept as their records.
+
+Nothing enforces them yet; they are kept so that a directory Kafka wrote loses nothing here.
+
+Kafka: org.apache.kafka.image.{AclsImage, ScramImage, DelegationTokenImage}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import CorruptMessage
+from ottla.metadata.framing import MessageAndVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.metadata.delta import MetadataDelta
+    from ottla.protocol.records.metadata import (
+        AccessControlEntryRecord,
+        DelegationTokenRecord,
+        RemoveAccessControlEntryRecord,
+        RemoveDelegationTokenRecord,
+        RemoveUserScramCredentialRecord,
+        UserScramCredentialRecord,
+    )
+    from ottla.types import Uuid
+
+
+class AclsImage:
+    """Entries by id."""
+
+    __slots__ = ("by_id",)
+
+    def __init__(self) -> None:
+        self.by_id: dict[Uuid, AccessControlEntryRecord] = {}
+
+    def replay_entry(self, record: AccessControlEntryRecord, delta: MetadataDelta) -> None:
+        """Add an entry."""
+        self.by_id[record.id] = record
+        delta.acls_changed[record.id] = None
+
+    def replay_remove(self, record: RemoveAccessControlEntryRecord, delta: MetadataDelta) -> None:
+        """Remove an entry."""
+        if self.by_id.pop(record.id, None) is None:
+            raise CorruptMessage(f"Failed to find existing ACL with ID {record.id} in either image")
+        delta.acls_changed[record.id] = None
+
+    def records(self) -> Iterator[MessageAndVersion]:
+        """Yield the records that make this state."""
+        return (MessageAndVersion(record, 0) for record in self.by_id.values())
+
+
+class ScramImage:
+    """Credentials by (user, mechanism)."""
+
+    __slots__ = ("by_user",)
+
+    def __init__(self) -> None:
+        self.by_user: dict[tuple[str, int], UserScramCredentialRecord] = {}
+
+    def replay_credential(self, record: UserScramCredentialRecord, delta: MetadataDelta) -> None:
+        """Add or replace a credential."""
+        self.by_user[record.name, record.mechanism] = record
+        delta.scram_changed[record.name, record.mechanism] = None
+
+    def replay_remove(self, record: RemoveUserScramCredentialRecord, delta: MetadataDelta) -> None:
+        """Remove a credential."""
+        self.by_user.pop((record.name, record.mechanism), None)
+        delta.scram_changed[record.name, record.mechanism] = None
+
+    def records(self) -> Iterator[MessageAndVersion]:
+        """Yield the records that make this state."""
+        return (MessageAndVersion(record, 0) for record in self.by_user.values())
+
+
+class DelegationTokensImage:
+    """Tokens by id."""
+
+    __slots__ = ("by_id",)
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, DelegationTokenRecord] = {}
+
+    def replay_token(self, record: DelegationTokenRecord, delta: MetadataDelta) -> None:
+        """Add or replace a token."""
+        self.by_id[record.token_id] = record
+        delta.delegation_tokens_changed[record.token_id] = None
+
+    def replay_remove(self, record: RemoveDelegationTokenRecord, delta: MetadataDelta) -> None:
+        """Remove a token."""
+        self.by_id.pop(record.token_id, None)
+        delta.delegation_tokens_changed[record.token_id] = None
+
+    def records(self) -> Iterator[MessageAndVersion]:
+        """Yield the records that make this state."""
+        return (MessageAndVersion(record, 0) for record in self.by_id.values())

@@ -1,0 +1,108 @@
+"""Turns committed batches into the image, and tells those who listen.
+
+Records between BeginTransaction and EndTransaction take effect together, at the end; after
+AbortTransaction they never do.
+
+Kafka: org.apache.kafka.image.loader.{MetadataLoader, MetadataBatchLoader}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from ottla.errors import CorruptMessage
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
+from ottla.protocol.records.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ottla.metadata.framing import MessageAndVersion
+    from ottla.types import OffsetAndEpoch
+
+    Listener: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
+
+_BEGIN = BeginTransactionRecord.message_key
+_END = EndTransactionRecord.message_key
+_ABORT = AbortTransactionRecord.message_key
+
+
+class MetadataLoader:
+    """Owns the broker's image."""
+
+    __slots__ = ("_listeners", "_transaction", "image")
+
+    def __init__(self) -> None:
+        self.image = MetadataImage()
+        self._transaction: list[MessageAndVersion] | None = None
+        self._listeners: list[Listener] = []
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether records wait for the end of their transaction: no time for a snapshot."""
+        return self._transaction is not None
+
+    def add_listener(self, listener: Listener) -> None:
+        """Call listener(delta, image) for every change from now on.
+
+        A listener that comes late is first told everything as a snapshot's delta.
+        """
+        self._listeners.append(listener)
+        if self.image.offset_and_epoch.offset >= 0:
+            delta = MetadataDelta(is_snapshot=True)
+            MetadataImage().apply(self.image.records(), self.image.offset_and_epoch, delta)
+            delta.topics_created = dict(self.image.topics.by_id)
+            listener(delta, self.image)
+
+    def load_snapshot(
+        self, records: Iterable[MessageAndVersion], offset_and_epoch: OffsetAndEpoch
+    ) -> MetadataDelta:
+        """Start from a snapshot; call `publish` when what follows it is loaded too."""
+        self.image = MetadataImage()
+        self._transaction = None
+        return self.image.apply(records, offset_and_epoch, MetadataDelta(is_snapshot=True))
+
+    def load_batch(
+        self,
+        records: Sequence[MessageAndVersion],
+        offset_and_epoch: OffsetAndEpoch,
+        delta: MetadataDelta,
+    ) -> None:
+        """Add the records of one committed batch that ends at offset_and_epoch to delta."""
+        plain = self._transaction is None and not any(
+            record.message.message_key in _MARKERS for record in records
+        )
+        ready: Sequence[MessageAndVersion] = records if plain else self._resolve(records)
+        self.image.apply(ready, offset_and_epoch, delta)
+
+    def publish(self, delta: MetadataDelta) -> None:
+        """Tell all listeners."""
+        delta.offset_and_epoch = self.image.offset_and_epoch
+        for listener in list(self._listeners):
+            listener(delta, self.image)
+
+    def _resolve(self, records: Sequence[MessageAndVersion]) -> list[MessageAndVersion]:
+        ready: list[MessageAndVersion] = []
+        for record in records:
+            key = record.message.message_key
+            if key == _BEGIN:
+                if self._transaction is not None:
+                    raise CorruptMessage("a metadata transaction began inside another")
+                self._transaction = []
+            elif key in (_END, _ABORT):
+                if self._transaction is None:
+                    raise CorruptMessage("a metadata transaction ended that never began")
+                if key == _END:
+                    ready += self._transaction
+                self._transaction = None
+            else:
+                (ready if self._transaction is None else self._transaction).append(record)
+        return ready
+
+
+_MARKERS = frozenset({_BEGIN, _END, _ABORT})

@@ -1,0 +1,90 @@
+"""Gathers the records that a leader was given until the log takes them.
+
+Offsets are promised when records come in, so that the state machine can run ahead of the disk.
+
+Kafka: org.apache.kafka.raft.internals.BatchAccumulator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.builder import encode_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.types import Buffer
+
+MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
+_RECORD_OVERHEAD_BYTES: Final = 21
+_NO_HEADERS: Final = ()
+
+
+class CompletedBatch(NamedTuple):
+    """A batch as the log takes it."""
+
+    data: bytearray
+    base_offset: int
+    last_offset: int
+
+
+class BatchAccumulator:
+    """Belongs to one epoch of one leader. What was appended together is never split."""
+
+    __slots__ = ("_epoch", "_groups", "_max_batch_bytes", "next_offset")
+
+    def __init__(
+        self, *, epoch: int, next_offset: int, max_batch_bytes: int = MAX_BATCH_BYTES
+    ) -> None:
+        self._epoch = epoch
+        self._max_batch_bytes = max_batch_bytes
+        self._groups: list[tuple[list[tuple[int, None, Buffer, tuple[()]]], int]] = []
+        self.next_offset = next_offset
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._groups
+
+    def append(self, values: Sequence[Buffer], now_ms: int) -> int:
+        """Take encoded records that belong together; return the last one's offset.
+
+        KafkaError RECORD_LIST_TOO_LARGE when they do not fit into one batch.
+        """
+        assert values, "nothing to append"
+        size = sum(len(value) + _RECORD_OVERHEAD_BYTES for value in values)
+        if size > self._max_batch_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"The total record(s) size of {size} exceeds the maximum allowed batch size of "
+                f"{self._max_batch_bytes}",
+            )
+        self._groups.append(([(now_ms, None, value, _NO_HEADERS) for value in values], size))
+        self.next_offset += len(values)
+        return self.next_offset - 1
+
+    def drain(self) -> list[CompletedBatch]:
+        """Return all that waits, in as few batches as the size limit allows."""
+        groups, self._groups = self._groups, []
+        batches: list[CompletedBatch] = []
+        offset = self.next_offset - sum(len(records) for records, _ in groups)
+        waiting: list[tuple[int, None, Buffer, tuple[()]]] = []
+        waiting_bytes = 0
+        for records, size in groups:
+            if waiting and waiting_bytes + size > self._max_batch_bytes:
+                batches.append(self._complete(waiting, offset))
+                offset += len(waiting)
+                waiting, waiting_bytes = [], 0
+            waiting += records
+            waiting_bytes += size
+        if waiting:
+            batches.append(self._complete(waiting, offset))
+        return batches
+
+    def _complete(
+        self, records: list[tuple[int, None, Buffer, tuple[()]]], base_offset: int
+    ) -> CompletedBatch:
+        data = encode_batch(records, base_offset=base_offset, leader_epoch=self._epoch)
+        return CompletedBatch(data, base_offset, base_offset + len(records) - 1)

@@ -1,0 +1,109 @@
+"""The file `quorum-state`: epoch, leader and vote that this node must never forget.
+
+Kafka: org.apache.kafka.raft.{FileQuorumStateStore, ElectionState}. Version 0 is written with
+static voters (kraft.version 0), version 1 with voters that lie in the log.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.errors import CorruptMessage
+from ottla.types import ZERO_UUID, Uuid
+
+if TYPE_CHECKING:
+    from ottla.storage.directory import Directory
+
+QUORUM_STATE: Final = "quorum-state"
+NOBODY: Final = -1
+_MAX_BYTES: Final = 1 << 20
+
+
+class ElectionState(NamedTuple):
+    """What was decided in the newest epoch this node knows."""
+
+    leader_epoch: int = 0
+    leader_id: int = NOBODY
+    voted_id: int = NOBODY
+    voted_directory_id: Uuid = ZERO_UUID
+    voter_ids: tuple[int, ...] = ()
+    """Only kept with static voters."""
+
+
+def encode_quorum_state(state: ElectionState, *, kraft_version: int) -> bytes:
+    """Return the file's content."""
+    if kraft_version == 0:
+        content: dict[str, Any] = {
+            "clusterId": "",
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.leader_epoch,
+            "votedId": state.voted_id,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": voter_id} for voter_id in state.voter_ids],
+            "data_version": 0,
+        }
+    else:
+        content = {
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.leader_epoch,
+            "votedId": state.voted_id,
+            "votedDirectoryId": str(state.voted_directory_id),
+            "data_version": 1,
+        }
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def decode_quorum_state(data: bytes) -> ElectionState:
+    """Read the file's content; CorruptMessage when it is damaged.
+
+    A node that cannot read what it voted must not vote again: the caller stops.
+    """
+    try:
+        content = json.loads(data)
+        version = content["data_version"]
+        if version not in (0, 1):
+            raise CorruptMessage(f"Unknown data_version {version} in quorum-state")
+        directory = content.get("votedDirectoryId") if version == 1 else None
+        voters = content.get("currentVoters") or ()
+        return ElectionState(
+            leader_epoch=_number(content, "leaderEpoch"),
+            leader_id=_number(content, "leaderId"),
+            voted_id=_number(content, "votedId"),
+            voted_directory_id=Uuid.parse(directory) if directory else ZERO_UUID,
+            voter_ids=tuple(_number(voter, "voterId") for voter in voters),
+        )
+    except CorruptMessage:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptMessage(f"the quorum-state file is damaged: {error}") from error
+
+
+def _number(content: dict[str, Any], name: str) -> int:
+    value = content[name]
+    if type(value) is not int or not -(1 << 31) <= value < 1 << 31:
+        raise CorruptMessage(f"{name} is not an int32 in quorum-state: {value!r}")
+    return value
+
+
+class QuorumStateStore:
+    """The file in the metadata log's directory."""
+
+    __slots__ = ("_directory", "_path")
+
+    def __init__(self, directory: Directory, folder: str) -> None:
+        self._directory = directory
+        self._path = f"{folder}/{QUORUM_STATE}"
+
+    def read(self) -> ElectionState:
+        """Return what was kept; a state of epoch 0 when there is no file."""
+        if not self._directory.exists(self._path):
+            return ElectionState()
+        if self._directory.size(self._path) > _MAX_BYTES:
+            raise CorruptMessage("the quorum-state file is larger than any that was written")
+        return decode_quorum_state(self._directory.read_file(self._path))
+
+    def write(self, state: ElectionState, *, kraft_version: int) -> None:
+        """Keep it durably; returns when it is."""
+        data = encode_quorum_state(state, kraft_version=kraft_version)
+        self._directory.write_file_atomically(self._path, data)
