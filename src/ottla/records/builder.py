@@ -119,17 +119,16 @@ def encode_batch(  # noqa: PLR0913 - the header has that many fields
 ) -> bytearray:
     """Return one batch of (timestamp ms, key, value, headers) with offsets one after another.
 
-    With LOG_APPEND_TIME every record has log_append_time as its timestamp.
+    With LOG_APPEND_TIME readers see log_append_time as every record's timestamp.
     """
+    base_timestamp = records[0][0] if records else NO_TIMESTAMP
     if timestamp_type == TimestampType.LOG_APPEND_TIME:
-        stamp = NO_TIMESTAMP if log_append_time is None else log_append_time
-        base_timestamp = max_timestamp = stamp
+        max_timestamp = NO_TIMESTAMP if log_append_time is None else log_append_time
     else:
-        base_timestamp = records[0][0] if records else NO_TIMESTAMP
         max_timestamp = max((record[0] for record in records), default=NO_TIMESTAMP)
     payload = bytearray()
     for index, (timestamp, key, value, headers) in enumerate(records):
-        delta = 0 if timestamp_type == TimestampType.LOG_APPEND_TIME else timestamp - base_timestamp
+        delta = timestamp - base_timestamp
         encoded_headers = scan.header_bytes(headers) if headers else _NO_HEADERS
         scan.append_record(payload, delta, index, key, value, encoded_headers)
     return assemble_batch(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.types import Buffer
 
 DEFAULT_LIMIT_BYTES: Final = 100 * 1024 * 1024
-_FIRST_BUFFER_BYTES: Final = 64 * 1024
+_FIRST_BUFFER_BYTES: Final = 16 * 1024
 _GZIP_WINDOW: Final = 31  # 32 KiB of window, gzip's own header and trailer
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"

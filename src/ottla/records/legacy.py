@@ -140,7 +140,8 @@ class LegacyBatch(RecordBatch):
     def _patch(self, field: Struct, position: int, value: int) -> None:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"Format {self._fields[3]} is only read; nothing is put at {position} ({field}, {value})",
+            f"Format {self._fields[3]} is only read: "
+            f"{field.size} bytes {value} cannot be put at {position}.",
         )
 
     def plain_payload(

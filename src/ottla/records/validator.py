@@ -1,0 +1,493 @@
+"""Checks a batch that is about to be appended and gives it its offsets, in place where it can.
+
+The way of a good batch is short: one unpack of the header, one checksum, one scan of the records,
+one pack of base offset and epoch. Whatever is wrong is found again, slowly, to say it in Kafka's
+words. Four differences from Kafka, all towards refusing or mending what would stay broken in the
+log: plain records whose offset deltas are not 0, 1, 2… are built anew, as Kafka does with
+compressed ones; a compressed record must fill the length that it claims; records that do not
+decompress are INVALID_RECORD, where Kafka says UNKNOWN_SERVER_ERROR; and a batch may unfold to
+`max_plain_bytes` at most.
+
+Hot path: `validate`. benchmarks/records.py.
+
+Kafka: org.apache.kafka.storage.internals.log.LogValidator, UnifiedLog.analyzeAndValidateRecords.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.records import scan
+from ottla.records.batch import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    CRC_POSITION,
+    HEADER,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD_BYTES,
+    MAX_TIMESTAMP_POSITION,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    RecordBatch,
+    TimestampType,
+    iterate_batches,
+)
+from ottla.records.builder import encode_batch
+from ottla.records.compression import DEFAULT_LIMIT_BYTES, Compression, Decompressor
+from ottla.records.crc32c import crc32c
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.records.record import Record
+    from ottla.types import Buffer
+
+_PLACE: Final = Struct(">qii")  # base offset, length, leader epoch
+_ATTRIBUTES: Final = Struct(">h")
+_TIMESTAMP: Final = Struct(">q")
+_CRC: Final = Struct(">I")
+_LEAST_INT64: Final = -(1 << 63)
+_LARGEST_INT64: Final = (1 << 63) - 1
+_SHOWN_ERRORS: Final = 3
+_NO_KEY: Final = "Compacted topic cannot accept message without key in topic partition"
+
+
+class AppendOrigin(Enum):
+    """Who appends: decides what is trusted."""
+
+    REPLICATION = "REPLICATION"
+    COORDINATOR = "COORDINATOR"
+    CLIENT = "CLIENT"
+    RAFT_LEADER = "RAFT_LEADER"
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRules:
+    """What a topic asks of its records; made once a log and configuration."""
+
+    compression_type: Compression | None = None
+    """Codec that the log keeps; None is `producer`: whatever the batch has."""
+    compression_level: int | None = None
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    before_max_ms: int = _LARGEST_INT64
+    after_max_ms: int = 3_600_000
+    max_message_bytes: int = 1_048_588
+    is_compacted: bool = False
+    max_plain_bytes: int = DEFAULT_LIMIT_BYTES
+    """Most bytes that the records of a compressed batch may take."""
+    topic_partition: str = ""
+    """Named in error messages."""
+
+
+class BatchSummary(NamedTuple):
+    """What the log notes of a batch; position (bytes) counts from the start of the buffers."""
+
+    base_offset: int
+    last_offset: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    max_timestamp: int
+    is_transactional: bool
+    is_control: bool
+    position: int
+    size: int
+
+
+class ValidatedRecords(NamedTuple):
+    """Batches as they go to the disk."""
+
+    buffers: list[memoryview]
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    """Last offset of the batch that has it: what the time index notes."""
+    log_append_time: int
+    """-1 unless the topic is stamped by the broker."""
+    record_count: int
+    batches: list[BatchSummary]
+
+
+class RecordValidationError(KafkaError):
+    """Records that break the topic's rules, each with its index in the batch and why."""
+
+    def __init__(
+        self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]
+    ) -> None:
+        super().__init__(code, message)
+        self.record_errors = list(record_errors)
+
+
+def validate(  # noqa: C901, PLR0912 - inlined: every call costs a tenth of the whole
+    records: Buffer,
+    *,
+    next_offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    rules: ValidationRules,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    decompressor: Decompressor | None = None,
+) -> ValidatedRecords:
+    """Check one batch against the rules and give it the offsets from next_offset on.
+
+    A writable buffer is patched in place, of a read-only one a copy is made. Raises
+    RecordValidationError for records that break a rule, KafkaError INVALID_RECORD,
+    INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or CorruptMessage for the batch.
+    """
+    view = records if type(records) is memoryview else memoryview(records)
+    if origin is AppendOrigin.RAFT_LEADER:
+        return _accept_raft_batches(view, leader_epoch, rules)
+    size = len(view)
+    if (
+        size < HEADER_BYTES
+        or view[16] != 2
+        or int.from_bytes(view[8:12], "big") + LOG_OVERHEAD_BYTES != size
+    ):
+        view = _only_batch(view, origin)
+        size = len(view)
+    (
+        base_offset,
+        length,
+        _,
+        _,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    ) = HEADER.unpack_from(view, 0)
+    if base_offset and origin is AppendOrigin.CLIENT:
+        raise _invalid(
+            "The baseOffset of the record batch in the append to "
+            f"{rules.topic_partition} should be 0, but it is {base_offset}"
+        )
+    if size > rules.max_message_bytes:
+        raise _too_large_on_arrival(size, rules)
+    if crc32c(view[ATTRIBUTES_POSITION:]) != crc:
+        raise CorruptMessage(
+            f"Record is corrupt (stored crc = {crc}) in topic partition {rules.topic_partition}."
+        )
+    codec = attributes & COMPRESSION_MASK
+    if origin is AppendOrigin.CLIENT and (
+        last_offset_delta < 0
+        or count != last_offset_delta + 1
+        or attributes & CONTROL_FLAG
+        or (producer_id >= 0 and base_sequence < 0)
+    ):
+        _refuse_client_batch(RecordBatch(view), rules)
+    stamped = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+    if codec:
+        plain, start, end = _unfold(view, codec, rules, decompressor)
+    else:
+        plain, start, end = view, HEADER_BYTES, size
+    if stamped:
+        earliest, latest = _LEAST_INT64, _LARGEST_INT64
+    else:
+        earliest = max(now_ms - rules.before_max_ms, _LEAST_INT64)
+        latest = min(now_ms + rules.after_max_ms, _LARGEST_INT64)
+    verdict, largest, _ = scan.scan_records(
+        plain, start, end, count, base_timestamp, earliest, latest, rules.is_compacted
+    )
+    if verdict or attributes & LOG_APPEND_TIME_FLAG:
+        verdict, largest = _judge_slowly(RecordBatch(view), plain[start:end], now_ms, rules)
+    target = rules.compression_type
+    if verdict or (
+        target is not None and target != codec and not (codec == 0 and attributes & CONTROL_FLAG)
+    ):
+        codec = codec if target is None else target
+        view = _rebuild(
+            RecordBatch(view), plain[start:end], next_offset, leader_epoch, now_ms, rules, codec
+        )
+        size = len(view)
+        largest = now_ms if stamped else largest
+        attributes &= ~CONTROL_FLAG  # as Kafka's builder leaves it
+        last_offset_delta = count - 1
+    else:
+        if view.readonly:
+            view = memoryview(bytearray(view))
+        first = next_offset + count - 1 - last_offset_delta
+        _PLACE.pack_into(view, 0, first, length, leader_epoch)
+        flags = attributes & ~LOG_APPEND_TIME_FLAG
+        if stamped:
+            largest = now_ms
+            flags |= LOG_APPEND_TIME_FLAG
+        if largest != max_timestamp or flags != attributes:
+            _ATTRIBUTES.pack_into(view, ATTRIBUTES_POSITION, flags)
+            _TIMESTAMP.pack_into(view, MAX_TIMESTAMP_POSITION, largest)
+            _CRC.pack_into(view, CRC_POSITION, crc32c(view[ATTRIBUTES_POSITION:]))
+    last_offset = next_offset + count - 1
+    return ValidatedRecords(
+        [view],
+        next_offset,
+        last_offset,
+        largest,
+        last_offset,
+        now_ms if stamped else NO_TIMESTAMP,
+        count,
+        [
+            BatchSummary(
+                last_offset - last_offset_delta,
+                last_offset,
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                -1 if base_sequence < 0 else (base_sequence + last_offset_delta) & 0x7FFF_FFFF,
+                largest,
+                attributes & TRANSACTIONAL_FLAG != 0,
+                attributes & CONTROL_FLAG != 0,
+                0,
+                size,
+            )
+        ],
+    )
+
+
+def _invalid(message: str | None = None) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, message)
+
+
+def _too_large_on_arrival(size: int, rules: ValidationRules) -> KafkaError:
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"The record batch size in the append to {rules.topic_partition} is {size} bytes "
+        f"which exceeds the maximum configured value of {rules.max_message_bytes}).",
+    )
+
+
+def _only_batch(view: memoryview, origin: AppendOrigin) -> memoryview:
+    """Return the one batch of format 2 in view, less bytes behind it that are no whole batch.
+
+    Says nothing in its errors to clients, as Kafka, which looks at this before all else.
+    """
+    batches = []
+    for batch in iterate_batches(view, partial_tail=True):
+        if batch.magic != 2:
+            raise _invalid()
+        batches.append(batch)
+        if len(batches) > 1:
+            break
+    if len(batches) != 1:
+        if origin is AppendOrigin.CLIENT:
+            raise _invalid()
+        raise _invalid(
+            "Compressed outer record has more than one batch"
+            if batches
+            else "Record batch has no batches at all"
+        )
+    return batches[0].buffer
+
+
+def _refuse_client_batch(batch: RecordBatch, rules: ValidationRules) -> None:
+    """Say what a client's batch header has that clients may not write."""
+    where = f"in topic partition {rules.topic_partition}"
+    if batch.last_offset_delta < 0:
+        raise _invalid(
+            f"Batch has an invalid offset range: [{batch.base_offset}, {batch.last_offset}] {where}"
+        )
+    if batch.record_count <= 0:
+        raise _invalid(f"Invalid reported count for record batch: {batch.record_count} {where}")
+    if batch.record_count != batch.last_offset_delta + 1:
+        raise _invalid(
+            f"Inconsistent batch offset range [{batch.base_offset}, {batch.last_offset}] "
+            f"and count of records {batch.record_count} {where}"
+        )
+    if batch.is_control:
+        raise _invalid(f"Clients are not allowed to write control records {where}")
+    raise _invalid(
+        f"Invalid sequence number {batch.base_sequence} in record batch with producerId "
+        f"{batch.producer_id} {where}"
+    )
+
+
+def _unfold(
+    view: memoryview, codec: int, rules: ValidationRules, decompressor: Decompressor | None
+) -> tuple[memoryview, int, int]:
+    """Decompress the records; return them with where they start and end."""
+    if decompressor is None:
+        decompressor = Decompressor()
+    try:
+        plain = decompressor.decompress(
+            Compression.from_id(codec), view[HEADER_BYTES:], rules.max_plain_bytes
+        )
+    except CorruptMessage as error:
+        raise _invalid(error.message) from error
+    return memoryview(plain), 0, len(plain)
+
+
+def _judge_slowly(
+    batch: RecordBatch, plain: memoryview, now_ms: int, rules: ValidationRules
+) -> tuple[bool, int]:
+    """Look at every record again; return whether offsets must be mended, and the largest time.
+
+    Raises what the records deserve, in Kafka's words.
+    """
+    appended = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+    try:
+        records = scan.decode_records(
+            plain,
+            batch.record_count,
+            batch.base_offset,
+            batch.base_timestamp,
+            batch.max_timestamp if appended else None,
+        )
+    except CorruptMessage as error:
+        raise _invalid(error.message) from error
+    errors: list[tuple[int, str]] = []
+    code = ErrorCode.INVALID_RECORD
+    for index, record in enumerate(records):
+        if rules.is_compacted and record.key is None:
+            errors.append((index, f"{_NO_KEY} {rules.topic_partition}"))
+            continue
+        problem = _timestamp_problem(record, now_ms, rules, appended=appended)
+        if problem is not None:
+            code = ErrorCode.INVALID_TIMESTAMP
+            errors.append((index, problem))
+    if errors:
+        raise RecordValidationError(code, _sum_up(code, errors), errors)
+    base = batch.base_offset
+    mend = any(record.offset != base + index for index, record in enumerate(records))
+    return mend, max((record.timestamp for record in records), default=NO_TIMESTAMP)
+
+
+def _timestamp_problem(
+    record: Record, now_ms: int, rules: ValidationRules, *, appended: bool
+) -> str | None:
+    """Return why the record's timestamp is refused; None when it is not."""
+    timestamp = record.timestamp
+    if rules.timestamp_type is TimestampType.CREATE_TIME and timestamp != NO_TIMESTAMP:
+        age = now_ms - timestamp
+        if age > rules.before_max_ms or -age > rules.after_max_ms:
+            return (
+                f"Timestamp {timestamp} of message with offset {record.offset} is out of range. "
+                f"The timestamp should be within [{_int64(now_ms - rules.before_max_ms)}, "
+                f"{_int64(now_ms + rules.after_max_ms)}]"
+            )
+    elif appended:
+        key_size = -1 if record.key is None else len(record.key)
+        value_size = -1 if record.value is None else len(record.value)
+        return (
+            f"Invalid timestamp type in message DefaultRecord(offset={record.offset}, "
+            f"timestamp={timestamp}, key={key_size} bytes, value={value_size} bytes). "
+            "Producer should not set timestamp type to LogAppendTime."
+        )
+    return None
+
+
+def _int64(value: int) -> int:
+    """Wrap as Java's long does: only texts show it."""
+    return ((value - _LEAST_INT64) & 0xFFFF_FFFF_FFFF_FFFF) + _LEAST_INT64
+
+
+def _sum_up(code: ErrorCode, errors: Sequence[tuple[int, str]]) -> str:
+    if code == ErrorCode.INVALID_TIMESTAMP:
+        return "One or more records have been rejected due to invalid timestamp"
+    shown = ", ".join(
+        f"RecordError(batchIndex={index}, message='{message}')"
+        for index, message in errors[:_SHOWN_ERRORS]
+    )
+    return (
+        f"One or more records have been rejected due to {len(errors)} record errors in total, "
+        f"and only showing the first three errors at most: [{shown}]"
+    )
+
+
+def _rebuild(
+    batch: RecordBatch,
+    plain: memoryview,
+    next_offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    rules: ValidationRules,
+    codec: int,
+) -> memoryview:
+    """Build the batch anew: in the topic's codec, with offsets one after another."""
+    records = scan.decode_records(
+        plain,
+        batch.record_count,
+        batch.base_offset,
+        batch.base_timestamp,
+        batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None,
+    )
+    built = encode_batch(
+        [record[1:] for record in records],
+        base_offset=next_offset,
+        leader_epoch=leader_epoch,
+        compression=Compression(codec),
+        level=rules.compression_level,
+        timestamp_type=rules.timestamp_type,
+        log_append_time=now_ms,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        transactional=batch.is_transactional,
+    )
+    if len(built) > rules.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"Message batch size is {len(built)} bytes in append topartition "
+            f"{rules.topic_partition} which exceeds the maximum configured size of "
+            f"{rules.max_message_bytes}.",
+        )
+    return memoryview(built)
+
+
+def _accept_raft_batches(
+    view: memoryview, leader_epoch: int, rules: ValidationRules
+) -> ValidatedRecords:
+    """Take the metadata leader's batches as they are: it gave them offsets and epoch itself."""
+    batches = []
+    largest, offset_of_largest, count = NO_TIMESTAMP, -1, 0
+    for batch in iterate_batches(view):
+        if batch.leader_epoch != leader_epoch:
+            raise _invalid(
+                "Append from Raft leader did not set the batch epoch correctly, expected "
+                f"{leader_epoch} but the batch has {batch.leader_epoch}"
+            )
+        if batch.size > rules.max_message_bytes:
+            raise _too_large_on_arrival(batch.size, rules)
+        batch.check_crc()
+        if batch.max_timestamp > largest:
+            largest, offset_of_largest = batch.max_timestamp, batch.last_offset
+        count += batch.record_count
+        batches.append(summarize(batch))
+    if not batches:
+        raise _invalid("Record batch has no batches at all")
+    return ValidatedRecords(
+        [view],
+        batches[0].base_offset,
+        batches[-1].last_offset,
+        largest,
+        offset_of_largest,
+        NO_TIMESTAMP,
+        count,
+        batches,
+    )
+
+
+def summarize(batch: RecordBatch) -> BatchSummary:
+    """Return what the log notes of a batch, at its place in the view."""
+    return BatchSummary(
+        batch.base_offset,
+        batch.last_offset,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        batch.last_sequence,
+        batch.max_timestamp,
+        batch.is_transactional,
+        batch.is_control,
+        batch.position,
+        batch.size,
+    )
