@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +17,8 @@ from ottla.config.topic import BROKER_SYNONYMS, TopicConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.conformance.kafka import Kafka
 
 pytestmark = pytest.mark.conformance
 
@@ -135,24 +134,11 @@ def _node(changes: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def kafka_tables() -> KafkaTables:
+def kafka_tables(kafka: Kafka) -> KafkaTables:
     """Run the Java program once for all tests of this module."""
-    libraries = Path(os.environ.get("OTTLA_KAFKA_LIBS", "/tmp/kafka/libs"))
-    java = shutil.which("java")
-    if java is None or not libraries.is_dir():
-        if os.environ.get("CI") == "true":
-            pytest.fail("conformance needs java and the Kafka 4.3.0 jars in OTTLA_KAFKA_LIBS")
-        pytest.skip("needs java and the Kafka 4.3.0 jars in OTTLA_KAFKA_LIBS")
-    source = Path(__file__).with_name("ConfigTables.java")
-    finished = subprocess.run(
-        [java, "-cp", f"{libraries}/*", str(source)],
-        input="\n".join(_questions()) + "\n",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    assert finished.returncode == 0, finished.stderr[-2000:]
+    classes = kafka.compile(Path(__file__).parent / "java" / "ConfigTables.java")
+    questions = "\n".join(_questions()) + "\n"
+    finished = kafka.run("ConfigTables", classes=classes, stdin=questions)
     lines: dict[str, list[list[str]]] = {}
     for line in finished.stdout.splitlines():
         kind, *fields = line.split("\t")

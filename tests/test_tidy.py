@@ -1,0 +1,326 @@
+"""The house rules, as tests: sizes, names, docstrings, dead modules, maps that must be true.
+
+The numbers are a ratchet: they may be lowered, never raised.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / "src"
+PACKAGE = SOURCES / "ottla"
+TESTS = ROOT / "tests"
+
+LONGEST_FUNCTION = 70
+LONGEST_MODULE = 600
+LONGEST_MEDIAN_FUNCTION = 9
+LONGEST_MEDIAN_MODULE = 170
+MOST_POSITIONAL_ARGUMENTS = 5
+BANNED_MODULES = {"utils", "util", "helpers", "helper", "common", "manager", "impl", "misc"}
+
+# Parts that are Ottla's own idea, or the same in every Python project: no counterpart in Kafka.
+OURS_ALONE = re.compile(
+    r"__init__\.py$|^(__main__|_version|clock)\.py$|^(testing|spark|console|quickstart)/"
+    r"|^clients/blocking\.py$"
+)
+
+# Modules that something outside src names: entry points, and lists of names that import late.
+ENTRY_POINTS = {"ottla.cli.main", "ottla.testing.plugin", "ottla.__main__", "ottla._version"}
+
+ERASED = ("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK")
+MACHINE = re.compile(r"/work/|/home/\w+/|/root/|/Users/\w+/|\bpypi\.org\b|repo1?\.maven\.org")
+
+
+class Function(NamedTuple):
+    """A function or method: where it is, how long its code is, and its arguments."""
+
+    place: str
+    lines: int
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """Parse a file once for all tests."""
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@cache
+def modules(folder: Path) -> tuple[Path, ...]:
+    """List the Python files below a folder, in a fixed order."""
+    return tuple(sorted(folder.rglob("*.py"))) if folder.is_dir() else ()
+
+
+def functions(paths: tuple[Path, ...]) -> Iterator[Function]:
+    """Yield every function with its length, docstring and decorators left out."""
+    for path in paths:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                first = node.body[0]
+                body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+                start = body[0].lineno if body and body[0] is not first else node.lineno
+                lines = (node.end_lineno or node.lineno) - start + 1
+                yield Function(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", lines, node)
+
+
+def is_hot(path: Path) -> bool:
+    """Tell whether a module says that it is on a hot path."""
+    return "Hot path:" in (ast.get_docstring(tree_of(path)) or "")
+
+
+def dotted(path: Path) -> str:
+    """Return a source file's module name."""
+    parts = path.relative_to(SOURCES).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def python_files() -> tuple[Path, ...]:
+    """List every Python file of the project."""
+    folders = (PACKAGE, TESTS, ROOT / "benchmarks", ROOT / "examples")
+    return tuple(path for folder in folders for path in modules(folder))
+
+
+def test_functions_are_short() -> None:
+    """No function is longer than the limit, and half of them are very short."""
+    found = list(functions(modules(PACKAGE)))
+    long = [one.place for one in found if one.lines > LONGEST_FUNCTION]
+    assert not long
+    assert statistics.median(one.lines for one in found) <= LONGEST_MEDIAN_FUNCTION
+
+
+def test_modules_are_short() -> None:
+    """No module is longer than the limit, and half of them are much shorter."""
+    sizes = {
+        path: len(path.read_text(encoding="utf-8").splitlines())
+        for path in python_files()
+        if path.name != "__init__.py"
+    }
+    assert not [
+        str(path.relative_to(ROOT)) for path, size in sizes.items() if size > LONGEST_MODULE
+    ]
+    assert statistics.median(sizes.values()) <= LONGEST_MEDIAN_MODULE
+
+
+def test_functions_take_few_positional_arguments() -> None:
+    """Beyond five, arguments have names at the call; hot paths and click's callbacks are exempt."""
+    crowded = []
+    for one in functions(modules(PACKAGE)):
+        names = [argument.arg for argument in (*one.node.args.posonlyargs, *one.node.args.args)]
+        own = [name for name in names if name not in {"self", "cls"}]
+        if len(own) > MOST_POSITIONAL_ARGUMENTS and "/cli/" not in one.place:
+            crowded.append(one)
+    hot = {path.relative_to(ROOT).as_posix() for path in modules(PACKAGE) if is_hot(path)}
+    assert not [one.place for one in crowded if one.place.partition(":")[0] not in hot]
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    """A module is named after what it holds."""
+    assert not [str(path) for path in modules(PACKAGE) if path.stem in BANNED_MODULES]
+
+
+def test_every_module_says_what_it_is() -> None:
+    """Each module begins with a docstring, and names Kafka's counterpart where there is one."""
+    silent, uncounted = [], []
+    for path in modules(PACKAGE):
+        place = path.relative_to(PACKAGE).as_posix()
+        text = ast.get_docstring(tree_of(path))
+        if not text:
+            silent.append(place)
+        elif "Kafka:" not in text and not OURS_ALONE.search(place):
+            uncounted.append(place)
+    assert not silent
+    assert not uncounted
+
+
+def test_every_test_says_what_it_shows() -> None:
+    """A test's docstring is the sentence that is false when it fails."""
+    silent = [
+        one.place
+        for one in functions(modules(TESTS))
+        if one.node.name.startswith("test_") and not ast.get_docstring(one.node)
+    ]
+    assert not silent
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Yield the modules a file imports, those named in texts too (they are imported late)."""
+    own = dotted(path)
+    package = own if path.name == "__init__.py" else own.rpartition(".")[0]
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join(above) + "." if node.level else ""
+            base = (base + (node.module or "")).rstrip(".")
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from re.findall(r"\bottla(?:\.\w+)+", node.value) if len(node.value) < 200 else ()
+
+
+def test_no_module_is_dead() -> None:
+    """Every module is reached from another one, from an entry point or from a table of names."""
+    reached = set(ENTRY_POINTS)
+    for path in modules(PACKAGE):
+        own = dotted(path)
+        reached.update(name for name in imports_of(path) if name != own)
+    late = ("ottla.protocol.apis.", "ottla.cli.", "ottla.server.handlers.")
+    dead = [
+        name
+        for name in map(dotted, modules(PACKAGE))
+        if name not in reached
+        and not name.startswith(late)
+        and not any(other.startswith(name + ".") for other in reached)
+    ]
+    assert not dead
+
+
+def written_files() -> Iterator[Path]:
+    """Yield every text file that was written by hand."""
+    yield from python_files()
+    for pattern in ("docs/**/*.md", "*.md", "scripts/*", ".ci/*", "pyproject.toml"):
+        yield from (path for path in sorted(ROOT.glob(pattern)) if path.is_file())
+
+
+def test_nothing_is_left_for_later() -> None:
+    """Notes to oneself live in docs/plan.md, not in the code."""
+    left = []
+    for path in python_files():
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            if any(re.search(rf"\b{word}\b", line) for word in ERASED):
+                left.append(f"{path.relative_to(ROOT)}:{number}")
+    assert not left
+
+
+def test_no_machine_is_named() -> None:
+    """Files name no directory of one machine and no registry's host."""
+    own = Path(__file__)
+    named = [
+        f"{path.relative_to(ROOT)}: {found[0]}"
+        for path in written_files()
+        if path != own and (found := MACHINE.search(path.read_text(encoding="utf-8")))
+    ]
+    assert not named
+
+
+def test_hot_paths_own_a_benchmark() -> None:
+    """A module that says `Hot path:` is named by a file in benchmarks/."""
+    measured = "\n".join(path.read_text(encoding="utf-8") for path in modules(ROOT / "benchmarks"))
+    unmeasured = [
+        dotted(path) for path in modules(PACKAGE) if is_hot(path) and dotted(path) not in measured
+    ]
+    assert not unmeasured
+
+
+PATH_IN_DOCS = re.compile(
+    r"`((?:src|tests|docs|scripts|benchmarks|examples)/[\w./*-]+|[\w/]+\.py)`"
+)
+
+
+@pytest.mark.parametrize("name", ["concepts.md", "kips.md", "architecture.md", "performance.md"])
+def test_paths_in_the_maps_exist(name: str) -> None:
+    """Every file a document names is there; source files are named from src/ottla."""
+    document = ROOT / "docs" / name
+    if not document.exists():
+        pytest.skip(f"docs/{name} is not written yet")
+    missing = []
+    for place in PATH_IN_DOCS.findall(document.read_text(encoding="utf-8")):
+        roots = (ROOT, PACKAGE, TESTS)
+        if not any(any(root.glob(place.rstrip("/"))) for root in roots):
+            missing.append(place)
+    assert not missing
+
+
+def test_every_package_is_on_the_map() -> None:
+    """docs/concepts.md has a place for every package of the source tree."""
+    text = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
+    packages = {
+        path.parent.relative_to(PACKAGE).parts[0]
+        for path in modules(PACKAGE)
+        if path.parent != PACKAGE
+    }
+    assert not sorted(name for name in packages if f"`{name}/" not in text)
+
+
+# The packages that DESIGN calls cores, and what must not know Spark or (of these) a broker.
+CORES = {"raft", "storage", "controller", "coordinator", "replication", "quota", "metadata"} | {
+    "security",
+    "purgatory",
+    "timeline",
+    "records",
+    "protocol",
+}
+SPARKLESS = CORES | {"config", "metrics", "network", "server", "clients", "cli", "registry"}
+BROKERS = {"server", "controller", "coordinator", "replication", "quota", "metadata", "raft"} | {
+    "storage",
+    "timeline",
+}
+
+
+def test_the_contracts_name_every_package() -> None:
+    """import-linter wants the packages listed one by one: none may be forgotten."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = {one["name"]: one for one in settings["tool"]["importlinter"]["contracts"]}
+    there = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+
+    def missing(contract: str, key: str, wanted: set[str]) -> set[str]:
+        listed = {name.removeprefix("ottla.") for name in contracts[contract][key]}
+        return (wanted & there) - listed
+
+    cores = "Cores know no clock, no socket, no file and no luck"
+    assert not missing(cores, "source_modules", CORES)
+    assert not missing("Only spark and streams know Spark", "source_modules", SPARKLESS)
+    assert not missing("Clients import no part of a broker", "forbidden_modules", BROKERS)
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Run a statement in a fresh interpreter and return the names of all modules it loaded."""
+    program = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
+    finished = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return set(finished.stdout.split())
+
+
+def test_importing_ottla_loads_nothing() -> None:
+    """`import ottla` costs almost no time, because only two modules of ours are read."""
+    bare = loaded_by("import importlib")
+    extra = loaded_by("import ottla") - bare
+    assert {name for name in extra if name.startswith("ottla")} == {"ottla", "ottla._version"}
+    assert not extra & {"asyncio", "ssl", "socket", "click", "rich", "cramjam", "logging"}
+
+
+def test_the_command_line_starts_without_the_system() -> None:
+    """`ottla --help` reads click and the list of commands, nothing behind them."""
+    statement = (
+        "from ottla.cli.main import main\n"
+        "try:\n    main(['--help'], standalone_mode=False)\nexcept SystemExit:\n    pass"
+    )
+    loaded = loaded_by(statement)
+    own = {name for name in loaded if name.startswith("ottla.")}
+    assert {name.split(".")[1] for name in own} <= {"cli", "_version", "config"}
+    assert not loaded & {"asyncio", "ssl", "rich", "cramjam", "uvloop", "psutil", "xxhash"}
+
+
+def test_the_plug_in_for_pytest_is_light() -> None:
+    """Every pytest run on the machine loads the plug-in: it must not load the rest of Ottla."""
+    if not (PACKAGE / "testing" / "plugin.py").exists():
+        pytest.skip("the plug-in is not written yet")
+    extra = loaded_by("import pytest; import ottla.testing.plugin") - loaded_by("import pytest")
+    own = {name for name in extra if name.startswith("ottla.")}
+    assert own <= {"ottla._version", "ottla.testing", "ottla.testing.plugin"}
