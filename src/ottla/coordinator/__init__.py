@@ -1,0 +1,1 @@
+"""Coordinators: state machines whose only durable state is one partition of an internal topic."""

@@ -1,0 +1,55 @@
+"""A member of a classic group: soft state, written out as part of the group's metadata.
+
+Kafka: org.apache.kafka.coordinator.group.classic.ClassicGroupMember.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from ottla.protocol.apis.join_group import JoinGroupResponse
+    from ottla.protocol.apis.sync_group import SyncGroupResponse
+    from ottla.purgatory.pending import Pending
+
+
+@dataclass(slots=True, eq=False)
+class ClassicMember:
+    """protocols holds name and metadata of each, in the member's order of preference."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    awaiting_join: Pending[JoinGroupResponse] | None = None
+    awaiting_sync: Pending[SyncGroupResponse] | None = None
+    is_new: bool = False
+
+    @property
+    def has_satisfied_heartbeat(self) -> bool:
+        """Whether it need not send heartbeats now: an answer to it is being held back.
+
+        A new member's first join does not count, so that ids of clients that gave up time out.
+        """
+        if self.is_new:
+            return False
+        return self.awaiting_join is not None or self.awaiting_sync is not None
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """Return what it sent for a protocol. The protocol is one that it supports."""
+        for name, data in self.protocols:
+            if name == protocol_name:
+                return data
+        raise AssertionError(f"member {self.member_id} has no protocol {protocol_name}")
+
+    def vote(self, candidates: Container[str]) -> str:
+        """Return the first of its protocols that all members support."""
+        return next(name for name, _ in self.protocols if name in candidates)

@@ -1,0 +1,27 @@
+"""The settings that the group coordinator reads, with Kafka's defaults.
+
+Kafka: org.apache.kafka.coordinator.group.GroupCoordinatorConfig.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCoordinatorConfig:
+    """Each field's comment is its name in the broker's configuration; times in milliseconds."""
+
+    offsets_topic_num_partitions: int = 50  # offsets.topic.num.partitions
+    offsets_retention_ms: int = 10_080 * _MINUTE_MS  # offsets.retention.minutes
+    offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
+    offset_metadata_max_bytes: int = 4096  # offset.metadata.max.bytes
+    offset_commit_timeout_ms: int = 5_000  # offset.commit.timeout.ms
+    group_min_session_timeout_ms: int = 6_000  # group.min.session.timeout.ms
+    group_max_session_timeout_ms: int = 1_800_000  # group.max.session.timeout.ms
+    group_initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
+    group_max_size: int = 2**31 - 1  # group.max.size
+    new_member_join_timeout_ms: int = 5 * _MINUTE_MS  # no setting in Kafka either
+    max_pending_members: int = 10_000  # ours: ids handed out and not used yet, a group

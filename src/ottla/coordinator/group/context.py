@@ -1,0 +1,39 @@
+"""What a request's answer may depend on besides its body.
+
+Kafka: AuthorizableRequestContext; MetadataCache for the names of topics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from ottla.types import Uuid
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """Who asks, and in which version.
+
+    client_host is the peer's address as Java prints it, with a slash in front: "/127.0.0.1".
+    """
+
+    client_id: str
+    client_host: str
+    api_version: int
+
+
+class TopicNames(Protocol):
+    """The metadata image's two maps of topics."""
+
+    def topic_id(self, name: str) -> Uuid | None:
+        """Return the id of a topic; None when there is no such topic."""
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """Return the name of a topic; None when there is no such topic."""
+
+
+def everything(_name: str) -> bool:
+    """Allow every group or topic: the filter while nobody is authorised."""
+    return True

@@ -1,0 +1,361 @@
+"""The group coordinator's door: one method an API, request in, pending response out.
+
+Kafka: org.apache.kafka.coordinator.group.GroupCoordinatorService.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from ottla.coordinator.group import (
+    classic_join,
+    classic_membership,
+    classic_sync,
+    group_admin,
+    offset_removal,
+)
+from ottla.coordinator.group.answers import gather, recover
+from ottla.coordinator.group.context import RequestContext, TopicNames, everything
+from ottla.coordinator.group.error_mapping import operation_error
+from ottla.coordinator.group.java_hash import partition_for
+from ottla.coordinator.group.offset_requests import OffsetRequests
+from ottla.coordinator.group.responses import join_error, sync_error
+from ottla.coordinator.group.shard import GroupShard
+from ottla.coordinator.runtime import CoordinatorRuntime, Result
+from ottla.coordinator.runtime.active import Surroundings
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.purgatory.pending import Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ottla.clock import Clock
+    from ottla.coordinator.group.config import GroupCoordinatorConfig
+    from ottla.coordinator.runtime import CoordinatorLog
+    from ottla.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
+    from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+    from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+    from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+    from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.types import Uuid
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class GroupCoordinator:
+    """Groups of the partitions of `__consumer_offsets` that this node leads.
+
+    new_uuid returns the random part of a member id, in the 36-character form. on_fault is told of
+    errors that are bugs; the request is answered UNKNOWN_SERVER_ERROR.
+    """
+
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        *,
+        log: CoordinatorLog,
+        timer: TimingWheel,
+        clock: Clock,
+        topics: TopicNames,
+        new_uuid: Callable[[], str],
+        on_fault: Callable[[Exception], None],
+    ) -> None:
+        self._config = config
+        self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+            Surroundings(log, timer, clock, config.offset_commit_timeout_ms, on_fault),
+            lambda environment: GroupShard(environment, config, new_uuid),
+        )
+        self._offsets = OffsetRequests(self._runtime, self.partition_for, topics)
+
+    @property
+    def runtime(self) -> CoordinatorRuntime[GroupShard]:
+        """The shards; the server tells it of elections, resignations and high watermarks."""
+        return self._runtime
+
+    def partition_for(self, group_id: str) -> int:
+        """Return the partition of `__consumer_offsets` that owns a group."""
+        return partition_for(group_id, self._config.offsets_topic_num_partitions)
+
+    # ---------------------------------------------------------------- what the server reports
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """Load a partition that this node leads now."""
+        self._runtime.on_elected(partition, leader_epoch)
+
+    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        """Unload a partition that another node leads now, or that is gone."""
+        self._runtime.on_resigned(partition, leader_epoch)
+
+    def on_high_watermark(self, partition: int, offset: int) -> None:
+        """Release the answers whose records are committed."""
+        self._runtime.on_high_watermark(partition, offset)
+
+    def on_topics_deleted(self, topics: Iterable[tuple[str, Uuid]]) -> None:
+        """Forget the offsets of deleted topics, given by name and id."""
+        deleted = tuple(topics)
+
+        def forget(shard: GroupShard) -> Result[None]:
+            tombstones = []
+            for name, topic_id in deleted:
+                tombstones += offset_removal.delete_topic(shard.groups, name, topic_id)
+            return Result(None, tombstones)
+
+        self._runtime.write_all(forget)
+
+    def close(self) -> None:
+        """Unload everything; what waits is answered NOT_COORDINATOR."""
+        self._runtime.close()
+
+    # ---------------------------------------------------------------- members
+
+    def join_group(
+        self, request: JoinGroupRequest, context: RequestContext
+    ) -> Pending[JoinGroupResponse]:
+        """Join, or rejoin; the answer waits for the end of the join phase."""
+        answer: Pending[JoinGroupResponse] = Pending()
+        session_ms, config = request.session_timeout_ms, self._config
+        if not request.group_id:
+            _fail_join(answer, request, ErrorCode.INVALID_GROUP_ID)
+        elif not (
+            config.group_min_session_timeout_ms <= session_ms <= config.group_max_session_timeout_ms
+        ):
+            _fail_join(answer, request, ErrorCode.INVALID_SESSION_TIMEOUT)
+        else:
+            call = classic_join.make_join(request, context, answer)
+            self._run_held(
+                request.group_id,
+                lambda shard: classic_join.join(shard.classic, call),
+                lambda code: answer.complete(join_error(code)),
+            )
+        return answer.then(lambda response: _join_in_version(response, context.api_version))
+
+    def sync_group(
+        self, request: SyncGroupRequest, _context: RequestContext
+    ) -> Pending[SyncGroupResponse]:
+        """Ask for the assignment; the answer waits for the leader's to be committed."""
+        answer: Pending[SyncGroupResponse] = Pending()
+        if not request.group_id:
+            return Pending.of(sync_error(ErrorCode.INVALID_GROUP_ID))
+        self._run_held(
+            request.group_id,
+            lambda shard: classic_sync.sync(shard.classic, request, answer),
+            lambda code: answer.complete(sync_error(code)),
+        )
+        return answer
+
+    def heartbeat(
+        self, request: HeartbeatRequest, _context: RequestContext
+    ) -> Pending[HeartbeatResponse]:
+        """Keep a session alive. While loading the answer is good: the session starts anew then."""
+        if not request.group_id:
+            return Pending.of(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+
+        def refuse(error: Exception) -> HeartbeatResponse:
+            code = operation_error(error)
+            is_loading = code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else code)
+
+        pending = self._runtime.write(
+            self.partition_for(request.group_id),
+            lambda shard: classic_membership.heartbeat(shard.classic, request),
+        )
+        return recover(pending, refuse)
+
+    def leave_group(
+        self, request: LeaveGroupRequest, context: RequestContext
+    ) -> Pending[LeaveGroupResponse]:
+        """Leave; up to version 2 one member, whose error is the response's."""
+        if not request.group_id:
+            return Pending.of(LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+        is_single = context.api_version <= 2
+        if is_single:
+            identity = LeaveGroupRequest.MemberIdentity(member_id=request.member_id)
+            request = LeaveGroupRequest(group_id=request.group_id, members=[identity])
+
+        def refuse(error: Exception) -> LeaveGroupResponse:
+            code = operation_error(error)
+            if code != ErrorCode.UNKNOWN_MEMBER_ID:
+                return LeaveGroupResponse(error_code=code)
+            return LeaveGroupResponse(
+                members=[
+                    LeaveGroupResponse.MemberResponse(
+                        member_id=identity.member_id,
+                        group_instance_id=identity.group_instance_id,
+                        error_code=code,
+                    )
+                    for identity in request.members
+                ]
+            )
+
+        def in_version(response: LeaveGroupResponse) -> LeaveGroupResponse:
+            if is_single and response.members:
+                return LeaveGroupResponse(error_code=response.members[0].error_code)
+            return response
+
+        pending = self._runtime.write(
+            self.partition_for(request.group_id),
+            lambda shard: classic_membership.leave(shard.classic, request),
+        )
+        return recover(pending, refuse).then(in_version)
+
+    # ---------------------------------------------------------------- offsets
+
+    def offset_commit(
+        self,
+        request: OffsetCommitRequest,
+        context: RequestContext,
+        *,
+        may_read: Callable[[str], bool] = everything,
+    ) -> Pending[OffsetCommitResponse]:
+        """Commit offsets; may_read says of a topic's name whether the client may."""
+        return self._offsets.commit(request, context, may_read)
+
+    def offset_fetch(
+        self,
+        request: OffsetFetchRequest,
+        context: RequestContext,
+        *,
+        may_describe: Callable[[str], bool] = everything,
+        may_describe_group: Callable[[str], bool] = everything,
+    ) -> Pending[OffsetFetchResponse]:
+        """Fetch committed offsets of one group or, from version 8 on, of several."""
+        return self._offsets.fetch(request, context, may_describe, may_describe_group)
+
+    def offset_delete(
+        self,
+        request: OffsetDeleteRequest,
+        _context: RequestContext,
+        *,
+        may_read: Callable[[str], bool] = everything,
+    ) -> Pending[OffsetDeleteResponse]:
+        """Delete committed offsets of topics that the group does not read."""
+        return self._offsets.delete(request, may_read)
+
+    # ---------------------------------------------------------------- groups
+
+    def list_groups(
+        self,
+        request: ListGroupsRequest,
+        _context: RequestContext,
+        *,
+        may_describe: Callable[[str], bool] = everything,
+    ) -> Pending[ListGroupsResponse]:
+        """List the groups that this node coordinates; may_describe hides the others' names."""
+        parts = self._runtime.read_all(
+            lambda shard, epoch: group_admin.list_groups(
+                shard.groups, request.states_filter, request.types_filter, epoch
+            )
+        )
+
+        def combine(
+            results: list[Pending[list[ListGroupsResponse.ListedGroup]]],
+        ) -> ListGroupsResponse:
+            response = ListGroupsResponse(groups=[])
+            for part in results:
+                if part.error is not None:
+                    code = operation_error(part.error)
+                    if code != ErrorCode.NOT_COORDINATOR:
+                        return ListGroupsResponse(error_code=code, groups=[])
+                    continue
+                response.groups += [group for group in part.value if may_describe(group.group_id)]
+            return response
+
+        return gather(parts, combine)
+
+    def describe_groups(
+        self, request: DescribeGroupsRequest, context: RequestContext
+    ) -> Pending[DescribeGroupsResponse]:
+        """Describe classic groups."""
+        version = context.api_version
+
+        def describe(partition: int, ids: list[str]) -> Pending[list[group_admin.DescribedGroup]]:
+            pending = self._runtime.read(
+                partition,
+                lambda shard, epoch: group_admin.describe(shard.groups, ids, epoch, version),
+            )
+            return recover(
+                pending, lambda error: [_undescribed(name, operation_error(error)) for name in ids]
+            )
+
+        return gather(
+            [describe(*part) for part in self._by_partition(request.groups).items()],
+            lambda results: DescribeGroupsResponse(
+                groups=[group for part in results for group in part.value]
+            ),
+        )
+
+    def delete_groups(
+        self, request: DeleteGroupsRequest, _context: RequestContext
+    ) -> Pending[DeleteGroupsResponse]:
+        """Delete groups that have no members."""
+
+        def delete(partition: int, ids: list[str]) -> Pending[list[group_admin.DeletedGroup]]:
+            pending = self._runtime.write(
+                partition, lambda shard: group_admin.delete_groups(shard.groups, ids)
+            )
+            return recover(
+                pending,
+                lambda error: [
+                    group_admin.DeletedGroup(group_id=name, error_code=operation_error(error))
+                    for name in ids
+                ],
+            )
+
+        return gather(
+            [delete(*part) for part in self._by_partition(request.groups_names).items()],
+            lambda results: DeleteGroupsResponse(
+                results=[group for part in results for group in part.value]
+            ),
+        )
+
+    # ---------------------------------------------------------------- inside
+
+    def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for group_id in dict.fromkeys(group_ids):
+            found.setdefault(self.partition_for(group_id), []).append(group_id)
+        return found
+
+    def _run_held(
+        self,
+        group_id: str,
+        operation: Callable[[GroupShard], Result[None]],
+        refuse: Callable[[ErrorCode], object],
+    ) -> None:
+        """Run an operation that answers by itself, now or later; refuse is for when it cannot."""
+
+        def finished(done: Pending[None]) -> None:
+            if done.error is not None:
+                refuse(operation_error(done.error))
+
+        self._runtime.write(self.partition_for(group_id), operation).on_done(finished)
+
+
+def _fail_join(
+    answer: Pending[JoinGroupResponse], request: JoinGroupRequest, code: ErrorCode
+) -> None:
+    answer.complete(join_error(code, request.member_id))
+
+
+def _join_in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    if version < 7 and response.protocol_name is None:
+        response.protocol_name = ""
+    return response
+
+
+def _undescribed(group_id: str, code: ErrorCode) -> group_admin.DescribedGroup:
+    return group_admin.DescribedGroup(
+        group_id=group_id,
+        error_code=code,
+        group_state="",
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )

@@ -1,0 +1,40 @@
+"""What an error of the log looks like to the client of a group.
+
+Kafka: GroupMetadataManager.appendGroupMetadataErrorToResponseError,
+CoordinatorOperationExceptionHelper.handleOperationException.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.errors import ErrorCode, KafkaError
+
+_FROM_THE_LOG: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def append_error(code: ErrorCode) -> ErrorCode:
+    """Return the code to answer with when records could not be written because of code."""
+    return _FROM_THE_LOG.get(code, code)
+
+
+def operation_error(error: Exception) -> ErrorCode:
+    """Return the code to answer with when an operation failed with error."""
+    if isinstance(error, KafkaError):
+        return append_error(error.code)
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def fetch_error(error: Exception) -> ErrorCode:
+    """Return the code for OffsetFetch: old consumers retry on NOT_COORDINATOR only."""
+    code = operation_error(error)
+    return ErrorCode.NOT_COORDINATOR if code == ErrorCode.COORDINATOR_NOT_AVAILABLE else code

@@ -1,0 +1,131 @@
+"""ListGroups, DescribeGroups, DeleteGroups, and the clearing away of groups nobody needs.
+
+Kafka: GroupMetadataManager.{listGroups, describeGroups, maybeDeleteGroup},
+GroupCoordinatorShard.{deleteGroups, cleanupGroupMetadata}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.group import offset_removal
+from ottla.coordinator.group.classic_group import ClassicGroup, ClassicState
+from ottla.coordinator.runtime import CoordinatorRecord, Result
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.delete_groups import DeleteGroupsResponse
+from ottla.protocol.apis.describe_groups import DescribeGroupsResponse
+from ottla.protocol.apis.list_groups import ListGroupsResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.coordinator.group.groups import Groups
+
+ListedGroup = ListGroupsResponse.ListedGroup
+DescribedGroup = DescribeGroupsResponse.DescribedGroup
+DescribedMember = DescribedGroup.DescribedGroupMember
+DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
+
+CLASSIC_TYPE: Final = "classic"
+NOT_FOUND_VERSION: Final = 6
+"""From this version on DescribeGroups says that there is no such group; before, it is Dead."""
+
+
+def list_groups(
+    groups: Groups, states: Iterable[str], types: Iterable[str], epoch: int
+) -> list[ListedGroup]:
+    """Return the groups in the committed state that match; empty filters match all."""
+    wanted_states = [state.strip().lower() for state in states]
+    wanted_types = [kind.strip().lower() for kind in types]
+    if wanted_types and CLASSIC_TYPE not in wanted_types:
+        return []
+    listed = []
+    for group_id in groups.ids_at(epoch):
+        group = groups.find(group_id)
+        if group is None or (wanted_states and group.state.lower() not in wanted_states):
+            continue
+        listed.append(
+            ListedGroup(
+                group_id=group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=CLASSIC_TYPE,
+            )
+        )
+    return listed
+
+
+def describe(
+    groups: Groups, group_ids: Iterable[str], epoch: int, version: int
+) -> list[DescribedGroup]:
+    """Describe the groups, members' metadata included where the group is Stable."""
+    return [_describe(groups, group_id, epoch, version) for group_id in group_ids]
+
+
+def _describe(groups: Groups, group_id: str, epoch: int, version: int) -> DescribedGroup:
+    group = groups.find(group_id) if groups.exists_at(group_id, epoch) else None
+    if group is None:
+        answer = DescribedGroup(
+            group_id=group_id,
+            group_state=ClassicState.DEAD.value,
+            protocol_type="",
+            protocol_data="",
+            members=[],
+        )
+        if version >= NOT_FOUND_VERSION:
+            answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            answer.error_message = f"Group {group_id} not found."
+        return answer
+    is_stable = group.is_in(ClassicState.STABLE)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=_describe_members(group, with_metadata=is_stable),
+    )
+
+
+def _describe_members(group: ClassicGroup, *, with_metadata: bool) -> list[DescribedMember]:
+    return [
+        DescribedMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata(group.protocol_name) if with_metadata else b"",
+            member_assignment=member.assignment,
+        )
+        for member in group.members.values()
+    ]
+
+
+def delete_groups(groups: Groups, group_ids: Iterable[str]) -> Result[list[DeletedGroup]]:
+    """Delete groups without members and all their offsets."""
+    result: Result[list[DeletedGroup]] = Result([])
+    for group_id in dict.fromkeys(group_ids):
+        answer = DeletedGroup(group_id=group_id)
+        try:
+            group = groups.get(group_id)
+            if not group.is_in(ClassicState.EMPTY):
+                raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+            result.records += offset_removal.delete_all(groups, group_id)
+            result.records += groups.tombstones(group)
+        except KafkaError as error:
+            answer.error_code = error.code
+        result.response.append(answer)
+    return result
+
+
+def clear_away(groups: Groups) -> list[CoordinatorRecord]:
+    """Return the tombstones of all expired offsets, and of the groups that end with them."""
+    tombstones: list[CoordinatorRecord] = []
+    for group_id in groups.ids():
+        group = groups.find(group_id)
+        if group is None:
+            continue
+        expired, is_all = offset_removal.expire(groups, group)
+        tombstones += expired
+        if is_all and group.is_in(ClassicState.EMPTY):
+            tombstones += groups.tombstones(group)
+    return tombstones

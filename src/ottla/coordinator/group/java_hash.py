@@ -1,0 +1,36 @@
+"""Java's string hash, where Kafka's answers depend on it.
+
+Kafka: org.apache.kafka.common.utils.Utils.abs over String.hashCode.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def string_hash(text: str) -> int:
+    """Return String.hashCode(): 31-polynomial over UTF-16 units, as a signed 32-bit number."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(units), 2):
+        value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFF_FFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """Return the partition of a coordinator's topic that owns key."""
+    value = string_hash(key)
+    return (0 if value == -0x8000_0000 else abs(value)) % partition_count
+
+
+def in_hash_map_order(keys: Iterable[str]) -> list[str]:
+    """Return keys in the order in which a java.util.HashMap of up to 12 of them is walked."""
+
+    def bucket(key: str) -> int:
+        value = string_hash(key) & 0xFFFF_FFFF
+        return (value ^ value >> 16) & 15
+
+    return sorted(keys, key=bucket)

@@ -1,0 +1,171 @@
+"""Committed offsets of all groups of a shard: replayed state.
+
+Kafka: org.apache.kafka.coordinator.group.OffsetMetadataManager's state, OffsetAndMetadata.
+
+Offsets of an open transaction are staged under its producer until its marker: on commit each one
+takes effect unless the group has committed a later record meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from ottla.timeline import TimelineDict
+from ottla.types import ZERO_UUID, TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ottla.protocol.records.group import OffsetCommitValue
+    from ottla.timeline import SnapshotRegistry
+
+
+class CommittedOffset(NamedTuple):
+    """An offset as committed; record_offset is where that lies in the coordinator's log."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int = -1
+    topic_id: Uuid = ZERO_UUID
+    record_offset: int = -1
+
+
+StagedKey: TypeAlias = tuple[str, TopicPartition]
+GroupOffsets: TypeAlias = TimelineDict[TopicPartition, CommittedOffset]
+
+
+class Offsets:
+    """Offsets by group and partition; staged ones by producer besides."""
+
+    def __init__(self, registry: SnapshotRegistry) -> None:
+        self._registry = registry
+        self.by_group: TimelineDict[str, GroupOffsets] = TimelineDict(registry)
+        self._staged: TimelineDict[int, TimelineDict[StagedKey, CommittedOffset]]
+        self._staged = TimelineDict(registry)
+        # the same the other way round: partition → producers, so that a fetch need not search
+        self._stagers: TimelineDict[str, TimelineDict[TopicPartition, tuple[int, ...]]]
+        self._stagers = TimelineDict(registry)
+
+    # ---------------------------------------------------------------- questions
+
+    def get(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
+        """Return the newest offset; None when there is none."""
+        offsets = self.by_group.get(group_id)
+        found: CommittedOffset | None = None if offsets is None else offsets.get(partition)
+        return found
+
+    def of_group(self, group_id: str, epoch: int) -> Mapping[TopicPartition, CommittedOffset]:
+        """Return a group's offsets at an epoch."""
+        offsets = self.by_group.at(epoch).get(group_id)
+        return {} if offsets is None else offsets.at(epoch)
+
+    def staged_of_group(self, group_id: str, epoch: int) -> Mapping[TopicPartition, object]:
+        """Return the partitions that open transactions hold offsets for, at an epoch."""
+        stagers = self._stagers.at(epoch).get(group_id)
+        return {} if stagers is None else stagers.at(epoch)
+
+    def has_staged(self, group_id: str, partition: TopicPartition | None = None) -> bool:
+        """Whether an open transaction holds an offset of the group, or of that partition."""
+        stagers = self._stagers.get(group_id)
+        return bool(stagers) and (partition is None or partition in stagers)
+
+    def staged_partitions(self, group_id: str) -> tuple[TopicPartition, ...]:
+        """Return the partitions that open transactions hold offsets for."""
+        return tuple(self._stagers.get(group_id, ()))
+
+    def all_of_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition, CommittedOffset]]:
+        """Yield group, partition and offset of everything committed or staged for a topic."""
+        for group_id, offsets in self.by_group.items():
+            for partition, committed in offsets.items():
+                if partition.topic == topic:
+                    yield group_id, partition, committed
+        for staged in self._staged.values():
+            for (group_id, partition), committed in staged.items():
+                if partition.topic == topic and self.get(group_id, partition) is None:
+                    yield group_id, partition, committed
+
+    # ---------------------------------------------------------------- replay
+
+    def replay(
+        self,
+        group_id: str,
+        partition: TopicPartition,
+        value: OffsetCommitValue | None,
+        *,
+        record_offset: int,
+        producer_id: int,
+    ) -> None:
+        """Apply an offset commit; without a value it removes the offset and what is staged."""
+        if value is None:
+            self._remove(group_id, partition)
+            return
+        committed = CommittedOffset(
+            offset=value.offset,
+            leader_epoch=value.leader_epoch,
+            metadata=value.metadata,
+            commit_timestamp_ms=value.commit_timestamp,
+            expire_timestamp_ms=value.expire_timestamp,
+            topic_id=value.topic_id,
+            record_offset=record_offset,
+        )
+        if producer_id == -1:
+            self._put(group_id, partition, committed)
+        else:
+            self._stage(producer_id, group_id, partition, committed)
+
+    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Apply the marker of a transaction; unknown producers have nothing staged here."""
+        staged = self._staged.pop(producer_id, None)
+        if staged is None:
+            return
+        for (group_id, partition), offset in staged.items():
+            self._drop_stager(group_id, partition, producer_id)
+            existing = self.get(group_id, partition)
+            is_newer = existing is None or offset.record_offset > existing.record_offset
+            if committed and is_newer:
+                self._put(group_id, partition, offset)
+
+    def _put(self, group_id: str, partition: TopicPartition, committed: CommittedOffset) -> None:
+        offsets = self.by_group.get(group_id)
+        if offsets is None:
+            offsets = self.by_group[group_id] = TimelineDict(self._registry)
+        offsets[partition] = committed
+
+    def _stage(
+        self, producer_id: int, group_id: str, partition: TopicPartition, offset: CommittedOffset
+    ) -> None:
+        staged = self._staged.get(producer_id)
+        if staged is None:
+            staged = self._staged[producer_id] = TimelineDict(self._registry)
+        staged[group_id, partition] = offset
+        stagers = self._stagers.get(group_id)
+        if stagers is None:
+            stagers = self._stagers[group_id] = TimelineDict(self._registry)
+        producers = stagers.get(partition, ())
+        if producer_id not in producers:
+            stagers[partition] = (*producers, producer_id)
+
+    def _remove(self, group_id: str, partition: TopicPartition) -> None:
+        offsets = self.by_group.get(group_id)
+        if offsets is not None and offsets.pop(partition, None) is not None and not offsets:
+            del self.by_group[group_id]
+        stagers = self._stagers.get(group_id)
+        for producer_id in () if stagers is None else stagers.get(partition, ()):
+            staged = self._staged.get(producer_id)
+            if staged is not None and staged.pop((group_id, partition), None) and not staged:
+                del self._staged[producer_id]
+            self._drop_stager(group_id, partition, producer_id)
+
+    def _drop_stager(self, group_id: str, partition: TopicPartition, producer_id: int) -> None:
+        stagers = self._stagers.get(group_id)
+        if stagers is None or partition not in stagers:
+            return
+        left = tuple(p for p in stagers[partition] if p != producer_id)
+        if left:
+            stagers[partition] = left
+            return
+        del stagers[partition]
+        if not stagers:
+            del self._stagers[group_id]

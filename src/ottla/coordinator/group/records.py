@@ -1,0 +1,148 @@
+"""The records of `__consumer_offsets`, and their bytes.
+
+Kafka: GroupCoordinatorRecordHelpers and GroupCoordinatorRecordSerde.
+
+A key is the kind of record (int16) and a message of version 0; a value is its version (int16) and
+a message of that version. Offsets are written as version 4, or 1 when they carry an expiry time;
+group metadata as version 3.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Layout
+from typing import TYPE_CHECKING, Any
+
+from ottla.coordinator.runtime import CoordinatorRecord
+from ottla.errors import CorruptMessage
+from ottla.protocol import codec
+from ottla.protocol.records import group as schemas
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.classic_group import ClassicGroup
+    from ottla.coordinator.group.offsets import CommittedOffset
+    from ottla.protocol.schema import Struct
+
+GROUP_METADATA_VERSION = 3
+OFFSET_COMMIT_VERSION = 4
+OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
+
+_INT16 = Layout(">h")
+_SCHEMAS: dict[int, tuple[type[Struct], type[Struct]]] = {
+    0: (schemas.LegacyOffsetCommitKey, schemas.LegacyOffsetCommitValue),
+    1: (schemas.OffsetCommitKey, schemas.OffsetCommitValue),
+    2: (schemas.GroupMetadataKey, schemas.GroupMetadataValue),
+}
+_KINDS = {key_class: kind for kind, (key_class, _) in _SCHEMAS.items()}
+
+
+def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+    """Return the bytes of key and value."""
+    key = _INT16.pack(_KINDS[type(record.key)]) + codec.to_bytes(record.key, 0)
+    if record.value is None:
+        return key, None
+    version = record.value_version
+    return key, _INT16.pack(version) + codec.to_bytes(record.value, version)
+
+
+def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
+    """Return the record; None for kinds not known here. Raises CorruptMessage."""
+    kind = _prefix(key)
+    if kind not in _SCHEMAS:
+        return None
+    key_class, value_class = _SCHEMAS[kind]
+    decoded_key = codec.decode(key_class, 0, memoryview(key)[2:])
+    if value is None:
+        return CoordinatorRecord(decoded_key)
+    version = _prefix(value)
+    return CoordinatorRecord(
+        decoded_key, codec.decode(value_class, version, memoryview(value)[2:]), version
+    )
+
+
+def _prefix(data: bytes) -> int:
+    if len(data) < 2:
+        raise CorruptMessage("a coordinator record ends before its version")
+    number: int = _INT16.unpack_from(data)[0]
+    return number
+
+
+def offset_commit(
+    group_id: str, topic: str, partition: int, committed: CommittedOffset
+) -> CoordinatorRecord:
+    """Return the record of one committed offset."""
+    has_expiry = committed.expire_timestamp_ms != -1
+    return CoordinatorRecord(
+        schemas.OffsetCommitKey(group=group_id, topic=topic, partition=partition),
+        schemas.OffsetCommitValue(
+            offset=committed.offset,
+            leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+            commit_timestamp=committed.commit_timestamp_ms,
+            expire_timestamp=committed.expire_timestamp_ms,
+            topic_id=committed.topic_id,
+        ),
+        OFFSET_COMMIT_VERSION_WITH_EXPIRY if has_expiry else OFFSET_COMMIT_VERSION,
+    )
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    """Return the record that removes one committed offset."""
+    return CoordinatorRecord(
+        schemas.OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    )
+
+
+def group_metadata(group: ClassicGroup, assignments: dict[str, bytes]) -> CoordinatorRecord:
+    """Return the record of a classic group with these assignments by member id."""
+    name = group.protocol_name
+    return _group_metadata(
+        group.group_id,
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=name,
+        leader=group.leader_id,
+        current_state_timestamp=_or_unset(group.state_timestamp_ms),
+        members=[
+            schemas.MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(name),
+                assignment=assignments[member.member_id],
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def empty_group_metadata(group: ClassicGroup) -> CoordinatorRecord:
+    """Return the record that announces a group before its first generation."""
+    return _group_metadata(
+        group.group_id,
+        protocol_type="",
+        generation=0,
+        protocol=None,
+        leader=None,
+        current_state_timestamp=_or_unset(group.state_timestamp_ms),
+        members=[],
+    )
+
+
+def group_tombstone(group_id: str) -> CoordinatorRecord:
+    """Return the record that removes a classic group."""
+    return CoordinatorRecord(schemas.GroupMetadataKey(group=group_id))
+
+
+def _group_metadata(group_id: str, **fields: Any) -> CoordinatorRecord:
+    return CoordinatorRecord(
+        schemas.GroupMetadataKey(group=group_id),
+        schemas.GroupMetadataValue(**fields),
+        GROUP_METADATA_VERSION,
+    )
+
+
+def _or_unset(timestamp_ms: int | None) -> int:
+    return -1 if timestamp_ms is None else timestamp_ms

@@ -1,0 +1,127 @@
+"""One partition of `__consumer_offsets` as a state machine: what is replayed, what is soft.
+
+Kafka: org.apache.kafka.coordinator.group.GroupCoordinatorShard.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.group import classic_expiry, classic_rebalance, group_admin, records
+from ottla.coordinator.group.classic_group import ClassicState
+from ottla.coordinator.group.classic_groups import ClassicGroups
+from ottla.coordinator.group.groups import Groups
+from ottla.coordinator.group.offsets import Offsets
+from ottla.coordinator.group.responses import join_error, sync_error
+from ottla.coordinator.runtime.result import Result, nothing
+from ottla.errors import ErrorCode
+from ottla.protocol.records import group as schemas
+from ottla.timeline import TimelineDict
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.coordinator.group.config import GroupCoordinatorConfig
+    from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
+
+EXPIRY_KEY: Final = "expire-group-metadata"
+
+
+class GroupShard:
+    """Replayed: stored classic groups and offsets. Soft: `classic.live` and the timers."""
+
+    def __init__(
+        self,
+        environment: ShardEnvironment,
+        config: GroupCoordinatorConfig,
+        new_uuid: Callable[[], str],
+    ) -> None:
+        self.partition = environment.partition
+        self._config = config
+        self._timers = environment.timers
+        self.classic = ClassicGroups(
+            config=config,
+            timers=environment.timers,
+            clock=environment.clock,
+            new_uuid=new_uuid,
+            stored=TimelineDict(environment.registry),
+        )
+        self.offsets = Offsets(environment.registry)
+        self.groups = Groups(self.classic, self.offsets)
+
+    # ---------------------------------------------------------------- replay
+
+    def replay(self, offset: int, producer_id: int, record: CoordinatorRecord) -> None:
+        """Apply one record. Tombstones of what is not there have no effect, in any order."""
+        key, value = record.key, record.value
+        if isinstance(key, schemas.OffsetCommitKey | schemas.LegacyOffsetCommitKey):
+            if isinstance(value, schemas.LegacyOffsetCommitValue):
+                value = schemas.OffsetCommitValue(
+                    offset=value.offset,
+                    metadata=value.metadata,
+                    commit_timestamp=value.commit_timestamp,
+                )
+            assert value is None or isinstance(value, schemas.OffsetCommitValue)
+            self.offsets.replay(
+                key.group,
+                TopicPartition(key.topic, key.partition),
+                value,
+                record_offset=offset,
+                producer_id=producer_id,
+            )
+        elif isinstance(key, schemas.GroupMetadataKey):
+            assert value is None or isinstance(value, schemas.GroupMetadataValue)
+            self._replay_group(key.group, value)
+
+    def _replay_group(self, group_id: str, value: schemas.GroupMetadataValue | None) -> None:
+        if value is not None:
+            self.classic.stored[group_id] = value
+            return
+        self.classic.stored.pop(group_id, None)
+        live = self.classic.live.get(group_id)
+        if live is not None and live.is_in(ClassicState.EMPTY) and not live.pending_join:
+            del self.classic.live[group_id]
+
+    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Apply the marker of a transaction that committed or aborted staged offsets."""
+        self.offsets.replay_end_transaction(producer_id, committed=committed)
+
+    def encode(self, record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+        """Return the record's bytes."""
+        return records.encode(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> CoordinatorRecord | None:
+        """Return the record of bytes; None for kinds not known here."""
+        return records.decode(key, value)
+
+    # ---------------------------------------------------------------- life
+
+    def on_loaded(self) -> None:
+        """Give every stored member a full session, and begin to look for expired offsets."""
+        for group_id in tuple(self.classic.stored):
+            group = self.classic.get(group_id)
+            for member in tuple(group.members.values()):
+                classic_expiry.reschedule(self.classic, group, member)
+            if len(group.members) > self._config.group_max_size:
+                classic_rebalance.prepare_rebalance(self.classic, group)
+        self._schedule_expiry()
+
+    def on_unloaded(self) -> None:
+        """Tell all that wait that the coordinator is elsewhere."""
+        code = ErrorCode.NOT_COORDINATOR
+        for group in tuple(self.classic.live.values()):
+            group.move_to(ClassicState.DEAD, self.classic.clock.now_ms())
+            for member in tuple(group.members.values()):
+                group.complete_join(member, join_error(code))
+                group.complete_sync(member, sync_error(code))
+        self.classic.live.clear()
+
+    def _schedule_expiry(self) -> None:
+        interval_ms = self._config.offsets_retention_check_interval_ms
+        self._timers.schedule(EXPIRY_KEY, interval_ms, self._expire, retry_ms=interval_ms)
+
+    def _expire(self) -> Result[None]:
+        self._schedule_expiry()
+        tombstones = group_admin.clear_away(self.groups)
+        return Result(None, tombstones) if tombstones else nothing()

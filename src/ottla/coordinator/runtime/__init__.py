@@ -1,0 +1,17 @@
+"""What all coordinators share: replay, commit, revert, loading, timers."""
+
+from ottla.coordinator.runtime.log import CoordinatorLog
+from ottla.coordinator.runtime.result import CoordinatorRecord, Result
+from ottla.coordinator.runtime.runtime import CoordinatorRuntime
+from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
+from ottla.coordinator.runtime.timers import ShardTimers
+
+__all__ = [
+    "CoordinatorLog",
+    "CoordinatorRecord",
+    "CoordinatorRuntime",
+    "Result",
+    "Shard",
+    "ShardEnvironment",
+    "ShardTimers",
+]

@@ -1,0 +1,285 @@
+"""One loaded or loading partition: appends, replays, waits for the commit, reverts.
+
+Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.CoordinatorContext.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ottla.coordinator.runtime.loader import Loader
+from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
+from ottla.coordinator.runtime.timers import ShardTimers
+from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory.pending import Pending
+from ottla.records.builder import encode_batch
+from ottla.timeline import SnapshotRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.clock import Clock
+    from ottla.coordinator.runtime.log import CoordinatorLog
+    from ottla.coordinator.runtime.result import CoordinatorRecord, Result
+    from ottla.coordinator.runtime.timers import Operation
+    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
+
+S = TypeVar("S", bound=Shard)
+T = TypeVar("T")
+
+
+class ShardState(Enum):
+    """Where a partition's shard is in its life."""
+
+    LOADING = "Loading"
+    ACTIVE = "Active"
+    FAILED = "Failed"
+    CLOSED = "Closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all partitions of a runtime share."""
+
+    log: CoordinatorLog
+    timer: TimingWheel
+    clock: Clock
+    write_timeout_ms: int
+    on_fault: Callable[[Exception], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Deferred:
+    """A result that waits for its records' commit."""
+
+    offset: int
+    result: Result[Any]
+    pending: Pending[Any]
+    timeout: TimerTask | None = None
+    done: bool = False
+
+    def finish(self, error: KafkaError | None) -> None:
+        if self.done:
+            return
+        self.done = True
+        if self.timeout is not None:
+            self.timeout.cancel()
+        if self.result.on_append is not None:
+            self.result.on_append(error)
+        if error is None:
+            self.pending.complete(self.result.response)
+        else:
+            self.pending.fail(error)
+
+
+class ActivePartition(Generic[S]):
+    """A shard with its timelines, its place in the log and the answers that wait."""
+
+    def __init__(
+        self,
+        partition: int,
+        leader_epoch: int,
+        around: Surroundings,
+        make_shard: Callable[[ShardEnvironment], S],
+    ) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.state = ShardState.LOADING
+        self._around = around
+        self._registry = SnapshotRegistry()
+        self._timers = ShardTimers(around.timer, around.clock, self._run_timer)
+        self.shard = make_shard(
+            ShardEnvironment(partition, self._registry, self._timers, around.clock)
+        )
+        self._loader = Loader(around.log, partition, self.shard)
+        self._load_task: TimerTask | None = None
+        self._deferred: deque[_Deferred] = deque()
+        self._written_offset = -1
+        self._high_watermark = around.log.high_watermark(partition)
+        self._queue: deque[Callable[[], None]] = deque()
+        self._is_running = False
+
+    # ---------------------------------------------------------------- life
+
+    def start(self) -> None:
+        """Begin to load; later slices follow by timer."""
+        self._load_step(0)
+
+    def close(self) -> None:
+        """Stop: whatever waits is answered with NOT_COORDINATOR."""
+        if self.state == ShardState.CLOSED:
+            return
+        was_active, self.state = self.state == ShardState.ACTIVE, ShardState.CLOSED
+        if self._load_task is not None:
+            self._load_task.cancel()
+        self._timers.cancel_all()
+        deferred, self._deferred = self._deferred, deque()
+        for waiting in deferred:
+            waiting.finish(KafkaError(ErrorCode.NOT_COORDINATOR))
+        if was_active:
+            self.shard.on_unloaded()
+        self._timers.cancel_all()  # what the answers above may have scheduled
+
+    def _load_step(self, _now_ms: int) -> None:
+        try:
+            complete = self._loader.step()
+        except Exception as error:  # noqa: BLE001 - a log that cannot be replayed must not kill the node
+            self.state = ShardState.FAILED
+            self._around.on_fault(error)
+            return
+        if complete:
+            self._loader.position = max(self._loader.position, self._loader.target)
+            self._maybe_activate()
+        else:
+            self._load_task = self._around.timer.add(
+                self._around.clock.monotonic_ms(), self._load_step
+            )
+
+    def _maybe_activate(self) -> None:
+        target = self._loader.target
+        if self._loader.position < target or self._high_watermark < target:
+            return
+        self._written_offset = target
+        self._registry.snapshot(target)
+        self.state = ShardState.ACTIVE
+        self.shard.on_loaded()
+
+    # ---------------------------------------------------------------- operations
+
+    def write(self, operation: Callable[[S], Result[T]]) -> Pending[T]:
+        """Run operation, append and replay its records; the answer comes at their commit.
+
+        Operations run one after the other: what an answer sets off waits until its operation ends.
+        """
+        pending: Pending[T] = Pending()
+        self._in_turn(lambda: self._run_write(operation, pending))
+        return pending
+
+    def read(self, operation: Callable[[S, int], T]) -> Pending[T]:
+        """Run operation on the committed state, the epoch of which it is given."""
+        pending: Pending[T] = Pending()
+
+        def run() -> None:
+            try:
+                self._check_active()
+                value = operation(self.shard, self.committed_epoch)
+            except KafkaError as error:
+                pending.fail(error)
+            except Exception as error:  # noqa: BLE001 - a fault in one request is answered, not fatal
+                self._around.on_fault(error)
+                pending.fail(error)
+            else:
+                pending.complete(value)
+
+        self._in_turn(run)
+        return pending
+
+    @property
+    def committed_epoch(self) -> int:
+        """The snapshot that holds the committed state."""
+        return self._registry.epochs[0]
+
+    def _in_turn(self, step: Callable[[], None]) -> None:
+        self._queue.append(step)
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while self._queue:
+                self._queue.popleft()()
+        finally:
+            self._is_running = False
+
+    def _run_write(self, operation: Callable[[S], Result[T]], pending: Pending[T]) -> None:
+        try:
+            self._check_active()
+            result = operation(self.shard)
+        except KafkaError as error:
+            pending.fail(error)
+        except Exception as error:  # noqa: BLE001 - a fault in one request is answered, not fatal
+            self._around.on_fault(error)
+            pending.fail(error)
+        else:
+            self._append_and_defer(result, pending)
+
+    def _check_active(self) -> None:
+        if self.state == ShardState.LOADING:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if self.state != ShardState.ACTIVE:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    def _run_timer(self, operation: Operation, on_error: Callable[[Exception], None]) -> None:
+        def finished(done: Pending[None]) -> None:
+            if done.error is not None and self.state == ShardState.ACTIVE:
+                on_error(done.error)
+
+        self.write(lambda _shard: operation()).on_done(finished)
+
+    # ---------------------------------------------------------------- append and commit
+
+    def _append_and_defer(self, result: Result[T], pending: Pending[T]) -> None:
+        deferred = _Deferred(self._written_offset, result, pending)
+        if result.records:
+            try:
+                self._append(result.records)
+            except KafkaError as error:
+                deferred.finish(error)
+                return
+            except Exception as error:  # noqa: BLE001 - state was reverted; answered as unknown
+                self._around.on_fault(error)
+                deferred.finish(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+                return
+            deferred.offset = self._written_offset
+        if deferred.offset <= self._high_watermark and not self._deferred:
+            deferred.finish(None)
+            return
+        self._deferred.append(deferred)
+        deferred.timeout = self._around.timer.add(
+            self._around.clock.monotonic_ms() + self._around.write_timeout_ms,
+            lambda _now_ms: deferred.finish(KafkaError(ErrorCode.REQUEST_TIMED_OUT)),
+        )
+        self._release()
+
+    def _append(self, records: list[CoordinatorRecord]) -> None:
+        """Replay, then append; either both happen or neither."""
+        before = self._written_offset
+        batch = self._encode(records)
+        try:
+            for index, record in enumerate(records):
+                self.shard.replay(before + index, -1, record)
+            self._written_offset = self._around.log.append(self.partition, batch, self.leader_epoch)
+        except Exception:
+            self._registry.revert_to(before)
+            raise
+        self._registry.snapshot(self._written_offset)
+        self._forget_past()
+
+    def _encode(self, records: list[CoordinatorRecord]) -> bytearray:
+        now_ms = self._around.clock.now_ms()
+        entries = [(now_ms, *self.shard.encode(record), ()) for record in records]
+        return encode_batch(entries, leader_epoch=self.leader_epoch)
+
+    def on_high_watermark(self, offset: int) -> None:
+        """Note that everything before offset is committed and release what waited for it."""
+        if offset <= self._high_watermark:
+            return
+        self._high_watermark = offset
+        self._in_turn(self._after_commit)
+
+    def _after_commit(self) -> None:
+        if self.state == ShardState.LOADING:
+            self._maybe_activate()
+        elif self.state == ShardState.ACTIVE:
+            self._forget_past()
+            self._release()
+
+    def _forget_past(self) -> None:
+        committed = max((e for e in self._registry.epochs if e <= self._high_watermark), default=-1)
+        self._registry.delete_up_to(committed)
+
+    def _release(self) -> None:
+        while self._deferred and self._deferred[0].offset <= self._high_watermark:
+            self._deferred.popleft().finish(None)

@@ -1,0 +1,43 @@
+"""What an operation of a shard decides: records to write and the answer to give once they commit.
+
+Kafka: org.apache.kafka.coordinator.common.runtime.{CoordinatorRecord, CoordinatorResult}.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.errors import KafkaError
+    from ottla.protocol.schema import Struct
+
+T = TypeVar("T")
+
+
+class CoordinatorRecord(NamedTuple):
+    """A record of a coordinator's topic; without a value it is a tombstone."""
+
+    key: Struct
+    value: Struct | None = None
+    value_version: int = 0
+
+
+@dataclass(slots=True)
+class Result(Generic[T]):
+    """Records, the response that is released when they are committed, and who else must know.
+
+    `on_append` runs once: with None when the records are committed, before the response is
+    released, or with the error that kept them from it. It may change soft state only.
+    """
+
+    response: T
+    records: list[CoordinatorRecord] = field(default_factory=list)
+    on_append: Callable[[KafkaError | None], None] | None = None
+
+
+def nothing() -> Result[None]:
+    """Return a result that writes nothing and answers nothing."""
+    return Result(None)

@@ -1,0 +1,105 @@
+"""All partitions of one coordinator that this node leads, behind one door.
+
+Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ottla.coordinator.runtime.active import ActivePartition, ShardState, Surroundings
+from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
+from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory.pending import Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.coordinator.runtime.result import Result
+
+S = TypeVar("S", bound=Shard)
+T = TypeVar("T")
+
+
+class CoordinatorRuntime(Generic[S]):
+    """Shards by partition; requests for partitions led elsewhere fail with NOT_COORDINATOR."""
+
+    def __init__(self, around: Surroundings, make_shard: Callable[[ShardEnvironment], S]) -> None:
+        self._around = around
+        self._make_shard = make_shard
+        self._partitions: dict[int, ActivePartition[S]] = {}
+
+    @property
+    def partitions(self) -> dict[int, ShardState]:
+        """The state of each partition that this node leads, in order of partition."""
+        return {key: self._partitions[key].state for key in sorted(self._partitions)}
+
+    def shard(self, partition: int) -> S:
+        """Return a partition's shard, loaded or not; KeyError for one led elsewhere."""
+        return self._partitions[partition].shard
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """Load the partition: this node leads it from leader_epoch on.
+
+        An older or equal epoch is ignored; a newer one loads afresh.
+        """
+        current = self._partitions.get(partition)
+        if current is not None:
+            if leader_epoch <= current.leader_epoch and current.state != ShardState.FAILED:
+                return
+            self._remove(partition)
+        created = ActivePartition(partition, leader_epoch, self._around, self._make_shard)
+        self._partitions[partition] = created
+        created.start()
+
+    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        """Unload the partition; ignored when leader_epoch is older than the one it leads by.
+
+        None means that the partition is gone from this node.
+        """
+        current = self._partitions.get(partition)
+        if current is None or (leader_epoch is not None and leader_epoch < current.leader_epoch):
+            return
+        self._remove(partition)
+
+    def on_high_watermark(self, partition: int, offset: int) -> None:
+        """Note how far a partition's log is committed."""
+        current = self._partitions.get(partition)
+        if current is not None:
+            current.on_high_watermark(offset)
+
+    def close(self) -> None:
+        """Unload everything."""
+        for partition in sorted(self._partitions):
+            self._remove(partition)
+
+    def write(self, partition: int, operation: Callable[[S], Result[T]]) -> Pending[T]:
+        """Run an operation that may write; its response comes when its records are committed.
+
+        The Pending fails with KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+        REQUEST_TIMED_OUT (not committed in time), an error of the log or of the operation.
+        """
+        current = self._partitions.get(partition)
+        return _not_coordinator() if current is None else current.write(operation)
+
+    def read(self, partition: int, operation: Callable[[S, int], T]) -> Pending[T]:
+        """Run operation(shard, committed epoch); errors as in `write`."""
+        current = self._partitions.get(partition)
+        return _not_coordinator() if current is None else current.read(operation)
+
+    def read_all(self, operation: Callable[[S, int], T]) -> list[Pending[T]]:
+        """Read every partition that this node leads."""
+        return [self.read(partition, operation) for partition in sorted(self._partitions)]
+
+    def write_all(self, operation: Callable[[S], Result[T]]) -> list[Pending[T]]:
+        """Write to every partition that this node leads."""
+        return [self.write(partition, operation) for partition in sorted(self._partitions)]
+
+    def _remove(self, partition: int) -> None:
+        self._partitions.pop(partition).close()
+
+
+def _not_coordinator() -> Pending[T]:
+    pending: Pending[T] = Pending()
+    pending.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
+    return pending

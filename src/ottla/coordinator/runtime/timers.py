@@ -1,0 +1,72 @@
+"""The named timers of one shard; what they run is an operation like any other.
+
+Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorTimer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.clock import Clock
+    from ottla.coordinator.runtime.result import Result
+    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
+
+    Operation = Callable[[], Result[None]]
+
+RETRY_BACKOFF_MS: Final = 500
+
+
+class ShardTimers:
+    """Timers by key: scheduling a key again replaces what it ran; all end with the shard."""
+
+    def __init__(
+        self,
+        timer: TimingWheel,
+        clock: Clock,
+        run: Callable[[Operation, Callable[[Exception], None]], None],
+    ) -> None:
+        self._timer = timer
+        self._clock = clock
+        self._run = run
+        self._tasks: dict[str, TimerTask] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def schedule(
+        self, key: str, delay_ms: int, operation: Operation, *, retry_ms: int | None = None
+    ) -> None:
+        """Run operation in delay_ms; when its records cannot be written, again after retry_ms."""
+        self.cancel(key)
+
+        def fire(_now_ms: int) -> None:
+            if self._tasks.get(key) is not task:
+                return
+            del self._tasks[key]
+            self._run(operation, retry)
+
+        def retry(_error: Exception) -> None:
+            if retry_ms is not None and key not in self._tasks:
+                self.schedule(key, retry_ms, operation, retry_ms=retry_ms)
+
+        task = self._timer.add(self._clock.monotonic_ms() + max(0, delay_ms), fire)
+        self._tasks[key] = task
+
+    def cancel(self, key: str) -> None:
+        """Forget the timer of key; no effect when there is none."""
+        task = self._tasks.pop(key, None)
+        if task is not None:
+            task.cancel()
+
+    def is_scheduled(self, key: str) -> bool:
+        """Whether key waits to run."""
+        return key in self._tasks
+
+    def cancel_all(self) -> None:
+        """Forget all timers."""
+        for task in self._tasks.values():
+            task.cancel()
+        self._tasks.clear()
