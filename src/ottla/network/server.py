@@ -61,6 +61,11 @@ class Listener:
         self._socket = sock
         return int(sock.getsockname()[1])
 
+    def serve(self, handler: RequestHandler) -> None:
+        """Give frames to this handler; before anything is accepted."""
+        self._handler = handler
+        self.handle_frame = handler.handle_frame
+
     def start(self) -> None:
         """Begin to accept."""
         assert self._socket is not None, "bind first"

@@ -11,7 +11,8 @@ from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.records.validator import AppendOrigin
-    from ottla.storage.partition_log import AppendInfo, FetchData, FetchIsolation, PartitionLog
+    from ottla.storage.append_info import AppendInfo, FetchData, FetchIsolation
+    from ottla.storage.partition_log import PartitionLog
     from ottla.types import TopicPartition, Uuid
 
 ACKS_ALL = -1

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ottla.records.validator import AppendOrigin
+    from ottla.storage.append_info import AppendInfo
     from ottla.storage.log_set import LogSet
-    from ottla.storage.partition_log import AppendInfo
     from ottla.types import Uuid
 
 
@@ -58,7 +58,7 @@ class ReplicaSet:
         if held is not None and held.topic_id == topic_id:
             return held
         name = TopicPartition(topic, partition)
-        log = self.logs.get_or_create(name, topic_id, now_ms=now_ms)
+        log = self.logs.get_or_create(name, topic_id=topic_id, now_ms=now_ms)
         created = Partition(name, topic_id, log)
         self._partitions.setdefault(topic, {})[partition] = created
         return created

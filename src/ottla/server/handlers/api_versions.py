@@ -25,19 +25,19 @@ _LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """List the served versions; features from version 3 on."""
     if ctx.api_version >= _CLIENT_SOFTWARE_FROM and not _is_legal(request):
-        return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST), api_keys=[])
     response = ApiVersionsResponse(api_keys=_served(ctx.listener))
     features = ctx.broker.image.features
     response.supported_features = [
         ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)
         for name, (low, high) in sorted(ctx.broker.supported_features.items())
     ]
-    response.finalized_features_epoch = ctx.broker.image.offset
+    response.finalized_features_epoch = ctx.broker.image.offset_and_epoch.offset
     response.finalized_features = [
         ApiVersionsResponse.FinalizedFeatureKey(
             name=name, max_version_level=level, min_version_level=level
         )
-        for name, level in sorted(features.finalized.items())
+        for name, level in sorted(features.levels.items())
     ]
     return response
 

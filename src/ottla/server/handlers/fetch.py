@@ -14,13 +14,13 @@ from ottla.protocol.codec import records_size
 from ottla.purgatory.pending import Pending
 from ottla.replication.delayed_fetch import DelayedFetch
 from ottla.server.dispatch import handles
-from ottla.storage.partition_log import FetchIsolation
+from ottla.storage.append_info import FetchIsolation
 
 if TYPE_CHECKING:
     from ottla.replication.fetch_session import FetchPartition, FetchPlan, PartitionKey
     from ottla.replication.partition import Partition
     from ottla.server.context import Context
-    from ottla.storage.partition_log import FetchData
+    from ottla.storage.append_info import FetchData
 
 TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionData = TopicResponse.PartitionData
@@ -139,7 +139,7 @@ class FetchRead:
             return replica
         topic = wanted.key.topic
         if self._ctx.api_version >= _TOPIC_IDS_FROM:
-            name = self._ctx.broker.image.topics.name_of(wanted.key.topic_id)
+            name = self._ctx.broker.topic_name(wanted.key.topic_id)
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             topic = name
@@ -158,6 +158,7 @@ class FetchRead:
             high_watermark=log.high_watermark,
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
+            aborted_transactions=None,
             records=b"",
         )
 
@@ -169,8 +170,10 @@ class FetchRead:
         self._bytes_left = max(0, self._bytes_left - size)
         if read.aborted_transactions is not None:
             data.aborted_transactions = [
-                PartitionData.AbortedTransaction(producer_id=producer_id, first_offset=first)
-                for producer_id, first in read.aborted_transactions
+                PartitionData.AbortedTransaction(
+                    producer_id=aborted.producer_id, first_offset=aborted.first_offset
+                )
+                for aborted in read.aborted_transactions
             ]
         return data
 
@@ -207,7 +210,7 @@ def _diverging_epoch(replica: Partition, wanted: FetchPartition) -> tuple[int, i
     if wanted.last_fetched_epoch < 0:
         return None
     replica.check_leader(wanted.current_leader_epoch)
-    epoch, end_offset = replica.log.epoch_end_offset(wanted.last_fetched_epoch)
+    end_offset, epoch = replica.log.epoch_end_offset(wanted.last_fetched_epoch)
     if epoch < 0 or end_offset < 0 or wanted.fetch_offset < replica.log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
@@ -222,6 +225,7 @@ def _failed(index: int, code: ErrorCode) -> PartitionData:
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,
+        aborted_transactions=None,
         records=b"",
     )
 
@@ -232,6 +236,6 @@ def _by_topic(results: list[tuple[PartitionKey, PartitionData]]) -> list[TopicRe
     for key, data in results:
         if last != (key.topic, key.topic_id):
             last = (key.topic, key.topic_id)
-            topics.append(TopicResponse(topic=key.topic, topic_id=key.topic_id))
+            topics.append(TopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[]))
         topics[-1].partitions.append(data)
     return topics

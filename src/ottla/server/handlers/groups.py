@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.coordinator import RequestContext
+from ottla.coordinator.group.context import RequestContext
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -67,7 +67,9 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     leader = ctx.broker.group_coordinator_node(key, ctx.listener_name)
     if leader is None:
         return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
-    return Coordinator(key=key, node_id=leader.node_id, host=leader.host, port=leader.port)
+    return Coordinator(
+        key=key, node_id=leader.node_id, host=leader.host, port=leader.port, error_message=""
+    )
 
 
 def _not_found(key: str, code: ErrorCode, text: str | None) -> Coordinator:
@@ -84,49 +86,49 @@ def _not_found(key: str, code: ErrorCode, text: str | None) -> Coordinator:
 @handles(JoinGroupRequest)
 def join_group(ctx: Context, request: JoinGroupRequest) -> Pending[JoinGroupResponse]:
     """Enter a group or a new generation of it; answered when the rebalance is complete."""
-    return ctx.broker.groups.join_group(_context(ctx), request)
+    return ctx.broker.groups.join_group(request, _context(ctx))
 
 
 @handles(SyncGroupRequest)
 def sync_group(ctx: Context, request: SyncGroupRequest) -> Pending[SyncGroupResponse]:
     """Hand in (leader) or wait for the assignment of this generation."""
-    return ctx.broker.groups.sync_group(_context(ctx), request)
+    return ctx.broker.groups.sync_group(request, _context(ctx))
 
 
 @handles(HeartbeatRequest)
 def heartbeat(ctx: Context, request: HeartbeatRequest) -> Pending[HeartbeatResponse]:
     """Keep a member's session alive and tell it of a rebalance."""
-    return ctx.broker.groups.heartbeat(_context(ctx), request)
+    return ctx.broker.groups.heartbeat(request, _context(ctx))
 
 
 @handles(LeaveGroupRequest)
 def leave_group(ctx: Context, request: LeaveGroupRequest) -> Pending[LeaveGroupResponse]:
     """Remove members."""
-    return ctx.broker.groups.leave_group(_context(ctx), request)
+    return ctx.broker.groups.leave_group(request, _context(ctx))
 
 
 @handles(OffsetCommitRequest)
 def offset_commit(ctx: Context, request: OffsetCommitRequest) -> Pending[OffsetCommitResponse]:
     """Store a group's positions."""
-    return ctx.broker.groups.offset_commit(_context(ctx), request)
+    return ctx.broker.groups.offset_commit(request, _context(ctx))
 
 
 @handles(OffsetFetchRequest)
 def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> Pending[OffsetFetchResponse]:
     """Read groups' positions."""
-    return ctx.broker.groups.offset_fetch(_context(ctx), request)
+    return ctx.broker.groups.offset_fetch(request, _context(ctx))
 
 
 @handles(OffsetDeleteRequest)
 def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> Pending[OffsetDeleteResponse]:
     """Delete a group's positions for topics that nobody in it subscribes to."""
-    return ctx.broker.groups.offset_delete(_context(ctx), request)
+    return ctx.broker.groups.offset_delete(request, _context(ctx))
 
 
 @handles(ListGroupsRequest)
 def list_groups(ctx: Context, request: ListGroupsRequest) -> Pending[ListGroupsResponse]:
     """List the groups of this coordinator."""
-    return ctx.broker.groups.list_groups(_context(ctx), request)
+    return ctx.broker.groups.list_groups(request, _context(ctx))
 
 
 @handles(DescribeGroupsRequest)
@@ -134,10 +136,10 @@ def describe_groups(
     ctx: Context, request: DescribeGroupsRequest
 ) -> Pending[DescribeGroupsResponse]:
     """Describe states and members."""
-    return ctx.broker.groups.describe_groups(_context(ctx), request)
+    return ctx.broker.groups.describe_groups(request, _context(ctx))
 
 
 @handles(DeleteGroupsRequest)
 def delete_groups(ctx: Context, request: DeleteGroupsRequest) -> Pending[DeleteGroupsResponse]:
     """Delete empty groups with their positions."""
-    return ctx.broker.groups.delete_groups(_context(ctx), request)
+    return ctx.broker.groups.delete_groups(request, _context(ctx))

@@ -92,18 +92,14 @@ def _find(partition: Partition, isolation_level: int, timestamp: int) -> tuple[i
         return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
-        return -1, start, _or_minus_one(log.epoch_for_offset(start))
+        return -1, start, log.leader_epochs.epoch_for_offset(start)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1  # nothing is tiered yet
     found = log.offset_for_timestamp(timestamp)
     end = log.last_stable_offset if isolation_level else log.high_watermark
     if found is None or found.offset >= end:
         return -1, -1, -1
-    return found.timestamp, found.offset, _or_minus_one(found.leader_epoch)
-
-
-def _or_minus_one(epoch: int | None) -> int:
-    return -1 if epoch is None else epoch
+    return found.timestamp, found.offset, found.leader_epoch
 
 
 @handles(OffsetForLeaderEpochRequest)
@@ -131,7 +127,7 @@ def _epoch_end(
     try:
         partition = ctx.broker.replicas.get(topic, wanted.partition)
         partition.check_leader(wanted.current_leader_epoch)
-        result.leader_epoch, result.end_offset = partition.log.epoch_end_offset(wanted.leader_epoch)
+        result.end_offset, result.leader_epoch = partition.log.epoch_end_offset(wanted.leader_epoch)
     except KafkaError as error:
         result.error_code = int(error.code)
     return result

@@ -55,7 +55,7 @@ def _topic_name(ctx: Context, topic: TopicData) -> tuple[str, ErrorCode]:
     """Return the topic's name and the error for a partition of it that is not found."""
     if ctx.api_version < _TOPIC_IDS_FROM:
         return topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    name = ctx.broker.image.topics.name_of(topic.topic_id)
+    name = ctx.broker.topic_name(topic.topic_id)
     if name is None:
         return "", ErrorCode.UNKNOWN_TOPIC_ID
     return name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.purgatory.pending import Pending
 from ottla.server.dispatch import handles
 
 if TYPE_CHECKING:
+    from ottla.purgatory.pending import Pending
     from ottla.server.context import Context
 
 _HIGHEST_STABLE = 5

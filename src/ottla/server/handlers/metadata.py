@@ -1,0 +1,114 @@
+"""Metadata: brokers, topics, leaders.
+
+Kafka: KafkaApis.handleTopicMetadataRequest, KRaftMetadataCache.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from ottla.server.dispatch import handles
+from ottla.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.metadata.image.topics import TopicImage
+    from ottla.metadata.partition import PartitionRegistration
+    from ottla.server.context import Context
+
+TopicResponse = MetadataResponse.MetadataResponseTopic
+PartitionResponse = TopicResponse.MetadataResponsePartition
+BrokerResponse = MetadataResponse.MetadataResponseBroker
+_NO_OPERATIONS = -0x8000_0000
+
+
+@handles(MetadataRequest)
+def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
+    """Describe the cluster and the topics asked for; create missing ones where that is wanted."""
+    broker = ctx.broker
+    return MetadataResponse(
+        brokers=[
+            BrokerResponse(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+            for node in broker.nodes(ctx.listener_name)
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.any_controller_id(),
+        topics=_topics(ctx, request),
+        cluster_authorized_operations=_NO_OPERATIONS,
+    )
+
+
+def _topics(ctx: Context, request: MetadataRequest) -> list[TopicResponse]:
+    topics = ctx.broker.image.topics.by_name
+    if request.topics is None or (ctx.api_version == 0 and not request.topics):
+        return [_describe(ctx, topic) for topic in topics.values()]
+    answers = []
+    missing: list[str] = []
+    for wanted in request.topics:
+        if wanted.name is None or wanted.topic_id:
+            answers.append(_by_id(ctx, wanted))
+            continue
+        topic = topics.get(wanted.name)
+        if topic is not None:
+            answers.append(_describe(ctx, topic))
+            continue
+        missing.append(wanted.name)
+    return answers + _create_missing(ctx, request, missing)
+
+
+def _by_id(ctx: Context, wanted: MetadataRequest.MetadataRequestTopic) -> TopicResponse:
+    name = ctx.broker.topic_name(wanted.topic_id)
+    topic = ctx.broker.image.topics.by_name.get(name) if name is not None else None
+    if topic is None:
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+        return TopicResponse(
+            error_code=int(code), name=None, topic_id=wanted.topic_id, partitions=[]
+        )
+    return _describe(ctx, topic)
+
+
+def _create_missing(
+    ctx: Context, request: MetadataRequest, names: list[str]
+) -> list[TopicResponse]:
+    """Answer for unknown names; begin to create them, so that the client's next try finds them."""
+    if not names:
+        return []
+    codes = dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if request.allow_auto_topic_creation and ctx.broker.config.auto_create_topics_enable:
+        codes = ctx.broker.auto_create_topics(names)
+    return [
+        TopicResponse(
+            error_code=int(code),
+            name=name,
+            topic_id=ZERO_UUID,
+            is_internal=ctx.broker.is_internal_topic(name),
+            partitions=[],
+            topic_authorized_operations=_NO_OPERATIONS,
+        )
+        for name, code in codes.items()
+    ]
+
+
+def _describe(ctx: Context, topic: TopicImage) -> TopicResponse:
+    return TopicResponse(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=ctx.broker.is_internal_topic(topic.name),
+        partitions=[
+            _describe_partition(index, partition)
+            for index, partition in sorted(topic.partitions.items())
+        ],
+        topic_authorized_operations=_NO_OPERATIONS,
+    )
+
+
+def _describe_partition(index: int, partition: PartitionRegistration) -> PartitionResponse:
+    return PartitionResponse(
+        error_code=int(ErrorCode.LEADER_NOT_AVAILABLE) if partition.leader < 0 else 0,
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+    )

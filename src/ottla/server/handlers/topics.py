@@ -1,0 +1,73 @@
+"""Create and delete topics, add partitions, delete records.
+
+Kafka: ControllerApis.createTopics and its neighbours; the decisions are in controller.topics.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import KafkaError
+from ottla.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.apis.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.server.dispatch import handles
+
+if TYPE_CHECKING:
+    from ottla.purgatory.pending import Pending
+    from ottla.server.context import Context
+
+    WantedPartition = DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition
+
+RecordsTopicResult = DeleteRecordsResponse.DeleteRecordsTopicResult
+RecordsResult = RecordsTopicResult.DeleteRecordsPartitionResult
+HIGH_WATERMARK = -1
+
+
+@handles(CreateTopicsRequest)
+def create_topics(ctx: Context, request: CreateTopicsRequest) -> Pending[CreateTopicsResponse]:
+    """Create topics; answered when they are committed and led here."""
+    return ctx.broker.controller.create_topics(request)
+
+
+@handles(DeleteTopicsRequest)
+def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> Pending[DeleteTopicsResponse]:
+    """Delete topics by name or id."""
+    return ctx.broker.controller.delete_topics(request)
+
+
+@handles(CreatePartitionsRequest)
+def create_partitions(
+    ctx: Context, request: CreatePartitionsRequest
+) -> Pending[CreatePartitionsResponse]:
+    """Grow topics."""
+    return ctx.broker.controller.create_partitions(request)
+
+
+@handles(DeleteRecordsRequest)
+def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """Move log start offsets up; -1 means the high watermark (KIP-107)."""
+    return DeleteRecordsResponse(
+        topics=[
+            RecordsTopicResult(
+                name=topic.name,
+                partitions=[_delete_before(ctx, topic.name, one) for one in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete_before(ctx: Context, topic: str, wanted: WantedPartition) -> RecordsResult:
+    result = RecordsResult(partition_index=wanted.partition_index, low_watermark=-1)
+    try:
+        partition = ctx.broker.replicas.get(topic, wanted.partition_index)
+        partition.check_leader()
+        log = partition.log
+        offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
+        log.delete_records_before(offset)
+        result.low_watermark = log.log_start_offset
+    except KafkaError as error:
+        result.error_code = int(error.code)
+    return result

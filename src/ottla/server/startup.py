@@ -1,0 +1,71 @@
+"""What a start says: who holds a taken port, and the banner.
+
+Kafka: nothing like it; its start is a few hundred log lines.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import psutil
+
+from ottla._version import __version__
+
+PROTOCOL = "Apache Kafka protocol 4.3"
+
+
+class PortTaken(Exception):
+    """A listener's port is in use; the text is one line with the holder and what to do."""
+
+
+def holder_of_port(port: int) -> str | None:
+    """Name the process that listens on a port: "pid 12 (java)"; None when it cannot be told."""
+    try:
+        connections = psutil.net_connections("tcp")
+    except (psutil.Error, OSError):
+        return None
+    for one in connections:
+        if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port and one.pid:
+            try:
+                return f"pid {one.pid} ({psutil.Process(one.pid).name()})"
+            except psutil.Error:
+                return f"pid {one.pid}"
+    return None
+
+
+def port_taken(host: str, port: int, reason: str) -> PortTaken:
+    """Say in one line that a port is taken, by whom, and how to start on another one."""
+    holder = holder_of_port(port)
+    who = f" by {holder}" if holder else f" ({reason})"
+    shown = host or "0.0.0.0"  # noqa: S104 - only shown
+    return PortTaken(
+        f"port {port} on {shown} is taken{who}; "
+        f"stop it or start with --override listeners=PLAINTEXT://:{port + 1}"
+    )
+
+
+class Banner(NamedTuple):
+    """The six lines at most that a start prints; everything else is a log line."""
+
+    node_id: int
+    cluster_id: str
+    bootstrap: str
+    data_directory: str
+    is_new: bool
+    topic_count: int
+
+    def lines(self) -> list[str]:
+        """Return the lines; the third holds the address that clients take."""
+        state = "new" if self.is_new else f"opened, {_count(self.topic_count, 'topic')}"
+        create = f"ottla topics --bootstrap-server {self.bootstrap} --create --topic events"
+        return [
+            f"Ottla {__version__} ({PROTOCOL})",
+            f"node      {self.node_id}, cluster {self.cluster_id}",
+            f"bootstrap {self.bootstrap}",
+            f"data      {self.data_directory} ({state})",
+            f"next      {create}",
+        ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
