@@ -1,0 +1,53 @@
+"""The asyncio admin client.
+
+Kafka: org.apache.kafka.clients.admin.Admin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.clients.admin.cluster import ClusterAdmin
+from ottla.clients.admin.configs import ConfigsAdmin
+from ottla.clients.admin.groups import GroupsAdmin
+from ottla.clients.admin.topics import TopicsAdmin
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, Self
+
+    from ottla.protocol.schema import Request
+
+
+class AsyncAdmin(TopicsAdmin, ConfigsAdmin, GroupsAdmin, ClusterAdmin):
+    """Manages a cluster from coroutines. Use as `async with AsyncAdmin(...) as admin`.
+
+    Methods on many things return one outcome each, a KafkaError among them; methods on one thing
+    raise it. Every method takes timeout in seconds (default.api.timeout.ms) and retries within.
+    """
+
+    async def start(self) -> Self:
+        """Belong to the running loop; called by `async with` and by the first call."""
+        self._runtime.attach()
+        return self
+
+    async def request(
+        self,
+        request: Request,
+        node_id: int | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> Any:
+        """Send any request of the protocol and return its response, for what has no method yet."""
+        return await self._call(request, timeout=timeout, node_id=node_id, error_of=lambda _: 0)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()

@@ -1,0 +1,175 @@
+"""How the admin client asks: to whom, how often, until when.
+
+Kafka: org.apache.kafka.clients.admin.KafkaAdminClient's Call, .internals.AdminApiDriver.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.clients.client import ANY_NODE
+from ottla.clients.consumer.coordinator import GROUP, Coordinator
+from ottla.clients.settings import ADMIN, read_settings
+from ottla.clients.transport import Runtime
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ottla.clients.metadata import ClusterMetadata
+    from ottla.protocol.schema import Request
+
+RETRY_ANYWAY = frozenset(
+    {
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+NOT_RETRIED_HERE = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.CORRUPT_MESSAGE}
+)
+NO_TOPICS: tuple[str, ...] = ()
+
+
+class AdminCalls:
+    """The base of the admin's parts: one runtime, and calls with retries."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        self._settings = read_settings(ADMIN, config, settings)
+        self._runtime = Runtime(self._settings)
+        self._client = self._runtime.client
+        self._client.metadata.allow_auto_create = False
+        self._coordinators: dict[tuple[int, str], Coordinator] = {}
+
+    def _deadline_ms(self, timeout: float | None) -> float:
+        self._runtime.attach()
+        limit = self._settings.default_api_timeout_ms if timeout is None else timeout * 1000
+        return self._runtime.now_ms() + limit
+
+    async def _call(
+        self,
+        request: Request,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - Kafka's api timeout covers retries
+        node_id: int | None = None,
+        error_of: Callable[[Any], int] | None = None,
+        max_version: int | None = None,
+    ) -> Any:
+        """Send to a node, or to any; retry lost connections and retriable codes of error_of."""
+        deadline_ms = self._deadline_ms(timeout)
+        target = ANY_NODE if node_id is None else node_id
+        if target != ANY_NODE and target not in self._client.metadata.brokers:
+            await self._refresh_until(deadline_ms)
+        while True:
+            failure: KafkaError
+            try:
+                pending = self._client.send(target, request, max_version=max_version)
+                answer = await self._runtime.wait_for(pending)
+                code = error_of(answer) if error_of is not None else answered_code(answer)
+                if not code:
+                    return answer
+                failure = KafkaError(code, getattr(answer, "error_message", None))
+            except KafkaError as error:
+                failure = error
+            await self._pause(failure, deadline_ms)
+
+    async def _pause(self, failure: KafkaError, deadline_ms: float) -> None:
+        """Wait before another try; raise when there is no point or no time."""
+        retriable = failure.is_retriable and failure.code not in NOT_RETRIED_HERE
+        if not retriable and failure.code not in RETRY_ANYWAY:
+            raise failure
+        trouble = self._client.trouble()
+        if trouble is not None:
+            raise trouble
+        if self._runtime.now_ms() >= deadline_ms:
+            if not self._client.reached:
+                raise self._client.unreachable()
+            raise failure
+        self._client.metadata.mark_stale()
+        await self._runtime.sleep(self._settings.retry_backoff_ms)
+
+    async def _refresh_until(self, deadline_ms: float) -> ClusterMetadata:
+        """Get fresh metadata of what is wanted."""
+        pending = self._client.refresh()
+        while not pending.done:
+            left_ms = deadline_ms - self._runtime.now_ms()
+            trouble = self._client.trouble()
+            if trouble is not None:
+                raise trouble
+            if left_ms <= 0:
+                raise self._client.unreachable()
+            await self._runtime.wait_progress(left_ms)
+        pending.value  # noqa: B018 - raises what went wrong
+        return self._client.metadata
+
+    async def _broker_ids(self, timeout: float | None) -> list[int]:
+        """Return the ids of all live brokers."""
+        metadata = await self._refresh_until(self._deadline_ms(timeout))
+        return sorted(metadata.brokers)
+
+    async def _coordinator_call(
+        self,
+        group_id: str,
+        request: Request,
+        *,
+        error_of: Callable[[Any], int],
+        timeout: float | None,  # noqa: ASYNC109 - covers retries
+        max_version: int | None = None,
+        key_type: int = GROUP,
+    ) -> Any:
+        """Send to the coordinator of a group; look it up, and again when it has moved."""
+        deadline_ms = self._deadline_ms(timeout)
+        key = (key_type, group_id)
+        coordinator = self._coordinators.setdefault(
+            key, Coordinator(self._client, group_id, key_type)
+        )
+        while True:
+            if not coordinator.known:
+                await self._find(coordinator, deadline_ms)
+            try:
+                answer = await self._runtime.wait_for(
+                    coordinator.send(request, purpose="", max_version=max_version)
+                )
+                code = error_of(answer)
+                if not code:
+                    return answer
+                failure = KafkaError(code)
+            except KafkaError as error:
+                failure = error
+            coordinator.note_error(failure.code)
+            await self._pause(failure, deadline_ms)
+
+    async def _find(self, coordinator: Coordinator, deadline_ms: float) -> None:
+        while not coordinator.known:
+            coordinator.poll(self._runtime.now_ms())
+            self._runtime.wake()
+            await self._runtime.wait_progress(self._settings.retry_backoff_ms)
+            if coordinator.fatal is not None:
+                error, coordinator.fatal = coordinator.fatal, None
+                raise error
+            trouble = self._client.trouble()
+            if trouble is not None:
+                raise trouble
+            if self._runtime.now_ms() >= deadline_ms:
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    f"no coordinator for group {coordinator.key!r} was found in time",
+                )
+
+    async def close(self) -> None:
+        """Close all connections; idempotent."""
+        if not self._client.closed:
+            await self._runtime.aclose()
+
+
+def answered_code(answer: Any) -> int:
+    """Return the top-level error code of an answer, 0 when it has none."""
+    code: int = getattr(answer, "error_code", 0)
+    return code
+
+
+def error_or_none(code: int, message: str | None = None) -> KafkaError | None:
+    """Return the error of a code, None for 0."""
+    return KafkaError(code, message) if code else None

@@ -1,0 +1,217 @@
+"""The cluster: brokers, log directories, features, elections.
+
+Kafka: org.apache.kafka.clients.admin.{DescribeClusterResult, LogDirDescription, FeatureMetadata}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.clients.admin.calls import AdminCalls, error_or_none
+from ottla.clients.client import ANY_NODE
+from ottla.errors import KafkaError
+from ottla.protocol.apis.api_versions import ApiVersionsRequest
+from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
+from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.apis.elect_leaders import ElectLeadersRequest
+from ottla.protocol.apis.update_features import UpdateFeaturesRequest
+from ottla.types import Node, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+class ClusterDescription(NamedTuple):
+    """The cluster at a glance; controller is None while unknown."""
+
+    cluster_id: str
+    controller: Node | None
+    brokers: tuple[Node, ...]
+    fenced: frozenset[int]
+    authorized_operations: int
+
+
+class ReplicaInfo(NamedTuple):
+    """A replica on disk; offset_lag in records behind the high watermark."""
+
+    size: int
+    offset_lag: int
+    is_future: bool
+
+
+class LogDirDescription(NamedTuple):
+    """A log directory; sizes in bytes, -1 when unknown."""
+
+    path: str
+    error: KafkaError | None
+    replicas: Mapping[TopicPartition, ReplicaInfo]
+    total_bytes: int
+    usable_bytes: int
+    is_cordoned: bool
+
+
+class FeatureRange(NamedTuple):
+    """Supported or finalized levels of a feature."""
+
+    lowest: int
+    highest: int
+
+
+class Features(NamedTuple):
+    """What the cluster runs and what a broker could run; epoch is None while unknown."""
+
+    finalized: Mapping[str, FeatureRange]
+    supported: Mapping[str, FeatureRange]
+    epoch: int | None
+
+
+class ClusterAdmin(AdminCalls):
+    """The part of the admin for the cluster."""
+
+    async def describe_cluster(
+        self,
+        *,
+        include_fenced_brokers: bool = False,
+        include_authorized_operations: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> ClusterDescription:
+        """Return id, brokers and controller."""
+        request = DescribeClusterRequest(
+            include_cluster_authorized_operations=include_authorized_operations,
+            include_fenced_brokers=include_fenced_brokers,
+        )
+        answer = await self._call(request, timeout=timeout)
+        brokers = tuple(
+            Node(one.broker_id, one.host, one.port, one.rack)
+            for one in sorted(answer.brokers, key=lambda one: one.broker_id)
+        )
+        by_id = {node.node_id: node for node in brokers}
+        return ClusterDescription(
+            answer.cluster_id,
+            by_id.get(answer.controller_id),
+            brokers,
+            frozenset(one.broker_id for one in answer.brokers if one.is_fenced),
+            answer.cluster_authorized_operations,
+        )
+
+    async def describe_log_dirs(
+        self,
+        broker_ids: Iterable[int] | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> dict[int, list[LogDirDescription]]:
+        """Return the log directories of some brokers, or of all."""
+        topic_type = DescribeLogDirsRequest.DescribableLogDirTopic
+        topics: dict[str, Any] | None = None
+        if partitions is not None:
+            topics = {}
+            for name, partition in partitions:
+                topics.setdefault(name, topic_type(topic=name)).partitions.append(partition)
+        request = DescribeLogDirsRequest(topics=None if topics is None else list(topics.values()))
+        ids = list(broker_ids) if broker_ids is not None else await self._broker_ids(timeout)
+        return {
+            node_id: _log_dirs(await self._call(request, timeout=timeout, node_id=node_id))
+            for node_id in ids
+        }
+
+    async def elect_leaders(
+        self,
+        election_type: int = PREFERRED,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Elect the preferred leader, or an unclean one; all partitions when none are given."""
+        topic_type = ElectLeadersRequest.TopicPartitions
+        topics: dict[str, Any] | None = None
+        if partitions is not None:
+            topics = {}
+            for name, partition in partitions:
+                topics.setdefault(name, topic_type(topic=name)).partitions.append(partition)
+        request = ElectLeadersRequest(
+            election_type=election_type,
+            topic_partitions=None if topics is None else list(topics.values()),
+            timeout_ms=self._settings.request_timeout_ms,
+        )
+        answer = await self._call(request, timeout=timeout)
+        return {
+            TopicPartition(topic.topic, one.partition_id): error_or_none(
+                one.error_code, one.error_message
+            )
+            for topic in answer.replica_election_results
+            for one in topic.partition_result
+        }
+
+    async def describe_features(self, *, timeout: float | None = None) -> Features:  # noqa: ASYNC109
+        """Return finalized and supported features."""
+        answer = await self._call(_api_versions(), timeout=timeout)
+        return Features(
+            {
+                one.name: FeatureRange(one.min_version_level, one.max_version_level)
+                for one in answer.finalized_features
+            },
+            {
+                one.name: FeatureRange(one.min_version, one.max_version)
+                for one in answer.supported_features
+            },
+            answer.finalized_features_epoch if answer.finalized_features_epoch >= 0 else None,
+        )
+
+    async def api_versions(
+        self,
+        node_id: int | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> dict[int, tuple[int, int]]:
+        """Return which versions of which API a broker (any, by default) serves."""
+        target = ANY_NODE if node_id is None else node_id
+        answer = await self._call(_api_versions(), timeout=timeout, node_id=target)
+        return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+
+    async def update_features(
+        self,
+        levels: Mapping[str, int],
+        *,
+        upgrade_type: int = 1,
+        validate_only: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> None:
+        """Finalize levels (upgrade_type 1 upgrade, 2 safe downgrade, 3 unsafe); 0 disables."""
+        request = UpdateFeaturesRequest(
+            timeout_ms=self._settings.request_timeout_ms,
+            feature_updates=[
+                UpdateFeaturesRequest.FeatureUpdateKey(
+                    feature=name, max_version_level=level, upgrade_type=upgrade_type
+                )
+                for name, level in levels.items()
+            ],
+            validate_only=validate_only,
+        )
+        await self._call(request, timeout=timeout)
+
+
+def _api_versions() -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name="ottla", client_software_version="1")
+
+
+def _log_dirs(answer: Any) -> list[LogDirDescription]:
+    return [
+        LogDirDescription(
+            one.log_dir,
+            error_or_none(one.error_code),
+            {
+                TopicPartition(topic.name, part.partition_index): ReplicaInfo(
+                    part.partition_size, part.offset_lag, part.is_future_key
+                )
+                for topic in one.topics
+                for part in topic.partitions
+            },
+            one.total_bytes,
+            one.usable_bytes,
+            one.is_cordoned,
+        )
+        for one in answer.results
+    ]

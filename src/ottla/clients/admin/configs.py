@@ -1,0 +1,216 @@
+"""Configs of topics, brokers, groups and the rest.
+
+Kafka: org.apache.kafka.clients.admin.{ConfigEntry, AlterConfigOp}, common.config.ConfigResource.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.clients.admin.calls import AdminCalls, error_or_none
+from ottla.clients.admin.topics import config_text
+from ottla.errors import KafkaError
+from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
+from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.protocol.apis.list_config_resources import ListConfigResourcesRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+
+class ResourceType(IntEnum):
+    """What a config belongs to."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+
+
+class AlterOperation(IntEnum):
+    """What to do with a value."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigResource(NamedTuple):
+    """One thing that has configs; the name of cluster-wide broker defaults is ''."""
+
+    type: ResourceType
+    name: str
+
+
+class ConfigSynonym(NamedTuple):
+    """One of the places that could give a value, in order of precedence."""
+
+    name: str
+    value: str | None
+    source: int
+
+
+class ConfigEntry(NamedTuple):
+    """One described config; the value of a sensitive one is None."""
+
+    name: str
+    value: str | None
+    source: int
+    is_sensitive: bool
+    is_read_only: bool
+    synonyms: tuple[ConfigSynonym, ...]
+    type: int
+    documentation: str | None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody set it."""
+        return self.source == ConfigSource.DEFAULT_CONFIG
+
+
+class ConfigChange(NamedTuple):
+    """One change of `alter_configs`."""
+
+    name: str
+    value: Any = None
+    operation: AlterOperation = AlterOperation.SET
+
+
+class ConfigsAdmin(AdminCalls):
+    """The part of the admin for configs."""
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource] | Mapping[ConfigResource, Sequence[str] | None],
+        *,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
+        """Describe resources, all keys or (with a mapping) some; each has its own outcome."""
+        keys = dict(resources) if hasattr(resources, "items") else dict.fromkeys(resources)
+        result: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
+        for node_id, part in self._by_node(keys).items():
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsRequest.DescribeConfigsResource(
+                        resource_type=resource.type,
+                        resource_name=resource.name,
+                        configuration_keys=None if keys[resource] is None else list(keys[resource]),
+                    )
+                    for resource in part
+                ],
+                include_synonyms=include_synonyms,
+                include_documentation=include_documentation,
+            )
+            answer = await self._call(request, timeout=timeout, node_id=node_id)
+            for one in answer.results:
+                resource = ConfigResource(ResourceType(one.resource_type), one.resource_name)
+                result[resource] = error_or_none(one.error_code, one.error_message) or {
+                    entry.name: _entry(entry) for entry in one.configs
+                }
+        return result
+
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Iterable[ConfigChange] | Mapping[str, Any]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> dict[ConfigResource, KafkaError | None]:
+        """Change single values (KIP-339); a plain mapping sets, and a value of None deletes."""
+        result: dict[ConfigResource, KafkaError | None] = {}
+        resource_type = IncrementalAlterConfigsRequest.AlterConfigsResource
+        for node_id, part in self._by_node(changes).items():
+            request = IncrementalAlterConfigsRequest(
+                resources=[
+                    resource_type(
+                        resource_type=resource.type,
+                        resource_name=resource.name,
+                        configs=[
+                            resource_type.AlterableConfig(
+                                name=change.name,
+                                config_operation=change.operation,
+                                value=config_text(change.value),
+                            )
+                            for change in _as_changes(changes[resource])
+                        ],
+                    )
+                    for resource in part
+                ],
+                validate_only=validate_only,
+            )
+            answer = await self._call(request, timeout=timeout, node_id=node_id)
+            for one in answer.responses:
+                resource = ConfigResource(ResourceType(one.resource_type), one.resource_name)
+                result[resource] = error_or_none(one.error_code, one.error_message)
+        return result
+
+    async def list_config_resources(
+        self,
+        types: Iterable[ResourceType] = (),
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> list[ConfigResource]:
+        """Return what has configs, of some types or of all."""
+        request = ListConfigResourcesRequest(resource_types=[int(one) for one in types])
+        answer = await self._call(request, timeout=timeout)
+        return [
+            ConfigResource(ResourceType(one.resource_type), one.resource_name)
+            for one in answer.config_resources
+        ]
+
+    @staticmethod
+    def _by_node(
+        resources: Iterable[ConfigResource],
+    ) -> dict[int | None, list[ConfigResource]]:
+        """A broker's own configs are asked of that broker, everything else of any."""
+        split: dict[int | None, list[ConfigResource]] = {}
+        for resource in resources:
+            own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+            node_id = int(resource.name) if own and resource.name else None
+            split.setdefault(node_id, []).append(resource)
+        return split
+
+
+def _as_changes(given: Iterable[ConfigChange] | Mapping[str, Any]) -> list[ConfigChange]:
+    if not hasattr(given, "items"):
+        return [ConfigChange(*change) for change in given]
+    return [
+        ConfigChange(name, None, AlterOperation.DELETE)
+        if value is None
+        else ConfigChange(name, value)
+        for name, value in given.items()
+    ]
+
+
+def _entry(entry: Any) -> ConfigEntry:
+    return ConfigEntry(
+        entry.name,
+        entry.value,
+        entry.config_source,
+        entry.is_sensitive,
+        entry.read_only,
+        tuple(ConfigSynonym(one.name, one.value, one.source) for one in entry.synonyms),
+        entry.config_type,
+        entry.documentation,
+    )

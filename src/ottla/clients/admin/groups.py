@@ -1,0 +1,357 @@
+"""Groups and their offsets.
+
+Kafka: org.apache.kafka.clients.admin.{ConsumerGroupDescription, GroupListing, MemberDescription}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.clients.admin.calls import AdminCalls, error_or_none
+from ottla.clients.consumer.assignors.interface import (
+    PROTOCOL_TYPE,
+    decode_assignment,
+)
+from ottla.clients.consumer.offsets import (
+    CommitIdentity,
+    OffsetAndMetadata,
+    offset_commit_request,
+    offset_fetch_request,
+    read_offset_fetch,
+)
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.apis.delete_groups import DeleteGroupsRequest
+from ottla.protocol.apis.describe_groups import DescribeGroupsRequest
+from ottla.protocol.apis.leave_group import LeaveGroupRequest
+from ottla.protocol.apis.list_groups import ListGroupsRequest
+from ottla.protocol.apis.offset_delete import OffsetDeleteRequest
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ottla.types import Uuid
+
+
+class GroupListing(NamedTuple):
+    """A line of `list_groups`."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+class MemberDescription(NamedTuple):
+    """A member and what it reads."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+    target_assignment: tuple[TopicPartition, ...] | None = None
+    member_epoch: int | None = None
+    subscribed_topics: tuple[str, ...] = ()
+    rack_id: str | None = None
+
+
+class GroupDescription(NamedTuple):
+    """A group with its members; coordinator is a node id."""
+
+    group_id: str
+    state: str
+    type: str
+    protocol_type: str
+    assignor: str
+    coordinator: int
+    members: tuple[MemberDescription, ...]
+    group_epoch: int | None = None
+    assignment_epoch: int | None = None
+    authorized_operations: int = -2147483648
+
+
+class GroupsAdmin(AdminCalls):
+    """The part of the admin for groups."""
+
+    async def list_groups(
+        self,
+        *,
+        states: Iterable[str] = (),
+        types: Iterable[str] = (),
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> list[GroupListing]:
+        """Return the groups of all coordinators, by id."""
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        found = []
+        for node_id in await self._broker_ids(timeout):
+            answer = await self._call(request, timeout=timeout, node_id=node_id)
+            found += [
+                GroupListing(one.group_id, one.protocol_type, one.group_state, one.group_type)
+                for one in answer.groups
+            ]
+        return sorted(found)
+
+    async def describe_groups(
+        self,
+        group_ids: Iterable[str],
+        *,
+        include_authorized_operations: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> dict[str, GroupDescription | KafkaError]:
+        """Describe groups of the consumer or the classic protocol; each has its own outcome."""
+        result: dict[str, GroupDescription | KafkaError] = {}
+        for group_id in group_ids:
+            try:
+                result[group_id] = await self._describe_group(
+                    group_id, timeout, with_operations=include_authorized_operations
+                )
+            except KafkaError as error:
+                result[group_id] = error
+        return result
+
+    async def _describe_group(
+        self,
+        group_id: str,
+        timeout: float | None,  # noqa: ASYNC109 - covers retries
+        *,
+        with_operations: bool,
+    ) -> GroupDescription:
+        try:
+            return await self._describe_consumer_group(
+                group_id, timeout, with_operations=with_operations
+            )
+        except KafkaError as error:
+            other = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+            if error.code not in other:
+                raise
+        request = DescribeGroupsRequest(
+            groups=[group_id], include_authorized_operations=with_operations
+        )
+        answer = await self._coordinator_call(
+            group_id, request, error_of=_retriable_group_code, timeout=timeout
+        )
+        group = answer.groups[0]
+        if group.error_code:
+            raise KafkaError(group.error_code, group.error_message)
+        return GroupDescription(
+            group.group_id,
+            group.group_state,
+            "Classic",
+            group.protocol_type,
+            group.protocol_data,
+            self._coordinator_node(group_id),
+            tuple(_classic_member(one, group.protocol_type) for one in group.members),
+            authorized_operations=group.authorized_operations,
+        )
+
+    async def _describe_consumer_group(
+        self,
+        group_id: str,
+        timeout: float | None,  # noqa: ASYNC109 - covers retries
+        *,
+        with_operations: bool,
+    ) -> GroupDescription:
+        request = ConsumerGroupDescribeRequest(
+            group_ids=[group_id], include_authorized_operations=with_operations
+        )
+        answer = await self._coordinator_call(
+            group_id, request, error_of=_retriable_group_code, timeout=timeout
+        )
+        group = answer.groups[0]
+        if group.error_code:
+            raise KafkaError(group.error_code, group.error_message)
+        return GroupDescription(
+            group.group_id,
+            group.group_state,
+            "Consumer",
+            PROTOCOL_TYPE,
+            group.assignor_name,
+            self._coordinator_node(group_id),
+            tuple(_consumer_member(one) for one in group.members),
+            group.group_epoch,
+            group.assignment_epoch,
+            group.authorized_operations,
+        )
+
+    def _coordinator_node(self, group_id: str) -> int:
+        return self._coordinators[0, group_id].node_id
+
+    async def delete_groups(
+        self,
+        group_ids: Iterable[str],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> dict[str, KafkaError | None]:
+        """Delete empty groups with their offsets; each has its own outcome."""
+        result: dict[str, KafkaError | None] = {}
+        for group_id in group_ids:
+            request = DeleteGroupsRequest(groups_names=[group_id])
+            try:
+                answer = await self._coordinator_call(
+                    group_id, request, error_of=_retriable_result_code, timeout=timeout
+                )
+                result[group_id] = error_or_none(answer.results[0].error_code)
+            except KafkaError as error:
+                result[group_id] = error
+        return result
+
+    async def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return what a group has committed, for some partitions or for all that have any."""
+        wanted = None if partitions is None else [TopicPartition(*one) for one in partitions]
+        request, limit = offset_fetch_request(group_id, wanted, None)
+        request.require_stable = require_stable
+        answer = await self._coordinator_call(
+            group_id,
+            request,
+            error_of=lambda answer: answer.groups[0].error_code,
+            timeout=timeout,
+            max_version=limit,
+        )
+        names: dict[Uuid, str] = {}
+        found = read_offset_fetch(answer, names)
+        for outcome in found.values():
+            if isinstance(outcome, KafkaError):
+                raise outcome
+        return {p: o for p, o in found.items() if not isinstance(o, KafkaError)}
+
+    async def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Set the offsets of a group without members; each partition has its own outcome."""
+        wanted = {
+            TopicPartition(*partition): value
+            if isinstance(value, OffsetAndMetadata)
+            else OffsetAndMetadata(value)
+            for partition, value in offsets.items()
+        }
+        request, limit = offset_commit_request(group_id, wanted, CommitIdentity(), None)
+        answer = await self._coordinator_call(
+            group_id,
+            request,
+            error_of=_retriable_partition_code,
+            timeout=timeout,
+            max_version=limit,
+        )
+        return {
+            TopicPartition(topic.name, one.partition_index): error_or_none(one.error_code)
+            for topic in answer.topics
+            for one in topic.partitions
+        }
+
+    async def delete_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Forget committed offsets of topics that the group does not read now."""
+        topic_type = OffsetDeleteRequest.OffsetDeleteRequestTopic
+        topics: dict[str, Any] = {}
+        for name, partition in partitions:
+            topic = topics.setdefault(name, topic_type(name=name))
+            topic.partitions.append(
+                topic_type.OffsetDeleteRequestPartition(partition_index=partition)
+            )
+        request = OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
+        answer = await self._coordinator_call(
+            group_id, request, error_of=lambda answer: answer.error_code, timeout=timeout
+        )
+        return {
+            TopicPartition(topic.name, one.partition_index): error_or_none(one.error_code)
+            for topic in answer.topics
+            for one in topic.partitions
+        }
+
+    async def remove_group_members(
+        self,
+        group_id: str,
+        *,
+        instance_ids: Iterable[str] = (),
+        reason: str = "",
+        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+    ) -> dict[str, KafkaError | None]:
+        """Make static members leave their group."""
+        member = LeaveGroupRequest.MemberIdentity
+        request = LeaveGroupRequest(
+            group_id=group_id,
+            members=[
+                member(member_id="", group_instance_id=one, reason=reason) for one in instance_ids
+            ],
+        )
+        answer = await self._coordinator_call(
+            group_id, request, error_of=lambda answer: answer.error_code, timeout=timeout
+        )
+        return {
+            one.group_instance_id or one.member_id: error_or_none(one.error_code)
+            for one in answer.members
+        }
+
+
+def _classic_member(member: Any, protocol_type: str) -> MemberDescription:
+    assignment: tuple[TopicPartition, ...] = ()
+    if protocol_type == PROTOCOL_TYPE:
+        try:
+            assignment = tuple(decode_assignment(member.member_assignment))
+        except CorruptMessage:
+            assignment = ()  # a foreign client's own format
+    return MemberDescription(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        assignment,
+    )
+
+
+def _consumer_member(member: Any) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        _partitions(member.assignment),
+        _partitions(member.target_assignment),
+        member.member_epoch,
+        tuple(member.subscribed_topic_names),
+        member.rack_id,
+    )
+
+
+def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic_name, partition)
+        for topic in assignment.topic_partitions
+        for partition in topic.partitions
+    )
+
+
+def _retriable(codes: Iterable[int]) -> int:
+    return next((code for code in codes if code and KafkaError(code).is_retriable), 0)
+
+
+def _retriable_group_code(answer: Any) -> int:
+    return _retriable(group.error_code for group in answer.groups)
+
+
+def _retriable_result_code(answer: Any) -> int:
+    return _retriable(one.error_code for one in answer.results)
+
+
+def _retriable_partition_code(answer: Any) -> int:
+    waiting = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+    codes = (one.error_code for topic in answer.topics for one in topic.partitions)
+    return _retriable(code for code in codes if code not in waiting)

@@ -1,0 +1,356 @@
+"""Producer, Consumer and Admin for programs without an event loop.
+
+Kafka: org.apache.kafka.clients.{producer.KafkaProducer, consumer.KafkaConsumer, admin.Admin}.
+Hot path: `Producer.send`, `Consumer.poll`; benchmarks/clients.py.
+
+Each has a daemon thread with an event loop that owns the sockets and runs the same cores as the
+asyncio façades. `send` and `poll` work on the cores directly, under the runtime's lock, and touch
+the loop only to wake it; everything else is the asyncio method, waited for.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from ottla.clients.admin.admin import AsyncAdmin
+from ottla.clients.consumer.consumer import AsyncConsumer, ConsumerCore, call_listener
+from ottla.clients.producer.producer import AsyncProducer, call_on_delivery
+from ottla.clients.transport import LoopThread
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from ottla.clients.consumer.classic_group import Step
+    from ottla.clients.consumer.consumer import Batches, RebalanceListener
+    from ottla.clients.consumer.fetched import ConsumerRecord
+    from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
+    from ottla.clients.metadata import PartitionMetadata
+    from ottla.clients.producer.accumulator import Delivery, RecordMetadata
+    from ottla.clients.producer.producer import HeadersInput
+    from ottla.types import TopicPartition
+
+    Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+
+
+class _Blocking:
+    """Context manager and thread of a façade."""
+
+    _thread: LoopThread
+
+    def close(self) -> None:
+        """Close; overridden."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Producer(_Blocking):
+    """Sends records; may be shared by threads. Use as `with Producer(...) as producer`.
+
+    Settings are Kafka's: keyword arguments with underscores (`linger_ms=20`) or a mapping with
+    dotted names. Raises KafkaError(INVALID_CONFIG) for unknown or bad ones.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        self._async = AsyncProducer(config, **settings)
+        self._core = self._async._core  # noqa: SLF001 - two façades of one core
+        self._append = self._core.append
+        self._thread = LoopThread("ottla-producer")
+        self._thread.call(self._async.start())
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersInput = (),
+        on_delivery: Callable[[Delivery], None] | None = None,
+    ) -> Delivery:
+        """Queue a record and return a light handle; waits only for unknown topics and memory.
+
+        `delivery.result(timeout)` waits for the record's place. on_delivery is called in the
+        producer's own thread. Raises KafkaError as max.block.ms passes, and for records that can
+        never be sent.
+        """
+        delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
+        if delivery is None:
+            delivery = self._send_later(topic, (value, key, partition, timestamp_ms, headers))
+        if on_delivery is not None:
+            call_on_delivery(delivery, on_delivery)
+        return delivery
+
+    def _send_later(self, topic: str, rest: tuple[Any, ...]) -> Delivery:
+        runtime = self._core.runtime
+        began_ms = self._core.now_ms()
+        while True:
+            with runtime.progress:
+                delivery = self._append(topic, *rest)
+                if delivery is not None:
+                    return delivery
+                waited_ms = self._core.now_ms() - began_ms
+                self._core.blocked(topic, waited_ms)
+                left_ms = self._core.settings.max_block_ms - waited_ms
+                runtime.progress.wait(min(left_ms, 1000) / 1000)
+
+    def send_many(
+        self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None
+    ) -> list[Delivery]:
+        """Queue many values, with as many keys or none; one Delivery each."""
+        if keys is None:
+            return [self.send(topic, value) for value in values]
+        return [self.send(topic, value, key) for value, key in zip(values, keys, strict=True)]
+
+    def send_and_wait(
+        self, topic: str, value: Any = None, key: Any = None, **rest: Any
+    ) -> RecordMetadata:
+        """Send one record and wait for its place."""
+        return self.send(topic, value, key, **rest).result()
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until every record sent so far is acknowledged or has failed.
+
+        Raises TimeoutError after timeout seconds.
+        """
+        self._thread.call(self._async.flush(timeout))
+
+    def partitions_for(self, topic: str) -> list[PartitionMetadata]:
+        """Return the topic's partitions; raises KafkaError when max.block.ms passes."""
+        return self._thread.call(self._async.partitions_for(topic))
+
+    def close(self, timeout: float | None = None) -> None:
+        """Deliver what was sent, at most timeout seconds long, then close; idempotent."""
+        if not self._core.client.closed:
+            self._thread.call(self._async.close(timeout))
+            self._thread.stop()
+
+
+class Consumer(_Blocking):
+    """Reads records; for one thread. Use as `with Consumer(...) as consumer`.
+
+    Settings are Kafka's: keyword arguments with underscores or a mapping with dotted names.
+    Topics given first are subscribed to. Iterate over it or `poll`.
+    """
+
+    def __init__(
+        self, *topics: str, config: Mapping[str, Any] | None = None, **settings: Any
+    ) -> None:
+        self._async = AsyncConsumer(*topics, config=config, **settings)
+        self._core: ConsumerCore = self._async._core  # noqa: SLF001 - two façades of one core
+        self._thread = LoopThread("ottla-consumer")
+        self._thread.call(self._async.start())
+
+    # ------------------------------------------------------------ records
+
+    def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
+        """Return the next records, at most max_records (max.poll.records).
+
+        Waits up to timeout seconds for the first. Group work and the listener run in here, so
+        call it at least every max.poll.interval.ms. Raises KafkaError for what retries cannot
+        help.
+        """
+        return self._core.shape(self.poll_batches(timeout, max_records))
+
+    def poll_batches(self, timeout: float = 1.0, max_records: int | None = None) -> Batches:
+        """As `poll`, undecorated: (partition, records) pairs of bytes; the fastest way."""
+        core = self._core
+        progress = core.runtime.progress
+        deadline_ms = core.now_ms() + timeout * 1000
+        while True:
+            with progress:
+                step = core.user_poll()
+                if step is None:
+                    batches = core.take(max_records)
+                    left_ms = deadline_ms - core.now_ms()
+                    if batches or left_ms <= 0:
+                        return batches
+                    progress.wait(left_ms / 1000)
+            if step is not None:
+                self._run_step(step)
+
+    def _run_step(self, step: Step) -> None:
+        core = self._core
+        assert core.group is not None
+        if step.kind in ("prepare", "revoked") and core.auto_commit and step.partitions:
+            with suppress(Exception):  # at least once: what was not committed is read again
+                self.commit(timeout=5.0)
+        if step.kind == "assigned":
+            with core.runtime.lock:
+                core.group.step_done()
+        try:
+            call_listener(core.subscription.listener, step)
+        finally:
+            if step.kind != "assigned":
+                with core.runtime.lock:
+                    core.group.step_done()
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        while True:
+            yield from self.poll(1.0)
+
+    # ------------------------------------------------------------ what is read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | str | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Join the group for topics by name, or for all whose whole name matches a pattern."""
+        with self._core.runtime.lock:
+            self._async.subscribe(topics, pattern=pattern, listener=listener)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without a group."""
+        with self._core.runtime.lock:
+            self._async.assign(partitions)
+
+    def unsubscribe(self) -> None:
+        """Give up topics or partitions and leave the group."""
+        self._thread.call(self._async.unsubscribe())
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions read now."""
+        with self._core.runtime.lock:
+            return self._async.assignment
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to."""
+        return self._async.subscription
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Deliver nothing from these until `resume`; membership stays."""
+        with self._core.runtime.lock:
+            self._async.pause(*partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Deliver again."""
+        with self._core.runtime.lock:
+            self._async.resume(*partitions)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions paused now."""
+        with self._core.runtime.lock:
+            return self._async.paused
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue at an offset, or at EARLIEST (-2) or LATEST (-1)."""
+        with self._core.runtime.lock:
+            self._async.seek(partition, offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Continue at the first record of these, or of all assigned partitions."""
+        with self._core.runtime.lock:
+            self._async.seek_to_beginning(*partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Continue behind the last record of these, or of all assigned partitions."""
+        with self._core.runtime.lock:
+            self._async.seek_to_end(*partitions)
+
+    # ------------------------------------------------------------ offsets
+
+    def commit(self, offsets: Offsets | None = None, *, timeout: float | None = None) -> None:
+        """Commit offsets (the next to read), or all positions; see AsyncConsumer.commit."""
+        self._thread.call(self._async.commit(offsets, timeout=timeout))
+
+    def commit_nowait(self, offsets: Offsets | None = None) -> None:
+        """Send a commit once and do not wait for the answer."""
+        with self._core.runtime.lock:
+            self._async.commit_nowait(offsets)
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return what the group has committed, None where nothing."""
+        return self._thread.call(self._async.committed(partitions, timeout=timeout))
+
+    def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
+        """Return the offset of the next record; waits until it is known."""
+        return self._thread.call(self._async.position(partition, timeout=timeout))
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition."""
+        return self._thread.call(self._async.beginning_offsets(partitions, timeout=timeout))
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return the offset behind the last readable record of each partition."""
+        return self._thread.call(self._async.end_offsets(partitions, timeout=timeout))
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record at or after each timestamp (ms), None where there is none."""
+        return self._thread.call(self._async.offsets_for_times(timestamps, timeout=timeout))
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Return how many offsets are ahead, as far as known."""
+        with self._core.runtime.lock:
+            return self._async.lag(partition)
+
+    def partitions_for(
+        self, topic: str, *, timeout: float | None = None
+    ) -> list[PartitionMetadata]:
+        """Return a topic's partitions."""
+        return self._thread.call(self._async.partitions_for(topic, timeout=timeout))
+
+    def close(self) -> None:
+        """Commit when auto-commit is on, leave the group, close connections; idempotent."""
+        if not self._core.client.closed:
+            self._thread.call(self._async.close())
+            self._thread.stop()
+
+
+class Admin(_Blocking):
+    """Every method of AsyncAdmin, waited for. Use as `with Admin(...) as admin`."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        self._async = AsyncAdmin(config, **settings)
+        self._thread = LoopThread("ottla-admin")
+        self._thread.call(self._async.start())
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the method of AsyncAdmin, made to wait."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        method = getattr(self._async, name)
+
+        @wraps(method)
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            return self._thread.call(method(*arguments, **keywords))
+
+        return call
+
+    def __dir__(self) -> list[str]:
+        """List AsyncAdmin's public methods too."""
+        return sorted({*super().__dir__(), *(n for n in dir(self._async) if n[0] != "_")})
+
+    def close(self) -> None:
+        """Close all connections; idempotent."""
+        if not self._async._client.closed:  # noqa: SLF001 - two façades of one client
+            self._thread.call(self._async.close())
+            self._thread.stop()

@@ -1,0 +1,53 @@
+"""Finding the cluster: addresses, and the one line a user reads when nobody answers.
+
+Kafka: org.apache.kafka.clients.ClientUtils.parseAndValidateAddresses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DEFAULT_PORT = 9092
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Read HOST:PORT, [V6]:PORT or PROTOCOL://HOST:PORT; raise KafkaError(INVALID_CONFIG)."""
+    address = text.rpartition("://")[2].strip()
+    host, colon, port = address.rpartition(":")
+    if not colon or host.endswith(":") or (":" in host and not host.startswith("[")):
+        host, port = address, str(DEFAULT_PORT)
+    host = host.strip("[]")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"bootstrap.servers: {text!r} is not HOST:PORT; for example localhost:9092",
+        )
+    return host, int(port)
+
+
+def bootstrap_nodes(servers: Iterable[str]) -> list[Node]:
+    """Return the bootstrap servers as nodes with ids -1, -2, …"""
+    nodes = [Node(-1 - index, *parse_address(text)) for index, text in enumerate(servers)]
+    if not nodes:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            "bootstrap.servers is empty; give bootstrap_servers='localhost:9092' or the like",
+        )
+    return nodes
+
+
+def unreachable(nodes: Iterable[Node], reason: str = "") -> KafkaError:
+    """Return the error for a cluster nobody of which answers."""
+    places = ", ".join(f"{node.host}:{node.port}" for node in nodes)
+    why = f" ({reason})" if reason else ""
+    return KafkaError(
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        f"cannot reach {places}{why}: is a broker running there? "
+        "Start one with `ottla dev`, or correct bootstrap_servers",
+    )

@@ -1,0 +1,422 @@
+"""The core under every client: connections, retries of connecting, metadata. No sockets here.
+
+Kafka: org.apache.kafka.clients.NetworkClient, .ClusterConnectionStates.
+
+The façade feeds events (`connected`, `received`, `disconnected`) and calls `poll` after them and
+when `next_deadline_ms` has come; the core calls its `Transport`. Machines (sender, fetcher, group
+membership) are polled from here and send requests with `send`. Each node may have a connection a
+purpose: a broker answers one request of a connection at a time, so a long poll (Fetch, JoinGroup)
+must not share one with a heartbeat or a commit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ottla.clients.bootstrap import bootstrap_nodes, unreachable
+from ottla.clients.metadata import ClusterMetadata
+from ottla.clients.requests import Channel, ChannelState
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.purgatory.pending import Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.clients.requests import Login
+    from ottla.clients.settings import Settings
+    from ottla.protocol.schema import Request
+    from ottla.types import Node, SendItem
+
+ANY_NODE = -1_000_000
+PATIENCE_MS = 10_000
+"""How long every bootstrap server may refuse before callers are told instead of kept waiting."""
+FATAL_CODES = frozenset(
+    {
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        ErrorCode.ILLEGAL_SASL_STATE,
+    }
+)
+
+
+class ConnectionKey(NamedTuple):
+    """Which connection: a node and what it is used for."""
+
+    node_id: int
+    purpose: str = ""
+
+
+class Transport(Protocol):
+    """What the core needs from whoever owns the sockets."""
+
+    def open(self, key: ConnectionKey, host: str, port: int) -> None:
+        """Begin to connect; `connected` or `disconnected` follows."""
+
+    def write(self, key: ConnectionKey, buffers: list[SendItem]) -> None:
+        """Send buffers in order."""
+
+    def close(self, key: ConnectionKey) -> None:
+        """Drop a connection; no event follows."""
+
+    def wake(self) -> None:
+        """Have `poll` called soon."""
+
+
+class Machine(Protocol):
+    """A part that is driven by time and answers."""
+
+    def poll(self, now_ms: int) -> None:
+        """Do what is due."""
+
+    def next_deadline_ms(self) -> int | None:
+        """When to be polled next, if nothing else happens."""
+
+
+class Random(Protocol):
+    """The luck that is needed: jitter and choice."""
+
+    def random(self) -> float:
+        """Return a number in [0, 1)."""
+
+
+class Backoff:
+    """Exponential waiting with 20 % jitter, as KIP-580 has it."""
+
+    def __init__(self, initial_ms: int, maximum_ms: int, rng: Random) -> None:
+        self._initial_ms, self._maximum_ms, self._rng = initial_ms, maximum_ms, rng
+
+    def after(self, failures: int) -> int:
+        """Return the milliseconds to wait after so many failures in a row."""
+        if failures <= 0:
+            return 0
+        exponential = self._initial_ms * 2 ** min(failures - 1, 20)
+        jitter = 0.8 + 0.4 * self._rng.random()
+        return int(min(exponential, max(self._maximum_ms, self._initial_ms)) * jitter)
+
+
+class Connection:
+    """The state of one connection across its losses."""
+
+    __slots__ = ("channel", "failures", "is_open", "node", "open_at_ms", "setup_deadline_ms")
+
+    def __init__(self, node: Node, channel: Channel) -> None:
+        self.node = node
+        self.channel = channel
+        self.failures = 0
+        self.is_open = False  # the transport was asked to open it
+        self.open_at_ms = 0
+        self.setup_deadline_ms = 0
+
+
+class Client:
+    """Connections to all brokers, by node id and purpose, and the metadata they share."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        transport: Transport,
+        *,
+        rng: Random,
+        login: Callable[[], Login] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.transport = transport
+        self.bootstrap = bootstrap_nodes(settings.bootstrap_servers)
+        self.metadata = ClusterMetadata(
+            max_age_ms=settings.metadata_max_age_ms,
+            allow_auto_create=getattr(settings, "allow_auto_create_topics", True),
+        )
+        self.now_ms = 0
+        self.machines: list[Machine] = []
+        self.fatal: KafkaError | None = None
+        self.backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, rng)
+        self._reconnect = Backoff(
+            settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, rng
+        )
+        self._rng = rng
+        self._login = login
+        self._connections: dict[ConnectionKey, Connection] = {}
+        self._refreshing = False
+        self._refresh_failures = 0
+        self._refresh_not_before_ms = 0
+        self._waiting_for_metadata: list[Pending[None]] = []
+        self._failing_since_ms: int | None = None
+        self._last_failure = ""
+        self._rotation = 0
+        self.closed = False
+
+    # ------------------------------------------------------------ sending
+
+    def send(
+        self,
+        node_id: int,
+        request: Request,
+        *,
+        purpose: str = "",
+        timeout_ms: int | None = None,
+        expects_response: bool = True,
+        max_version: int | None = None,
+    ) -> Pending[Any]:
+        """Send a request to a node (ANY_NODE: whichever is best); see Channel.submit for errors."""
+        if node_id == ANY_NODE:
+            node_id = self._choose_node()
+        key = ConnectionKey(node_id, purpose)
+        connection = self._connection(key)
+        if connection is None:
+            pending: Pending[Any] = Pending()
+            pending.fail(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} is unknown"))
+            return pending
+        result = connection.channel.submit(
+            request,
+            now_ms=self.now_ms,
+            timeout_ms=self.settings.request_timeout_ms if timeout_ms is None else timeout_ms,
+            expects_response=expects_response,
+            max_version=max_version,
+        )
+        self.transport.wake()
+        return result
+
+    def in_flight(self, node_id: int, purpose: str = "") -> int:
+        """Return how many requests wait for answers on a connection."""
+        connection = self._connections.get(ConnectionKey(node_id, purpose))
+        return 0 if connection is None else connection.channel.in_flight
+
+    def is_available(self, node_id: int, purpose: str = "") -> bool:
+        """Whether a request to the node could go out now or soon (no backoff, no throttle)."""
+        connection = self._connections.get(ConnectionKey(node_id, purpose))
+        if connection is None:
+            return True
+        if connection.channel.throttled_until_ms > self.now_ms:
+            return False
+        return connection.is_open or connection.open_at_ms <= self.now_ms
+
+    def available_at_ms(self, node_id: int, purpose: str = "") -> int:
+        """When `is_available` will hold again, as far as known."""
+        connection = self._connections.get(ConnectionKey(node_id, purpose))
+        if connection is None:
+            return 0
+        return max(connection.channel.throttled_until_ms, connection.open_at_ms)
+
+    def _connection(self, key: ConnectionKey) -> Connection | None:
+        connection = self._connections.get(key)
+        node = self._node(key.node_id)
+        if connection is None:
+            if node is None:
+                return None
+            connection = self._connections[key] = Connection(node, self._new_channel())
+        elif connection.channel.state is ChannelState.CLOSED:
+            connection.channel = self._new_channel()
+            connection.node = node or connection.node
+        if not connection.is_open and connection.open_at_ms <= self.now_ms:
+            self._open(key, connection)
+        return connection
+
+    def _new_channel(self) -> Channel:
+        return Channel(self.settings.client_id, login=self._login)
+
+    def _node(self, node_id: int) -> Node | None:
+        known = self.metadata.brokers.get(node_id)
+        if known is not None:
+            return known
+        index = -1 - node_id
+        return self.bootstrap[index] if 0 <= index < len(self.bootstrap) else None
+
+    def _open(self, key: ConnectionKey, connection: Connection) -> None:
+        connection.is_open = True
+        connection.setup_deadline_ms = (
+            self.now_ms + self.settings.socket_connection_setup_timeout_ms
+        )
+        self.transport.open(key, connection.node.host, connection.node.port)
+
+    def _choose_node(self) -> int:
+        """Prefer a ready connection with the least work; else go round brokers and bootstrap."""
+        ready = [
+            (connection.channel.in_flight, key.node_id)
+            for key, connection in self._connections.items()
+            if key.purpose == "" and connection.channel.ready
+        ]
+        if ready:
+            return min(ready)[1]
+        places = [*self.metadata.brokers, *(node.node_id for node in self.bootstrap)]
+        self._rotation += 1
+        turned = [places[(self._rotation + i) % len(places)] for i in range(len(places))]
+        return next((place for place in turned if self.is_available(place)), turned[0])
+
+    # ------------------------------------------------------------ events
+
+    def connected(self, key: ConnectionKey, now_ms: int) -> None:
+        """Take note that the transport has an open connection."""
+        self.now_ms = now_ms
+        connection = self._connections.get(key)
+        if connection is not None and connection.is_open:
+            connection.channel.connected(now_ms, timeout_ms=self.settings.request_timeout_ms)
+
+    def received(self, key: ConnectionKey, frame: memoryview, now_ms: int) -> None:
+        """Take one frame."""
+        self.now_ms = now_ms
+        connection = self._connections.get(key)
+        if connection is None or not connection.is_open:
+            return
+        try:
+            connection.channel.receive(frame, now_ms)
+        except CorruptMessage as error:
+            self._drop(key, connection, error)
+            return
+        if connection.channel.state is ChannelState.CLOSED:  # the login was refused
+            self._drop(key, connection, None)
+        elif connection.failures and connection.channel.ready:
+            connection.failures = 0
+
+    def disconnected(self, key: ConnectionKey, reason: str, now_ms: int) -> None:
+        """Take note that a connection is gone or could not be made."""
+        self.now_ms = now_ms
+        connection = self._connections.get(key)
+        if connection is None or not connection.is_open:
+            return
+        self._lost(connection, KafkaError(ErrorCode.NETWORK_EXCEPTION, reason))
+
+    def _drop(self, key: ConnectionKey, connection: Connection, error: Exception | None) -> None:
+        self.transport.close(key)
+        self._lost(connection, error)
+
+    def _lost(self, connection: Connection, error: Exception | None) -> None:
+        connection.is_open = False
+        if connection.node.node_id >= 0:
+            self.metadata.mark_stale()
+        connection.failures += 1
+        connection.open_at_ms = self.now_ms + self._reconnect.after(connection.failures)
+        failure = connection.channel.failure or error
+        if isinstance(failure, KafkaError) and failure.code in FATAL_CODES:
+            self.fatal = failure
+        connection.channel.closed(error)
+
+    # ------------------------------------------------------------ time
+
+    def poll(self, now_ms: int) -> None:
+        """Do everything that is due, then hand what is to be sent to the transport."""
+        self.now_ms = now_ms
+        for key, connection in list(self._connections.items()):
+            self._poll_connection(key, connection)
+        self._refresh_metadata()
+        for machine in self.machines:
+            machine.poll(now_ms)
+        for key, connection in list(self._connections.items()):
+            channel = connection.channel
+            if channel.outgoing and channel.throttled_until_ms <= now_ms:
+                buffers, channel.outgoing = channel.outgoing, []
+                self.transport.write(key, buffers)
+
+    def _poll_connection(self, key: ConnectionKey, connection: Connection) -> None:
+        channel = connection.channel
+        if connection.is_open:
+            setting_up = channel.state is ChannelState.CONNECTING
+            if setting_up and connection.setup_deadline_ms <= self.now_ms:
+                reason = f"no connection to {connection.node.host}:{connection.node.port} in time"
+                self._drop(key, connection, KafkaError(ErrorCode.NETWORK_EXCEPTION, reason))
+            elif channel.expire(self.now_ms):
+                self._drop(key, connection, None)
+            elif channel.ready and not channel.in_flight and self._is_idle(channel):
+                self.transport.close(key)
+                del self._connections[key]
+                channel.closed()
+        else:
+            channel.expire(self.now_ms)
+            if channel.in_flight and connection.open_at_ms <= self.now_ms:
+                self._open(key, connection)
+
+    def _is_idle(self, channel: Channel) -> bool:
+        limit_ms = self.settings.connections_max_idle_ms
+        return 0 <= limit_ms < self.now_ms - channel.last_used_ms
+
+    def next_deadline_ms(self) -> int | None:
+        """When `poll` must be called at the latest."""
+        deadlines = [machine.next_deadline_ms() for machine in self.machines]
+        for connection in self._connections.values():
+            channel = connection.channel
+            deadlines.append(channel.next_deadline_ms())
+            if channel.state is ChannelState.CONNECTING and channel.in_flight:
+                opening = connection.is_open
+                deadlines.append(connection.setup_deadline_ms if opening else connection.open_at_ms)
+            if channel.outgoing:
+                deadlines.append(channel.throttled_until_ms)
+        if not self._refreshing:
+            deadlines.append(max(self.metadata.refresh_due_ms(), self._refresh_not_before_ms))
+        return min((one for one in deadlines if one is not None), default=None)
+
+    # ------------------------------------------------------------ metadata
+
+    def refresh(self) -> Pending[None]:
+        """Ask for fresh metadata; completes with the next answer."""
+        pending: Pending[None] = Pending()
+        self._waiting_for_metadata.append(pending)
+        self.metadata.mark_stale()
+        self.transport.wake()
+        return pending
+
+    def _refresh_metadata(self) -> None:
+        due_ms = max(self.metadata.refresh_due_ms(), self._refresh_not_before_ms)
+        if self._refreshing or due_ms > self.now_ms or self.closed:
+            return
+        self._refreshing = True
+        # One refresh a backoff at most, whoever asks for it how often.
+        self._refresh_not_before_ms = self.now_ms + self.settings.retry_backoff_ms
+        self.send(ANY_NODE, self.metadata.request()).on_done(self._refreshed)
+
+    def _refreshed(self, done: Pending[Any]) -> None:
+        self._refreshing = False
+        if done.error is not None:
+            self._refresh_failed(done.error)
+            return
+        self._failing_since_ms = None
+        self.metadata.update(done.value, self.now_ms)
+        self._refresh_failures = self._refresh_failures + 1 if self.metadata.incomplete else 0
+        wait_ms = self.backoff.after(self._refresh_failures)
+        self._refresh_not_before_ms = max(self._refresh_not_before_ms, self.now_ms + wait_ms)
+        waiting, self._waiting_for_metadata = self._waiting_for_metadata, []
+        for pending in waiting:
+            pending.complete(None)
+
+    def _refresh_failed(self, error: Exception) -> None:
+        self.metadata.mark_stale()
+        self._refresh_failures += 1
+        self._last_failure = str(error)
+        if self._failing_since_ms is None:
+            self._failing_since_ms = self.now_ms
+        wait_ms = self.backoff.after(self._refresh_failures)
+        self._refresh_not_before_ms = self.now_ms + wait_ms
+        trouble = self.trouble()
+        if trouble is not None:
+            waiting, self._waiting_for_metadata = self._waiting_for_metadata, []
+            for pending in waiting:
+                pending.fail(trouble)
+
+    def trouble(self) -> KafkaError | None:
+        """Return why callers should stop waiting: a refused login, or nobody reachable for long."""
+        if self.fatal is not None:
+            return self.fatal
+        since_ms = self._failing_since_ms
+        if since_ms is None or self.now_ms - since_ms < PATIENCE_MS:
+            return None
+        return self.unreachable()
+
+    def unreachable(self) -> KafkaError:
+        """Return the one-line error for a cluster that does not answer."""
+        return unreachable(self.bootstrap, self._last_failure)
+
+    @property
+    def reached(self) -> bool:
+        """Whether the cluster has answered, and not stopped since."""
+        return self.metadata.updated_ms >= 0 and self._failing_since_ms is None
+
+    def close(self) -> None:
+        """Close every connection; what waits fails with NETWORK_EXCEPTION."""
+        self.closed = True
+        for key, connection in list(self._connections.items()):
+            if connection.is_open:
+                self.transport.close(key)
+            connection.is_open = False
+            connection.channel.closed(KafkaError(ErrorCode.NETWORK_EXCEPTION, "client closed"))
+        self._connections.clear()
+        waiting, self._waiting_for_metadata = self._waiting_for_metadata, []
+        for pending in waiting:
+            pending.fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the client is closed"))

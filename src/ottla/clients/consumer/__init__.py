@@ -1,0 +1,1 @@
+"""The consumer: subscription, fetcher, offsets, group membership, façade."""

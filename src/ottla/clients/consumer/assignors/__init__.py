@@ -1,0 +1,1 @@
+"""Assignors of the classic group protocol, by the names that other clients use."""

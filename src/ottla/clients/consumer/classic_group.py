@@ -1,0 +1,506 @@
+"""Membership in a group by the classic protocol: join, sync, heartbeat, leave.
+
+Kafka: org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator}.
+KIP-62 (max.poll.interval), KIP-345 (static members), KIP-394, KIP-429 (cooperative).
+
+The machine sends requests by itself, but partitions change hands only while the user is inside
+`poll`: the façade calls `user_poll`, runs the listener for the `Step` it gets, and reports back
+with `step_done`. So records that were handed out are never revoked under the user's hands.
+
+    UNJOINED --user_poll, revoked--> READY_TO_JOIN --send--> JOINING --answer--> SYNCING
+    SYNCING --answer--> ASSIGNED --user_poll, assigned--> STABLE --rebalance--> (as UNJOINED)
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.clients.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
+from ottla.clients.consumer.assignors.interface import (
+    PROTOCOL_TYPE,
+    Member,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from ottla.clients.consumer.assignors.range import RangeAssignor
+from ottla.clients.consumer.assignors.roundrobin import RoundRobinAssignor
+from ottla.clients.consumer.assignors.sticky import StickyAssignor
+from ottla.clients.consumer.coordinator import PURPOSE
+from ottla.clients.consumer.offsets import CommitIdentity
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.protocol.apis.heartbeat import HeartbeatRequest
+from ottla.protocol.apis.join_group import JoinGroupRequest
+from ottla.protocol.apis.leave_group import LeaveGroupRequest
+from ottla.protocol.apis.sync_group import SyncGroupRequest
+
+if TYPE_CHECKING:
+    from ottla.clients.client import Client
+    from ottla.clients.consumer.assignors.interface import Assignor
+    from ottla.clients.consumer.coordinator import Coordinator
+    from ottla.clients.consumer.subscription import Subscription
+    from ottla.clients.settings import Settings
+    from ottla.purgatory.pending import Pending
+    from ottla.types import TopicPartition
+
+ASSIGNORS: dict[str, type[Assignor]] = {
+    "range": RangeAssignor,
+    "roundrobin": RoundRobinAssignor,
+    "sticky": StickyAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+JOIN_MARGIN_MS = 5_000
+NO_GENERATION = -1
+
+
+class GroupState(Enum):
+    """Where a member is in its group's life."""
+
+    UNJOINED = "unjoined"
+    READY_TO_JOIN = "ready to join"
+    JOINING = "joining"
+    SYNCING = "syncing"
+    ASSIGNED = "assigned"
+    STABLE = "stable"
+
+
+class Step(NamedTuple):
+    """What the façade must tell the listener: "revoked", "assigned" or "lost"."""
+
+    kind: str
+    partitions: tuple[TopicPartition, ...]
+
+
+def make_assignors(names: tuple[str, ...]) -> dict[str, Assignor]:
+    """Return the assignors by name; KafkaError(INVALID_CONFIG) for unknown ones."""
+    unknown = [name for name in names if name not in ASSIGNORS]
+    if unknown or not names:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"partition.assignment.strategy: {', '.join(unknown) or 'empty'}; "
+            f"known: {', '.join(ASSIGNORS)}",
+        )
+    return {name: ASSIGNORS[name]() for name in names}
+
+
+class ClassicGroup:
+    """The machine of one member."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: Client,
+        subscription: Subscription,
+        coordinator: Coordinator,
+    ) -> None:
+        self.client = client
+        self.coordinator = coordinator
+        self.subscription = subscription
+        self.state = GroupState.UNJOINED
+        self.member_id = ""
+        self.generation = NO_GENERATION
+        self.protocol_name: str | None = None
+        self.is_leader = False
+        self.errors: list[KafkaError] = []
+        self._settings = settings
+        self._assignors = make_assignors(settings.partition_assignment_strategy)
+        # A rebalance may only be cooperative when every assignor on offer is.
+        self.cooperative = all(one.cooperative for one in self._assignors.values())
+        self._rejoin_needed = True
+        self._reason = ""
+        self._steps: list[Step] = []
+        self._lost = False
+        self._assigned: list[TopicPartition] = []
+        self._last_user_poll_ms = 0
+        self._last_heartbeat_ms = 0
+        self._last_contact_ms = 0
+        self._heartbeating = False
+        self._retry_at_ms = 0
+        self._failures = 0
+        self._counts_at_join: dict[str, int] = {}
+        self._topics_at_join: tuple[str, ...] = ()
+        self._left_for_slowness = False
+
+    # ------------------------------------------------------------ what others ask
+
+    @property
+    def identity(self) -> CommitIdentity:
+        """As whom to commit."""
+        return CommitIdentity(self.generation, self.member_id, self._settings.group_instance_id)
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the coordinator knows us in a generation."""
+        return self.generation != NO_GENERATION
+
+    def request_rejoin(self, reason: str) -> None:
+        """Join again at the next chance."""
+        self._rejoin_needed = True
+        self._reason = reason
+        self.client.transport.wake()
+
+    # ------------------------------------------------------------ the user's side
+
+    def user_poll(self, now_ms: int) -> Step | None:
+        """Take note that the user polls; return the next thing to tell the listener, if any."""
+        self._last_user_poll_ms = now_ms
+        self._left_for_slowness = False
+        if not self._steps:
+            self._plan_steps()
+        return self._steps[0] if self._steps else None
+
+    def _plan_steps(self) -> None:
+        owned = tuple(self.subscription.partitions)
+        if self._lost:
+            self._lost = False
+            self._steps.append(Step("lost", owned))
+        elif self.state is GroupState.ASSIGNED:
+            self._plan_assignment(owned)
+        elif self._wants_to_join():
+            if self.cooperative:
+                topics = self.subscription.topics
+                gone = tuple(partition for partition in owned if partition.topic not in topics)
+            else:
+                gone = owned
+            self._steps.append(Step("prepare", gone))
+
+    def _wants_to_join(self) -> bool:
+        self._check_topics()
+        resting = self.state in (GroupState.UNJOINED, GroupState.STABLE)
+        return self._rejoin_needed and resting and self.subscription.uses_group
+
+    def _check_topics(self) -> None:
+        """Rejoin when the subscription or a partition count changed (the leader watches those)."""
+        if self.state is not GroupState.STABLE or self._rejoin_needed:
+            return
+        if self.subscription.topics != self._topics_at_join:
+            self.request_rejoin("the subscription changed")
+        elif self.is_leader:
+            counts = {
+                name: self.client.metadata.partition_count(name) for name in self._counts_at_join
+            }
+            known = {name: count for name, count in counts.items() if count}
+            if known != {name: count for name, count in self._counts_at_join.items() if count}:
+                self.request_rejoin("the topics' partitions changed")
+
+    def _plan_assignment(self, owned: tuple[TopicPartition, ...]) -> None:
+        assigned = set(self._assigned)
+        if self.cooperative:
+            revoked = tuple(partition for partition in owned if partition not in assigned)
+            if revoked:
+                self._steps.append(Step("revoked", revoked))
+                self.request_rejoin("gave up partitions for other members")
+            added = tuple(partition for partition in self._assigned if partition not in owned)
+        else:
+            added = tuple(self._assigned)
+        self._steps.append(Step("assigned", added))
+
+    def step_done(self) -> None:
+        """Apply the step whose listener has run."""
+        step = self._steps.pop(0)
+        partitions = self.subscription.partitions
+        gone = set(step.partitions)
+        if step.kind == "assigned":
+            self.subscription.replace(self._assigned)
+            self.state = GroupState.STABLE
+        elif step.kind == "prepare":
+            self.subscription.replace(p for p in partitions if p not in gone)
+            self.state = GroupState.READY_TO_JOIN
+        else:
+            self.subscription.replace(p for p in partitions if p not in gone)
+        self.client.transport.wake()
+
+    # ------------------------------------------------------------ time
+
+    def poll(self, now_ms: int) -> None:
+        """Join, heartbeat or leave, as it is time."""
+        if not self.subscription.uses_group and not self.is_member:
+            return
+        self.coordinator.poll(now_ms)
+        if self.coordinator.fatal is not None:
+            self.errors.append(self.coordinator.fatal)
+            self.coordinator.fatal = None
+        if self.state is GroupState.READY_TO_JOIN and self._retry_at_ms <= now_ms:
+            if self.coordinator.known and self._topics_are_known():
+                self._join()
+        elif self.is_member:
+            self._keep_alive(now_ms)
+
+    def _topics_are_known(self) -> bool:
+        if self.subscription.pattern is not None:
+            return self.subscription.pattern_applied
+        self.client.metadata.want(self.subscription.topics)
+        return self.client.metadata.updated_ms >= 0
+
+    def _keep_alive(self, now_ms: int) -> None:
+        if now_ms - self._last_user_poll_ms > self._settings.max_poll_interval_ms:
+            if not self._left_for_slowness:
+                self._left_for_slowness = True
+                self.leave("consumer poll timeout has expired.")
+                self._forget(lost=True)
+            return
+        if now_ms - self._last_contact_ms > self._settings.session_timeout_ms:
+            self.coordinator.lost()
+            self._last_contact_ms = now_ms
+        beating_states = (GroupState.STABLE, GroupState.ASSIGNED, GroupState.SYNCING)
+        due_ms = max(self._last_heartbeat_ms + self._settings.heartbeat_interval_ms, 0)
+        if self.state in beating_states and due_ms <= now_ms and self._retry_at_ms <= now_ms:
+            self._heartbeat(now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """When a heartbeat, a retry or the user's deadline comes."""
+        deadlines = []
+        looking = self.subscription.uses_group or self.is_member
+        if looking and (found := self.coordinator.next_deadline_ms()) is not None:
+            deadlines.append(found)
+        if self.state is GroupState.READY_TO_JOIN and self.coordinator.known:
+            deadlines.append(self._retry_at_ms)
+        if self.is_member:
+            deadlines.append(self._last_user_poll_ms + self._settings.max_poll_interval_ms + 1)
+            if not self._heartbeating and self.coordinator.known:
+                due_ms = self._last_heartbeat_ms + self._settings.heartbeat_interval_ms
+                deadlines.append(max(due_ms, self._retry_at_ms))
+        return min(deadlines, default=None)
+
+    # ------------------------------------------------------------ join and sync
+
+    def _join(self) -> None:
+        self.state = GroupState.JOINING
+        self._rejoin_needed = False
+        self._topics_at_join = self.subscription.topics
+        owned = tuple(self.subscription.partitions)
+        protocols = []
+        for name, assignor in self._assignors.items():
+            member = Member(
+                self.member_id,
+                self.subscription.topics,
+                self._settings.group_instance_id,
+                owned if self.cooperative else (),
+                self.generation,
+                self._settings.client_rack,
+                assignor.user_data(self._assigned, self.generation),
+            )
+            protocols.append(
+                JoinGroupRequest.JoinGroupRequestProtocol(
+                    name=name, metadata=encode_subscription(member)
+                )
+            )
+        request = JoinGroupRequest(
+            group_id=self.coordinator.key,
+            session_timeout_ms=self._settings.session_timeout_ms,
+            rebalance_timeout_ms=self._settings.max_poll_interval_ms,
+            member_id=self.member_id,
+            group_instance_id=self._settings.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=protocols,
+            reason=self._reason[:255],
+        )
+        timeout_ms = self._settings.max_poll_interval_ms + JOIN_MARGIN_MS
+        self.coordinator.send(request, purpose=PURPOSE + "-join", timeout_ms=timeout_ms).on_done(
+            self._joined
+        )
+
+    def _joined(self, done: Pending[Any]) -> None:
+        if self.state is not GroupState.JOINING:
+            return
+        if done.error is not None:
+            self._join_failed(done.error)
+            return
+        response = done.value
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = response.member_id
+            self.state = GroupState.READY_TO_JOIN
+            return
+        if response.error_code:
+            self._join_failed(KafkaError(response.error_code))
+            return
+        self._failures = 0
+        self.member_id = response.member_id
+        self.generation = response.generation_id
+        self.protocol_name = response.protocol_name
+        self.is_leader = response.leader == response.member_id
+        self._last_contact_ms = self._last_heartbeat_ms = self.client.now_ms
+        self.state = GroupState.SYNCING
+        if self.is_leader and not response.skip_assignment:
+            self._assign_when_topics_known(response)
+        else:
+            self._sync([])
+
+    def _assign_when_topics_known(self, response: Any) -> None:
+        """As leader: learn about topics that only other members want, then divide them."""
+        try:
+            members = [
+                decode_subscription(one.member_id, one.group_instance_id, one.metadata)
+                for one in response.members
+            ]
+        except CorruptMessage as error:
+            self._join_failed(error)
+            return
+        topics = {topic for member in members for topic in member.topics}
+        metadata = self.client.metadata
+        missing = [topic for topic in sorted(topics) if not metadata.partition_count(topic)]
+        generation = self.generation
+
+        def divide(_done: Any = None) -> None:
+            if self.state is GroupState.SYNCING and self.generation == generation:
+                self._assign(members, sorted(topics))
+
+        if missing:
+            metadata.want(missing)
+            self.client.refresh().on_done(divide)
+        else:
+            divide()
+
+    def _assign(self, members: list[Member], topics: list[str]) -> None:
+        counts = {topic: self.client.metadata.partition_count(topic) for topic in topics}
+        self._counts_at_join = counts
+        assignor = self._assignors.get(self.protocol_name or "")
+        if assignor is None:
+            self.errors.append(KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return
+        existing = {topic: count for topic, count in counts.items() if count}
+        divided = assignor.assign(existing, members)
+        self._sync(
+            [
+                SyncGroupRequest.SyncGroupRequestAssignment(
+                    member_id=name, assignment=encode_assignment(partitions)
+                )
+                for name, partitions in divided.items()
+            ]
+        )
+
+    def _sync(self, assignments: list[SyncGroupRequest.SyncGroupRequestAssignment]) -> None:
+        request = SyncGroupRequest(
+            group_id=self.coordinator.key,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self._settings.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=self.protocol_name,
+            assignments=assignments,
+        )
+        timeout_ms = self._settings.max_poll_interval_ms + JOIN_MARGIN_MS
+        self.coordinator.send(request, purpose=PURPOSE + "-join", timeout_ms=timeout_ms).on_done(
+            self._synced
+        )
+
+    def _synced(self, done: Pending[Any]) -> None:
+        if self.state is not GroupState.SYNCING:
+            return
+        if done.error is not None:
+            self._join_failed(done.error)
+            return
+        if done.value.error_code:
+            self._join_failed(KafkaError(done.value.error_code))
+            return
+        try:
+            self._assigned = decode_assignment(done.value.assignment)
+        except CorruptMessage as error:
+            self._join_failed(error)
+            return
+        self.client.metadata.want(partition.topic for partition in self._assigned)
+        self.state = GroupState.ASSIGNED
+        self._last_contact_ms = self.client.now_ms
+
+    def _join_failed(self, error: Exception) -> None:
+        """Decide what an error of join, sync or heartbeat means, and try again unless fatal."""
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        self.coordinator.note_error(code)
+        self._failures += 1
+        self._retry_at_ms = self.client.now_ms + self.client.backoff.after(self._failures)
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            self._forget(lost=self.is_member, keep_id=code == ErrorCode.ILLEGAL_GENERATION)
+            self._retry_at_ms = 0
+        elif code == ErrorCode.FENCED_INSTANCE_ID:
+            self._forget(lost=True)
+            self.errors.append(KafkaError(code))
+            return
+        elif code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._retry_at_ms = 0
+        elif not (isinstance(error, KafkaError) and error.is_retriable):
+            self.errors.append(KafkaError(code, str(error)))
+        self._rejoin_needed = True
+        # What had to be revoked is revoked: no need to ask the user again.
+        again = self.state in (GroupState.JOINING, GroupState.SYNCING) and not self._lost
+        self.state = GroupState.READY_TO_JOIN if again else GroupState.UNJOINED
+
+    def _forget(self, *, lost: bool, keep_id: bool = False) -> None:
+        """Be no member any more; with lost, the user hears that the partitions are gone."""
+        if not keep_id:
+            self.member_id = ""
+        self.generation = NO_GENERATION
+        self._rejoin_needed = True
+        self._steps.clear()
+        if lost and self.subscription.partitions:
+            self._lost = True
+        self._assigned = []
+        self.state = GroupState.UNJOINED
+
+    # ------------------------------------------------------------ heartbeat and leave
+
+    def _heartbeat(self, now_ms: int) -> None:
+        if self._heartbeating or not self.coordinator.known:
+            return
+        self._heartbeating = True
+        self._last_heartbeat_ms = now_ms
+        request = HeartbeatRequest(
+            group_id=self.coordinator.key,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self._settings.group_instance_id,
+        )
+        generation = self.generation
+        timeout_ms = min(self._settings.request_timeout_ms, self._settings.session_timeout_ms)
+        self.coordinator.send(request, timeout_ms=timeout_ms).on_done(
+            lambda done: self._beaten(done, generation)
+        )
+
+    def _beaten(self, done: Pending[Any], generation: int) -> None:
+        self._heartbeating = False
+        error = done.error
+        if error is None and not done.value.error_code:
+            self._last_contact_ms = self.client.now_ms
+            return
+        if error is None:
+            error = KafkaError(done.value.error_code)
+        if generation != self.generation:
+            return
+        code = error.code if isinstance(error, KafkaError) else None
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._last_contact_ms = self.client.now_ms
+            if self.state is GroupState.STABLE:
+                self.request_rejoin("the group is rebalancing")
+        elif code in (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.ILLEGAL_GENERATION,
+            ErrorCode.FENCED_INSTANCE_ID,
+        ):
+            self._join_failed(error)
+        else:
+            self.coordinator.note_error(code or 0)
+            self._retry_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
+            if isinstance(error, KafkaError) and not error.is_retriable:
+                self.errors.append(error)
+
+    def commit_failed(self, code: int) -> None:
+        """Take note of what an answer to a commit says about our membership."""
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            self._forget(lost=True, keep_id=code == ErrorCode.ILLEGAL_GENERATION)
+        elif code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self.request_rejoin("the group is rebalancing")
+
+    def leave(self, reason: str) -> Pending[Any] | None:
+        """Tell the coordinator; static members stay members (KIP-345)."""
+        if self._settings.group_instance_id is not None or not self.member_id:
+            return None
+        request = LeaveGroupRequest(
+            group_id=self.coordinator.key,
+            members=[LeaveGroupRequest.MemberIdentity(member_id=self.member_id, reason=reason)],
+        )
+        return self.coordinator.send(request)
+
+    def stop(self) -> None:
+        """Stop being a member without telling anyone (after `leave`, or on unsubscribe)."""
+        self._forget(lost=False)

@@ -1,0 +1,118 @@
+"""Finding a group's coordinator and talking to it.
+
+Kafka: org.apache.kafka.clients.consumer.internals.AbstractCoordinator (its lookup),
+CoordinatorRequestManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.clients.client import ANY_NODE
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
+from ottla.purgatory.pending import Pending
+from ottla.types import Node
+
+if TYPE_CHECKING:
+    from ottla.clients.client import Client
+    from ottla.protocol.schema import Request
+
+PURPOSE = "group"
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+COORDINATOR_MOVED = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
+
+class Coordinator:
+    """The coordinator of one key, looked up again whenever it is lost."""
+
+    def __init__(self, client: Client, key: str, key_type: int = GROUP) -> None:
+        self.client = client
+        self.key = key
+        self.key_type = key_type
+        self.node_id = -1
+        self.fatal: KafkaError | None = None
+        self._asking = False
+        self._failures = 0
+        self._retry_at_ms = 0
+
+    @property
+    def known(self) -> bool:
+        """Whether requests can be sent."""
+        return self.node_id >= 0
+
+    def poll(self, now_ms: int) -> None:
+        """Look the coordinator up when it is unknown and the backoff is over."""
+        if self.known or self._asking or self._retry_at_ms > now_ms or self.fatal is not None:
+            return
+        self._asking = True
+        request = FindCoordinatorRequest(key_type=self.key_type, coordinator_keys=[self.key])
+        self.client.send(ANY_NODE, request).on_done(self._answered)
+
+    def next_deadline_ms(self) -> int | None:
+        """When to look it up again."""
+        waiting = not (self.known or self._asking or self.fatal is not None)
+        return self._retry_at_ms if waiting else None
+
+    def _answered(self, done: Pending[Any]) -> None:
+        self._asking = False
+        error = done.error
+        if error is None:
+            found = done.value.coordinators[0] if done.value.coordinators else done.value
+            if not found.error_code:
+                self.node_id = found.node_id
+                brokers = self.client.metadata.brokers
+                brokers.setdefault(found.node_id, Node(found.node_id, found.host, found.port))
+                self._failures = 0
+                return
+            error = KafkaError(found.error_code, found.error_message)
+        self._failures += 1
+        self._retry_at_ms = self.client.now_ms + self.client.backoff.after(self._failures)
+        if isinstance(error, KafkaError) and not error.is_retriable:
+            self.fatal = error
+
+    def lost(self, node_id: int | None = None) -> None:
+        """Forget the coordinator; of a given node only when it still is the one."""
+        if node_id is None or node_id == self.node_id:
+            self.node_id = -1
+
+    def send(
+        self,
+        request: Request,
+        *,
+        purpose: str = PURPOSE,
+        timeout_ms: int | None = None,
+        max_version: int | None = None,
+    ) -> Pending[Any]:
+        """Send to the coordinator; fails with COORDINATOR_NOT_AVAILABLE while it is unknown.
+
+        A connection that is lost, or a request that times out, makes the coordinator unknown.
+        """
+        if not self.known:
+            pending: Pending[Any] = Pending()
+            pending.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            self.client.transport.wake()
+            return pending
+        node_id = self.node_id
+        sent = self.client.send(
+            node_id, request, purpose=purpose, timeout_ms=timeout_ms, max_version=max_version
+        )
+
+        def check(done: Pending[Any]) -> None:
+            if isinstance(done.error, KafkaError) and done.error.code in COORDINATOR_MOVED:
+                self.lost(node_id)
+
+        sent.on_done(check)
+        return sent
+
+    def note_error(self, code: int) -> None:
+        """Take note of an error code in an answer of the coordinator."""
+        if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+            self.lost()

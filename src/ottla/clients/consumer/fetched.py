@@ -1,0 +1,136 @@
+"""Record batches that have arrived and wait for the user: decoded as they are taken.
+
+Kafka: org.apache.kafka.clients.consumer.internals.CompletedFetch. Hot path: benchmarks/clients.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.records.batch import iterate_batches
+from ottla.records.control import ControlRecordType, decode_control_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ottla.records.batch import RecordBatch
+    from ottla.records.record import Headers, Record
+    from ottla.types import TopicPartition
+
+
+class ConsumerRecord(NamedTuple):
+    """A record as a consumer gets it; the timestamp is in ms since the epoch."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+    headers: Headers
+
+
+def next_offset_after(records: memoryview) -> int | None:
+    """Return the offset behind the last whole batch, None when there is none; headers only."""
+    position, end, found = 0, len(records), None
+    while end - position >= 61:
+        size = int.from_bytes(records[position + 8 : position + 12], "big") + 12
+        if position + size > end:
+            break
+        if records[position + 16] < 2:  # old formats: rare, so the slow way will do
+            batches = list(iterate_batches(records, position, partial_tail=True))
+            return batches[-1].next_offset if batches else found
+        base = int.from_bytes(records[position : position + 8], "big")
+        found = base + int.from_bytes(records[position + 23 : position + 27], "big") + 1
+        position += size
+    return found
+
+
+class Fetched:
+    """The answer for one partition to one Fetch, and how far the user has taken it."""
+
+    __slots__ = (
+        "_aborted",
+        "_aborted_producers",
+        "_batches",
+        "_check_crcs",
+        "_left",
+        "end_offset",
+        "leader_epoch",
+        "position",
+        "size",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview,
+        fetch_offset: int,
+        end_offset: int,
+        *,
+        aborted: Sequence[Any] | None,
+        check_crcs: bool,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.position = fetch_offset
+        self.end_offset = end_offset
+        self.leader_epoch = -1
+        self.size = len(records)
+        self._batches: Iterator[RecordBatch] = iterate_batches(records, partial_tail=True)
+        self._left: list[Record] = []
+        # None: everything is read. Otherwise transactions to leave out, by first offset.
+        self._aborted = (
+            None if aborted is None else sorted(aborted, key=lambda one: -one.first_offset)
+        )
+        self._aborted_producers: set[int] = set()
+        self._check_crcs = check_crcs
+
+    def take(self, limit: int) -> list[Record]:
+        """Return up to limit records and step over them; empty when there are no more.
+
+        Raises CorruptMessage for a batch whose checksum or structure is wrong; the position
+        stays in front of it.
+        """
+        while not self._left:
+            batch = next(self._batches, None)
+            if batch is None:
+                self.position = max(self.position, self.end_offset)
+                return []
+            self._left = self._decode(batch)
+            if not self._left:
+                self.position = max(self.position, batch.next_offset)
+        if len(self._left) <= limit:
+            taken, self._left = self._left, []
+        else:
+            taken, self._left = self._left[:limit], self._left[limit:]
+        self.position = taken[-1].offset + 1
+        return taken
+
+    def _decode(self, batch: RecordBatch) -> list[Record]:
+        if batch.next_offset <= self.position:
+            return []
+        if self._check_crcs:
+            batch.check_crc()
+        self.leader_epoch = batch.leader_epoch
+        if self._aborted is not None and self._is_aborted(batch):
+            return []
+        if batch.is_control:
+            return []
+        records = batch.records()
+        if records and records[0].offset < self.position:
+            position = self.position
+            records = [record for record in records if record.offset >= position]
+        return records
+
+    def _is_aborted(self, batch: RecordBatch) -> bool:
+        """Whether a transactional batch belongs to an aborted transaction (read_committed)."""
+        assert self._aborted is not None
+        while self._aborted and self._aborted[-1].first_offset <= batch.last_offset:
+            self._aborted_producers.add(self._aborted.pop().producer_id)
+        if batch.is_control:
+            records = batch.records()
+            if records and decode_control_type(records[0].key) == ControlRecordType.ABORT:
+                self._aborted_producers.discard(batch.producer_id)
+            return False
+        return batch.is_transactional and batch.producer_id in self._aborted_producers

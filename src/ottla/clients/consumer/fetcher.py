@@ -1,0 +1,374 @@
+"""Fetches what is assigned, ahead of the user, by incremental sessions.
+
+Kafka: org.apache.kafka.clients.consumer.internals.{Fetcher, FetchSessionHandler}. KIP-227, 392.
+
+Records are asked for behind what is buffered, so that the next answer is under way while the user
+works on the last one; a partition with more than `BUFFERED_FETCHES` full answers waiting is left
+out until they are taken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.clients.consumer.fetched import ConsumerRecord, Fetched, next_offset_after
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.fetch import FetchRequest
+from ottla.types import TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.clients.client import Client
+    from ottla.clients.consumer.subscription import PartitionState, Subscription
+    from ottla.clients.settings import Settings
+    from ottla.purgatory.pending import Pending
+    from ottla.records.record import Record
+
+PURPOSE = "fetch"
+BUFFERED_FETCHES = 2
+FINAL_EPOCH, INITIAL_EPOCH = -1, 0
+SESSION_LOST = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+STALE_METADATA = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+PartitionEntry = tuple[Uuid, int, int, int]  # topic id, fetch offset, leader epoch, max bytes
+
+
+class FetchSession:
+    """What the broker remembers of our Fetch requests (KIP-227)."""
+
+    def __init__(self) -> None:
+        self.session_id = 0
+        self.epoch = INITIAL_EPOCH
+        self.partitions: dict[TopicPartition, PartitionEntry] = {}
+
+    def changes(
+        self, wanted: dict[TopicPartition, PartitionEntry]
+    ) -> tuple[dict[TopicPartition, PartitionEntry], dict[TopicPartition, PartitionEntry]]:
+        """Return what to send and what to have forgotten, and remember the wanted state."""
+        before, self.partitions = self.partitions, wanted
+        if self.epoch == INITIAL_EPOCH or not self.session_id:
+            return wanted, {}
+        changed = {key: entry for key, entry in wanted.items() if before.get(key) != entry}
+        forgotten = {
+            key: entry
+            for key, entry in before.items()
+            if key not in wanted or wanted[key][0] != entry[0]
+        }
+        return changed, forgotten
+
+    def answered(self, session_id: int) -> None:
+        """Step to the next epoch; session id 0 means that the broker keeps no session."""
+        self.session_id = session_id
+        self.epoch = INITIAL_EPOCH if not session_id else max(1, (self.epoch + 1) & 0x7FFFFFFF)
+
+    def reset(self) -> None:
+        """Begin with a full request."""
+        self.session_id, self.epoch, self.partitions = 0, INITIAL_EPOCH, {}
+
+
+class Fetcher:
+    """The machine that keeps every assigned partition's buffer filled."""
+
+    def __init__(self, settings: Settings, client: Client, subscription: Subscription) -> None:
+        self.client = client
+        self.subscription = subscription
+        self.errors: list[KafkaError] = []
+        self.on_out_of_range: Callable[[PartitionState], None] = _nothing
+        self._settings = settings
+        self._committed_only = settings.isolation_level == "read_committed"
+        self._sessions: dict[int, FetchSession] = {}
+        self._in_flight: set[int] = set()
+        self._deadline_ms: int | None = None
+        self._turn = 0
+
+    # ------------------------------------------------------------ asking
+
+    def poll(self, now_ms: int) -> None:
+        """Send a Fetch to every node that has partitions to fetch and no Fetch under way."""
+        self._deadline_ms = None
+        by_node: dict[int, dict[TopicPartition, PartitionEntry]] = {}
+        for state in self.subscription.partitions.values():
+            node_id = self._node_for(state, now_ms)
+            if node_id >= 0:
+                by_node.setdefault(node_id, {})[state.topic_partition] = self._entry(state)
+        for node_id, wanted in by_node.items():
+            if node_id in self._in_flight:
+                continue
+            if not self.client.is_available(node_id, PURPOSE):
+                self._wake_at(self.client.available_at_ms(node_id, PURPOSE))
+                continue
+            self._send(node_id, wanted)
+
+    def next_deadline_ms(self) -> int | None:
+        """When a partition's backoff ends."""
+        return self._deadline_ms
+
+    def _wake_at(self, when_ms: int) -> None:
+        if self._deadline_ms is None or when_ms < self._deadline_ms:
+            self._deadline_ms = when_ms
+
+    def _node_for(self, state: PartitionState, now_ms: int) -> int:
+        """Return where to fetch a partition from now, -1 for nowhere."""
+        limit = BUFFERED_FETCHES * self._settings.max_partition_fetch_bytes
+        if state.position is None or state.paused or state.needs_validation:
+            return -1
+        if state.fetching or state.buffered_bytes >= limit:
+            return -1
+        if state.retry_at_ms > now_ms:
+            self._wake_at(state.retry_at_ms)
+            return -1
+        if state.preferred_replica >= 0:
+            if now_ms < state.preferred_until_ms:
+                return state.preferred_replica
+            state.preferred_replica = -1
+        leader = self.client.metadata.leader(state.topic_partition)
+        if leader < 0:
+            self.client.metadata.mark_stale()
+        return leader
+
+    def _entry(self, state: PartitionState) -> PartitionEntry:
+        metadata = self.client.metadata
+        known = metadata.partition(state.topic_partition)
+        epoch = -1 if known is None else known.leader_epoch
+        topic_id = metadata.topic_id(state.topic_partition.topic)
+        return topic_id, state.fetch_position, epoch, self._settings.max_partition_fetch_bytes
+
+    def _send(self, node_id: int, wanted: dict[TopicPartition, PartitionEntry]) -> None:
+        session = self._sessions.setdefault(node_id, FetchSession())
+        changed, forgotten = session.changes(wanted)
+        request = FetchRequest(
+            max_wait_ms=self._settings.fetch_max_wait_ms,
+            min_bytes=self._settings.fetch_min_bytes,
+            max_bytes=self._settings.fetch_max_bytes,
+            isolation_level=1 if self._committed_only else 0,
+            session_id=session.session_id,
+            session_epoch=session.epoch,
+            rack_id=self._settings.client_rack,
+            topics=_topics(changed),
+            forgotten_topics_data=_forgotten(forgotten),
+        )
+        asked: dict[TopicPartition, tuple[PartitionState, int, int]] = {}
+        names: dict[Uuid, str] = {}
+        for partition, (topic_id, offset, _, _) in wanted.items():
+            state = self.subscription.partitions[partition]
+            state.fetching = True
+            asked[partition] = (state, state.generation, offset)
+            names[topic_id] = partition.topic
+        self._in_flight.add(node_id)
+        has_ids = all(entry[0] for entry in wanted.values())
+        pending = self.client.send(
+            node_id,
+            request,
+            purpose=PURPOSE,
+            timeout_ms=self._settings.request_timeout_ms + self._settings.fetch_max_wait_ms,
+            max_version=None if has_ids else 12,
+        )
+        pending.on_done(lambda done: self._answered(done, node_id, asked, names))
+
+    # ------------------------------------------------------------ answers
+
+    def _answered(
+        self,
+        done: Pending[Any],
+        node_id: int,
+        asked: dict[TopicPartition, tuple[PartitionState, int, int]],
+        names: dict[Uuid, str],
+    ) -> None:
+        self._in_flight.discard(node_id)
+        for state, _, _ in asked.values():
+            state.fetching = False
+        session = self._sessions[node_id]
+        if done.error is not None:
+            session.reset()
+            self._lost(done.error, asked)
+            return
+        response = done.value
+        if response.error_code:
+            session.reset()
+            if response.error_code not in SESSION_LOST:
+                self._lost(KafkaError(response.error_code), asked)
+            elif response.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR:
+                self.client.metadata.mark_stale()
+            return
+        session.answered(response.session_id)
+        for topic in response.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for answer in topic.partitions:
+                question = asked.get(TopicPartition(name, answer.partition_index))
+                if question is not None:
+                    self._take_over(answer, *question)
+
+    def _lost(self, error: Exception, asked: dict[TopicPartition, Any]) -> None:
+        if isinstance(error, KafkaError) and not error.is_retriable:
+            self.errors.append(error)
+        self.client.metadata.mark_stale()
+        until_ms = self.client.now_ms + self._settings.retry_backoff_ms
+        for state, _, _ in asked.values():
+            state.retry_at_ms = max(state.retry_at_ms, until_ms)
+            state.preferred_replica = -1
+
+    def _take_over(
+        self, answer: Any, state: PartitionState, generation: int, fetch_offset: int
+    ) -> None:
+        partition = state.topic_partition
+        current = self.subscription.partitions.get(partition) is state
+        if not current or state.generation != generation or state.fetch_position != fetch_offset:
+            return
+        if answer.error_code:
+            self._failed(answer, state)
+            return
+        state.high_watermark = answer.high_watermark
+        state.last_stable_offset = answer.last_stable_offset
+        state.log_start_offset = answer.log_start_offset
+        if answer.preferred_read_replica >= 0:
+            state.preferred_replica = answer.preferred_read_replica
+            state.preferred_until_ms = self.client.now_ms + self.client.metadata.max_age_ms
+        records = answer.records
+        if not records:
+            return
+        view = records if isinstance(records, memoryview) else memoryview(records)
+        end_offset = next_offset_after(view)
+        if end_offset is None:
+            self.errors.append(_no_whole_batch(partition, fetch_offset, len(view)))
+            state.retry_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
+            return
+        aborted = (answer.aborted_transactions or ()) if self._committed_only else None
+        fetched = Fetched(
+            partition,
+            view,
+            fetch_offset,
+            end_offset,
+            aborted=aborted,
+            check_crcs=self._settings.check_crcs,
+        )
+        state.buffered.append(fetched)
+        state.buffered_bytes += fetched.size
+        state.fetch_position = end_offset
+
+    def _failed(self, answer: Any, state: PartitionState) -> None:
+        code = answer.error_code
+        state.retry_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
+        leader = answer.current_leader
+        if leader.leader_id >= 0 and self.client.metadata.learn_leader(
+            state.topic_partition, leader.leader_id, leader.leader_epoch
+        ):
+            state.retry_at_ms = 0
+        if code in STALE_METADATA:
+            self.client.metadata.mark_stale()
+            state.preferred_replica = -1
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if state.preferred_replica >= 0:  # a follower may lag: the leader decides
+                state.preferred_replica = -1
+                state.retry_at_ms = 0
+            elif not state.buffered:
+                self.on_out_of_range(state)
+        else:
+            error = KafkaError(code)
+            if not error.is_retriable or code == ErrorCode.CORRUPT_MESSAGE:
+                text = f"fetch of {state.topic_partition}: {error.message}"
+                self.errors.append(KafkaError(code, text))
+
+    # ------------------------------------------------------------ taking
+
+    def take(
+        self, limit: int, only: frozenset[TopicPartition] | None = None
+    ) -> list[tuple[TopicPartition, list[Record]]]:
+        """Return up to limit records of the buffered ones, partition after partition.
+
+        The partition to begin with changes from call to call. Advances positions.
+        """
+        states = [state for state in self.subscription.partitions.values() if state.buffered]
+        if not states:
+            return []
+        self._turn += 1
+        start = self._turn % len(states)
+        out = []
+        for state in states[start:] + states[:start]:
+            if state.paused or (only is not None and state.topic_partition not in only):
+                continue
+            while limit > 0 and state.buffered:
+                records = self._take_from(state, limit)
+                if records:
+                    out.append((state.topic_partition, records))
+                    limit -= len(records)
+        return out
+
+    def _take_from(self, state: PartitionState, limit: int) -> list[Record]:
+        fetched = state.buffered[0]
+        records = fetched.take(limit)
+        state.position = fetched.position
+        if fetched.leader_epoch >= 0:
+            state.leader_epoch = fetched.leader_epoch
+        if not records or fetched.position >= fetched.end_offset:
+            state.buffered.popleft()
+            state.buffered_bytes -= fetched.size
+            self.client.transport.wake()
+        return records
+
+    @property
+    def has_records(self) -> bool:
+        """Whether `take` may return something."""
+        return any(s.buffered and not s.paused for s in self.subscription.partitions.values())
+
+
+def _topics(entries: dict[TopicPartition, PartitionEntry]) -> list[FetchRequest.FetchTopic]:
+    topics: dict[str, FetchRequest.FetchTopic] = {}
+    for (name, partition), (topic_id, offset, epoch, max_bytes) in entries.items():
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = FetchRequest.FetchTopic(topic=name, topic_id=topic_id)
+        topic.partitions.append(
+            FetchRequest.FetchTopic.FetchPartition(
+                partition=partition,
+                current_leader_epoch=epoch,
+                fetch_offset=offset,
+                partition_max_bytes=max_bytes,
+            )
+        )
+    return list(topics.values())
+
+
+def _forgotten(entries: dict[TopicPartition, PartitionEntry]) -> list[FetchRequest.ForgottenTopic]:
+    topics: dict[str, FetchRequest.ForgottenTopic] = {}
+    for (name, partition), entry in entries.items():
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = FetchRequest.ForgottenTopic(topic=name, topic_id=entry[0])
+        topic.partitions.append(partition)
+    return list(topics.values())
+
+
+def _no_whole_batch(partition: TopicPartition, offset: int, size: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"{partition} at offset {offset}: the broker sent {size} bytes without a whole batch",
+    )
+
+
+def as_consumer_records(partition: TopicPartition, records: list[Record]) -> list[ConsumerRecord]:
+    """Add topic and partition to decoded records."""
+    new = tuple.__new__
+    return [new(ConsumerRecord, partition + record) for record in records]
+
+
+def _nothing(_state: PartitionState) -> None:
+    """Stand in until the offsets machine is tied to it."""

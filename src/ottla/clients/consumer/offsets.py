@@ -1,0 +1,454 @@
+"""Positions: from committed offsets, by timestamp, after a change of leader; and commits.
+
+Kafka: org.apache.kafka.clients.consumer.internals.{OffsetFetcher, CommitRequestManager,
+OffsetsRequestManager}. KIP-320 (leader epochs), KIP-447 (stable offsets), KIP-1106 (by_duration).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.clients.consumer.subscription import EARLIEST, LATEST
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.list_offsets import ListOffsetsRequest
+from ottla.protocol.apis.offset_commit import OffsetCommitRequest
+from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
+from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from ottla.types import TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ottla.clients.client import Client
+    from ottla.clients.consumer.coordinator import Coordinator
+    from ottla.clients.consumer.subscription import PartitionState, Subscription
+    from ottla.clients.metadata import ClusterMetadata
+    from ottla.clients.settings import Settings
+    from ottla.purgatory.pending import Pending
+
+FIRST_VERSION_WITH_TOPIC_IDS = 10
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset: the next one to read, with the epoch of the record before it."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """What a lookup by time found."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+def read_reset_policy(text: str) -> int | tuple[str, int] | None:
+    """Return EARLIEST, LATEST, None (raise instead), or ("by_duration", milliseconds)."""
+    fixed = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+    if text.lower() in fixed:
+        return fixed[text.lower()]
+    if text.startswith("by_duration:"):
+        return ("by_duration", _duration_ms(text.partition(":")[2]))
+    raise KafkaError(
+        ErrorCode.INVALID_CONFIG,
+        f"auto.offset.reset: {text!r} is not earliest, latest, none or by_duration:PnDTnHnMn.nS",
+    )
+
+
+def _duration_ms(text: str) -> int:
+    pattern = r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
+    match = re.fullmatch(pattern, text)
+    if match is None or not any(match.groups()):
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"auto.offset.reset: {text!r} is not a duration like PT1H"
+        )
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+# ---------------------------------------------------------------- building and reading messages
+
+
+def list_offsets_request(
+    timestamps: Mapping[TopicPartition, int],
+    metadata: ClusterMetadata,
+    *,
+    committed_only: bool,
+    timeout_ms: int,
+) -> ListOffsetsRequest:
+    """Ask for offsets by timestamp (or special one), of partitions with one leader."""
+    topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
+    for partition, timestamp in timestamps.items():
+        topic = topics.get(partition.topic)
+        if topic is None:
+            topic = topics[partition.topic] = ListOffsetsRequest.ListOffsetsTopic(
+                name=partition.topic
+            )
+        known = metadata.partition(partition)
+        topic.partitions.append(
+            ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
+                partition_index=partition.partition,
+                current_leader_epoch=-1 if known is None else known.leader_epoch,
+                timestamp=timestamp,
+            )
+        )
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=1 if committed_only else 0,
+        topics=list(topics.values()),
+        timeout_ms=timeout_ms,
+    )
+
+
+def offset_fetch_request(
+    group_id: str, partitions: Iterable[TopicPartition] | None, metadata: ClusterMetadata | None
+) -> tuple[OffsetFetchRequest, int | None]:
+    """Return the request for committed offsets (None: all of the group) and a version limit."""
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    topics: dict[str, Any] = {}
+    for name, partition in partitions or ():
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = group.OffsetFetchRequestTopics(
+                name=name, topic_id=metadata.topic_id(name) if metadata else Uuid()
+            )
+        topic.partition_indexes.append(partition)
+    asked = group(group_id=group_id, topics=None if partitions is None else list(topics.values()))
+    has_ids = partitions is not None and all(topic.topic_id for topic in topics.values())
+    limit = None if has_ids and topics else FIRST_VERSION_WITH_TOPIC_IDS - 1
+    return OffsetFetchRequest(groups=[asked]), limit
+
+
+def read_offset_fetch(
+    response: Any, names: Mapping[Uuid, str]
+) -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
+    """Return what is committed, None where nothing is; raises the group's error."""
+    group = response.groups[0]
+    if group.error_code:
+        raise KafkaError(group.error_code)
+    found: dict[TopicPartition, OffsetAndMetadata | KafkaError | None] = {}
+    for topic in group.topics:
+        name = topic.name or names.get(topic.topic_id, "")
+        for one in topic.partitions:
+            key = TopicPartition(name, one.partition_index)
+            if one.error_code:
+                found[key] = KafkaError(one.error_code)
+            elif one.committed_offset < 0:
+                found[key] = None
+            else:
+                found[key] = OffsetAndMetadata(
+                    one.committed_offset, one.metadata or "", one.committed_leader_epoch
+                )
+    return found
+
+
+class CommitIdentity(NamedTuple):
+    """As whom a group's offsets are committed; the defaults are an outsider's."""
+
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+def offset_commit_request(
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    identity: CommitIdentity,
+    metadata: ClusterMetadata | None,
+) -> tuple[OffsetCommitRequest, int | None]:
+    """Return the request and a version limit for topics whose id is not known."""
+    topics: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
+    for (name, partition), committed in offsets.items():
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = OffsetCommitRequest.OffsetCommitRequestTopic(
+                name=name, topic_id=metadata.topic_id(name) if metadata else Uuid()
+            )
+        topic.partitions.append(
+            OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=identity.generation,
+        member_id=identity.member_id,
+        group_instance_id=identity.instance_id,
+        topics=list(topics.values()),
+    )
+    has_ids = all(topic.topic_id for topic in topics.values())
+    return request, None if has_ids else FIRST_VERSION_WITH_TOPIC_IDS - 1
+
+
+def first_commit_error(response: Any) -> KafkaError | None:
+    """Return the first error in an answer to OffsetCommit."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if partition.error_code:
+                return KafkaError(partition.error_code)
+    return None
+
+
+# ---------------------------------------------------------------- the machine
+
+
+class Positions:
+    """Finds a position for every assigned partition that has none, and validates after elections.
+
+    Order: what the group committed; else the reset policy; else an error for the user.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: Client,
+        subscription: Subscription,
+        coordinator: Coordinator | None,
+    ) -> None:
+        self.client = client
+        self.subscription = subscription
+        self.coordinator = coordinator
+        self.errors: list[KafkaError] = []
+        self.wall_ms: Callable[[], int] = lambda: 0
+        self._settings = settings
+        self._policy = read_reset_policy(settings.auto_offset_reset)
+        self._committed_only = settings.isolation_level == "read_committed"
+        self._fetching_committed = False
+        self._retry_committed_at_ms = 0
+        self._deadline_ms: int | None = None
+
+    def poll(self, now_ms: int) -> None:
+        """Ask for what is missing and not asked for yet."""
+        self._deadline_ms = None
+        states = self.subscription.partitions.values()
+        self._check_epochs(states)
+        if any(state.needs_committed for state in states):
+            self._fetch_committed(now_ms)
+        self._look_up(
+            [state for state in states if state.reset_to is not None and not state.looking_up],
+            now_ms,
+        )
+        self._validate(
+            [state for state in states if state.needs_validation and not state.looking_up], now_ms
+        )
+
+    def next_deadline_ms(self) -> int | None:
+        """When a backoff ends."""
+        return self._deadline_ms
+
+    def _wake_at(self, when_ms: int) -> None:
+        if self._deadline_ms is None or when_ms < self._deadline_ms:
+            self._deadline_ms = when_ms
+
+    # ------------------------------------------------------------ committed offsets
+
+    def _fetch_committed(self, now_ms: int) -> None:
+        missing = [s for s in self.subscription.partitions.values() if s.needs_committed]
+        if self.coordinator is None:
+            for state in missing:
+                self.reset(state)
+            return
+        if self._fetching_committed:
+            return
+        if not self.coordinator.known or self._retry_committed_at_ms > now_ms:
+            self._wake_at(self._retry_committed_at_ms)
+            return
+        self._fetching_committed = True
+        request, limit = offset_fetch_request(
+            self.coordinator.key, [s.topic_partition for s in missing], self.client.metadata
+        )
+        request.require_stable = self._committed_only
+        names = dict(self.client.metadata.topic_names)
+        self.coordinator.send(request, max_version=limit).on_done(
+            lambda done: self._got_committed(done, missing, names)
+        )
+
+    def _got_committed(
+        self, done: Pending[Any], missing: list[PartitionState], names: dict[Uuid, str]
+    ) -> None:
+        self._fetching_committed = False
+        assert self.coordinator is not None
+        try:
+            found = read_offset_fetch(done.value, names)
+        except KafkaError as error:
+            self._committed_failed(error)
+            return
+        for state in missing:
+            if not state.needs_committed:
+                continue
+            answer = found.get(state.topic_partition)
+            if isinstance(answer, KafkaError):
+                self._committed_failed(answer)
+            elif answer is None:
+                self.reset(state)
+            else:
+                state.seek(answer.offset, answer.leader_epoch)
+
+    def _committed_failed(self, error: KafkaError) -> None:
+        assert self.coordinator is not None
+        self.coordinator.note_error(error.code)
+        self._retry_committed_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
+        if error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            self.client.metadata.mark_stale()
+        elif not error.is_retriable and error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            self.errors.append(error)
+
+    # ------------------------------------------------------------ reset by policy
+
+    def reset(self, state: PartitionState) -> None:
+        """Apply auto.offset.reset to a partition without a valid position."""
+        policy = self._policy
+        if policy is None:
+            text = f"no offset for {state.topic_partition}: nothing valid is committed and "
+            state.needs_committed = False
+            self.errors.append(
+                KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text + "auto.offset.reset is none")
+            )
+            return
+        if isinstance(policy, tuple):
+            policy = max(self.wall_ms() - policy[1], 0)
+        state.request_reset(policy)
+
+    def _look_up(self, states: list[PartitionState], now_ms: int) -> None:
+        by_leader: dict[int, list[PartitionState]] = {}
+        for state in states:
+            leader = self._leader_now(state, now_ms)
+            if leader >= 0:
+                by_leader.setdefault(leader, []).append(state)
+        for leader, group in by_leader.items():
+            request = list_offsets_request(
+                {s.topic_partition: s.reset_to or 0 for s in group},
+                self.client.metadata,
+                committed_only=self._committed_only,
+                timeout_ms=self._settings.request_timeout_ms,
+            )
+            asked = {s.topic_partition: (s, s.generation) for s in group}
+            for state in group:
+                state.looking_up = True
+            self._send(leader, request, asked, self._looked_up)
+
+    def _leader_now(self, state: PartitionState, now_ms: int) -> int:
+        if state.retry_at_ms > now_ms:
+            self._wake_at(state.retry_at_ms)
+            return -1
+        leader = self.client.metadata.leader(state.topic_partition)
+        if leader < 0:
+            self.client.metadata.want((state.topic_partition.topic,))
+            self.client.metadata.mark_stale()
+        return leader
+
+    def _send(
+        self,
+        leader: int,
+        request: Any,
+        asked: dict[TopicPartition, tuple[PartitionState, int]],
+        handle: Callable[[PartitionState, Any], None],
+    ) -> None:
+        def answered(done: Pending[Any]) -> None:
+            current = {
+                key: state
+                for key, (state, generation) in asked.items()
+                if state.generation == generation
+            }
+            for state in current.values():
+                state.looking_up = False
+            if done.error is not None:
+                for state in current.values():
+                    self._try_again(state, done.error)
+                return
+            for topic in done.value.topics:
+                name = getattr(topic, "name", None) or topic.topic
+                for one in topic.partitions:
+                    index = one.partition if hasattr(one, "partition") else one.partition_index
+                    known = current.get(TopicPartition(name, index))
+                    if known is None:
+                        continue
+                    if one.error_code:
+                        self._try_again(known, KafkaError(one.error_code))
+                    else:
+                        handle(known, one)
+
+        self.client.send(leader, request).on_done(answered)
+
+    def _try_again(self, state: PartitionState, error: Exception) -> None:
+        state.retry_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
+        self.client.metadata.mark_stale()
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        fenced = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if not (isinstance(error, KafkaError) and error.is_retriable) and code not in fenced:
+            self.errors.append(KafkaError(code, f"{state.topic_partition}: {error}"))
+
+    def _looked_up(self, state: PartitionState, answer: Any) -> None:
+        if answer.offset < 0:  # a time behind the newest record: nothing older, so the end
+            state.request_reset(LATEST)
+            return
+        state.seek(answer.offset)
+        state.leader_epoch = state.validated_epoch = answer.leader_epoch
+
+    # ------------------------------------------------------------ truncation (KIP-320)
+
+    def _check_epochs(self, states: Iterable[PartitionState]) -> None:
+        """Have a position validated whose record was read under an older leader."""
+        for state in states:
+            if state.position is None or state.leader_epoch < 0 or state.needs_validation:
+                continue
+            known = self.client.metadata.partition(state.topic_partition)
+            if known is not None and known.leader_epoch > max(
+                state.leader_epoch, state.validated_epoch
+            ):
+                state.needs_validation = True
+
+    def _validate(self, states: list[PartitionState], now_ms: int) -> None:
+        for state in states:
+            leader = self._leader_now(state, now_ms)
+            if leader < 0:
+                continue
+            known = self.client.metadata.partition(state.topic_partition)
+            assert known is not None
+            if known.leader_epoch < 0:
+                state.needs_validation = False
+                continue
+            topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+            request = OffsetForLeaderEpochRequest(
+                replica_id=-1,
+                topics=[
+                    topic(
+                        topic=state.topic_partition.topic,
+                        partitions=[
+                            topic.OffsetForLeaderPartition(
+                                partition=state.topic_partition.partition,
+                                current_leader_epoch=known.leader_epoch,
+                                leader_epoch=state.leader_epoch,
+                            )
+                        ],
+                    )
+                ],
+            )
+            state.looking_up = True
+            asked = {state.topic_partition: (state, state.generation)}
+            epoch = known.leader_epoch
+            self._send(leader, request, asked, lambda s, a, e=epoch: self._validated(s, a, e))
+
+    def _validated(self, state: PartitionState, answer: Any, epoch: int) -> None:
+        state.needs_validation = False
+        state.validated_epoch = epoch
+        if answer.end_offset < 0 or state.position is None:
+            return
+        if answer.end_offset < state.fetch_position:
+            # The log was cut below what we read: continue from the cut (KAFKA-2334: never from
+            # an end offset that merely looks lower while a new leader catches up).
+            cut = answer.end_offset
+            if cut < state.position:
+                state.seek(cut)
+                state.leader_epoch, state.validated_epoch = answer.leader_epoch, epoch
+            else:
+                state.fetch_position = cut
+                state.drop()
+                state.fetch_position = state.position

@@ -1,0 +1,219 @@
+"""What a client knows about the cluster: brokers, topics, leaders; and when to ask again.
+
+Kafka: org.apache.kafka.clients.{Metadata, MetadataSnapshot, producer.internals.ProducerMetadata}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.metadata import MetadataRequest
+from ottla.types import Node, TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ottla.protocol.apis.metadata import MetadataResponse
+
+NO_LEADER = -1
+
+
+class PartitionMetadata(NamedTuple):
+    """One partition as the last answer described it."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    error: int
+
+
+class TopicMetadata:
+    """One topic as the last answer described it; partitions by number."""
+
+    __slots__ = ("error", "is_internal", "name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: Uuid, *, error: int, is_internal: bool) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.error = error
+        self.is_internal = is_internal
+        self.partitions: list[PartitionMetadata] = []
+
+
+class ClusterMetadata:
+    """The cache. `version` rises with every change, so that users can cache what they derive.
+
+    Topics are kept while somebody wants them; `wants_all` keeps every topic (patterns).
+    """
+
+    def __init__(self, *, max_age_ms: int, allow_auto_create: bool) -> None:
+        self.max_age_ms = max_age_ms
+        self.allow_auto_create = allow_auto_create
+        self.brokers: dict[int, Node] = {}
+        self.topics: dict[str, TopicMetadata] = {}
+        self.topic_names: dict[Uuid, str] = {}
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self.version = 0
+        self.updated_ms = -1
+        self.wants_all = False
+        self.incomplete = False  # the last answer lacked a leader or a wanted topic
+        self._wanted: dict[str, int] = {}  # topic -> use count or last use, insertion-ordered
+        self._stale = True
+        self._listeners: list[Callable[[], None]] = []
+
+    # ------------------------------------------------------------ what is wanted
+
+    def want(self, topics: Iterable[str]) -> None:
+        """Keep these topics in the cache from now on."""
+        for topic in topics:
+            if topic not in self._wanted:
+                self._wanted[topic] = 1
+                if topic not in self.topics:
+                    self._stale = True
+
+    def want_only(self, topics: Iterable[str]) -> None:
+        """Keep just these topics."""
+        names = list(dict.fromkeys(topics))
+        self._wanted = {name: 1 for name in names if name in self._wanted}
+        self.topics = {name: self.topics[name] for name in names if name in self.topics}
+        self.want(names)
+
+    def mark_stale(self) -> None:
+        """Ask for a refresh as soon as the backoff allows it."""
+        self._stale = True
+
+    def refresh_due_ms(self) -> int:
+        """When the next refresh should go out: 0 for at once."""
+        if self._stale or self.updated_ms < 0:
+            return 0
+        return self.updated_ms + self.max_age_ms
+
+    def request(self) -> MetadataRequest:
+        """Build the request for what is wanted."""
+        self._stale = False
+        topics = None if self.wants_all else [_topic_request(name) for name in self._wanted]
+        return MetadataRequest(
+            topics=topics, allow_auto_topic_creation=self.allow_auto_create and bool(topics)
+        )
+
+    # ------------------------------------------------------------ answers
+
+    def on_update(self, listener: Callable[[], None]) -> None:
+        """Call back after every answer."""
+        self._listeners.append(listener)
+
+    def update(self, response: MetadataResponse, now_ms: int) -> None:
+        """Take over an answer.
+
+        A partition whose leader epoch is older than the known one is kept as it was: answers of
+        different brokers may overtake each other (KIP-320). A new topic id is a new topic.
+        """
+        if response.brokers:
+            self.brokers = {
+                broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
+                for broker in response.brokers
+            }
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        seen = {}
+        self.incomplete = False
+        for answered in response.topics:
+            if answered.name is not None:
+                seen[answered.name] = self._merge(answered)
+        if self.wants_all:
+            self.topics = seen
+        else:
+            self.topics.update(seen)
+            for name in [name for name in self.topics if name not in self._wanted]:
+                del self.topics[name]
+        self.topic_names = {t.topic_id: t.name for t in self.topics.values() if t.topic_id}
+        self.updated_ms = now_ms
+        self._changed()
+
+    def _merge(self, answered: MetadataResponse.MetadataResponseTopic) -> TopicMetadata:
+        topic = TopicMetadata(
+            answered.name or "",
+            answered.topic_id,
+            error=answered.error_code,
+            is_internal=answered.is_internal,
+        )
+        old = self.topics.get(topic.name)
+        known = (
+            {one.partition: one for one in old.partitions}
+            if old is not None and old.topic_id == topic.topic_id
+            else {}
+        )
+        for part in sorted(answered.partitions, key=lambda one: one.partition_index):
+            fresh = PartitionMetadata(
+                part.partition_index,
+                part.leader_id,
+                part.leader_epoch,
+                tuple(part.replica_nodes),
+                tuple(part.isr_nodes),
+                tuple(part.offline_replicas),
+                part.error_code,
+            )
+            before = known.get(fresh.partition)
+            if before is not None and fresh.leader_epoch < before.leader_epoch:
+                fresh = before
+            topic.partitions.append(fresh)
+            if fresh.leader == NO_LEADER:
+                self._stale = self.incomplete = True
+        if topic.error and KafkaError(topic.error).is_retriable:
+            self._stale = self.incomplete = True
+        return topic
+
+    def learn_leader(self, partition: TopicPartition, leader: int, epoch: int) -> bool:
+        """Take over a leader named in a Produce or Fetch answer (KIP-951); True when it is news."""
+        topic = self.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return False
+        known = topic.partitions[partition.partition]
+        if leader not in self.brokers or epoch <= known.leader_epoch:
+            return False
+        topic.partitions[partition.partition] = known._replace(leader=leader, leader_epoch=epoch)
+        self._changed()
+        return True
+
+    def _changed(self) -> None:
+        self.version += 1
+        for listener in self._listeners:
+            listener()
+
+    # ------------------------------------------------------------ questions
+
+    def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
+        """Return what is known about one partition."""
+        topic = self.topics.get(partition.topic)
+        if topic is None or not 0 <= partition.partition < len(topic.partitions):
+            return None
+        return topic.partitions[partition.partition]
+
+    def leader(self, partition: TopicPartition) -> int:
+        """Return the leader's node id, -1 when unknown."""
+        known = self.partition(partition)
+        return NO_LEADER if known is None else known.leader
+
+    def partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has, 0 when it is unknown."""
+        known = self.topics.get(topic)
+        return 0 if known is None else len(known.partitions)
+
+    def topic_id(self, topic: str) -> Uuid:
+        """Return the topic's id, the zero id when unknown."""
+        known = self.topics.get(topic)
+        return Uuid() if known is None else known.topic_id
+
+    def error(self, topic: str) -> int:
+        """Return the error the last answer gave for a topic."""
+        known = self.topics.get(topic)
+        return ErrorCode.NONE if known is None else known.error
+
+
+def _topic_request(name: str) -> MetadataRequest.MetadataRequestTopic:
+    return MetadataRequest.MetadataRequestTopic(name=name)

@@ -1,0 +1,251 @@
+"""The asyncio producer, and what it shares with the blocking one.
+
+Kafka: org.apache.kafka.clients.producer.KafkaProducer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from ottla.clients.producer.accumulator import Accumulator, Delivery, ProducerBatch
+from ottla.clients.producer.sender import Sender
+from ottla.clients.serdes import serializer, to_bytes
+from ottla.clients.settings import PRODUCER, read_settings
+from ottla.clients.transport import Runtime
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from ottla.clients.metadata import PartitionMetadata
+
+    HeadersInput = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
+
+
+class ProducerCore:
+    """Settings, client, accumulator and sender of one producer, tied together."""
+
+    def __init__(self, config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> None:
+        self.settings = settings = read_settings(PRODUCER, config, keywords)
+        if settings.transactional_id is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, "transactional.id: transactions are not served yet"
+            )
+        self.runtime = Runtime(settings)
+        self.client = self.runtime.client
+        self.serialize_key = serializer(settings.key_serializer)
+        self.serialize_value = serializer(settings.value_serializer)
+        rng = self.client._rng  # noqa: SLF001 - one source of luck for the whole client
+        self.accumulator = Accumulator(
+            settings, self.client.metadata, rng=rng, lock=threading.Lock(), owner=self
+        )
+        self.accumulator.wake = self.runtime.wake
+        self.sender = Sender(settings, self.client, self.accumulator)
+        self.client.machines.append(self.sender)
+        self.now_ms = self.runtime.now_ms
+
+    def append(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeadersInput,
+    ) -> Delivery | None:
+        """Serialize and queue a record; None when it must wait (see Accumulator.append)."""
+        if self.serialize_value is not None:
+            value = self.serialize_value(value)
+        elif type(value) is not bytes:
+            value = to_bytes(value)
+        if key is not None:
+            if self.serialize_key is not None:
+                key = self.serialize_key(key)
+            elif type(key) is not bytes:
+                key = to_bytes(key)
+        return self.accumulator.append(
+            topic,
+            value,
+            key,
+            partition,
+            time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms,
+            _headers(headers) if headers else (),
+        )
+
+    def blocked(self, topic: str, waited_ms: float) -> None:
+        """Prepare for another try of an append that had to wait.
+
+        Raises KafkaError when waiting is in vain or max.block.ms has passed.
+        """
+        if self.client.closed or self.accumulator.closing:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer is closed")
+        trouble = self.client.trouble()
+        if trouble is not None:
+            raise trouble
+        code = self.client.metadata.error(topic)
+        if code and not ErrorCode(code).is_retriable:
+            raise KafkaError(code, f"topic {topic!r}: {ErrorCode(code).text}")
+        if waited_ms >= self.settings.max_block_ms:
+            raise self._why_blocked(topic, waited_ms)
+        if not self.client.metadata.partition_count(topic):
+            self.client.metadata.want((topic,))
+            self.client.metadata.mark_stale()
+        self.runtime.wake()
+
+    def _why_blocked(self, topic: str, waited_ms: float) -> KafkaError:
+        if not self.client.reached:
+            return self.client.unreachable()
+        if self.client.metadata.partition_count(topic):
+            text = "the buffer (buffer.memory) stayed full: the brokers take records too slowly"
+        else:
+            text = f"topic {topic!r} does not exist; create it, or allow its auto-creation"
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"after {int(waited_ms)} ms: {text}")
+
+    # ------------------------------------------------------------ what deliveries call
+
+    def wait(self, batch: ProducerBatch, timeout: float | None) -> None:
+        """Block this thread until the batch is done; TimeoutError when the time is up."""
+        with self.runtime.progress:
+            if not self.runtime.progress.wait_for(lambda: batch.done, timeout):
+                raise TimeoutError(f"no acknowledgement within {timeout} s")
+
+    async def wait_async(self, batch: ProducerBatch) -> None:
+        """Wait in a coroutine of the producer's loop until the batch is done."""
+        await self.runtime.wait_for(batch.when_done())
+
+
+def _headers(given: HeadersInput) -> tuple[tuple[str, bytes | None], ...]:
+    pairs = given.items() if hasattr(given, "items") else given
+    return tuple((name, to_bytes(value)) for name, value in pairs)
+
+
+class AsyncProducer:
+    """Sends records from coroutines. Use as `async with AsyncProducer(...) as producer`.
+
+    Settings are Kafka's: keyword arguments with underscores (`linger_ms=20`) or a mapping with
+    dotted names. Raises KafkaError(INVALID_CONFIG) for unknown or bad ones.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        self._core = ProducerCore(config, settings)
+        self._runtime = self._core.runtime
+
+    async def start(self) -> Self:
+        """Belong to the running loop; called by `async with` and by the first send."""
+        self._runtime.attach()
+        self._runtime.wake()
+        return self
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersInput = (),
+        on_delivery: Callable[[Delivery], None] | None = None,
+    ) -> Delivery:
+        """Queue a record; waits only for unknown topics and for memory.
+
+        Await the returned Delivery for the record's place. on_delivery is called on the event
+        loop. Raises KafkaError as max.block.ms passes, and for records that can never be sent.
+        """
+        delivery = self._core.append(topic, value, key, partition, timestamp_ms, headers)
+        if delivery is None:
+            delivery = await self._send_later(topic, (value, key, partition, timestamp_ms, headers))
+        if on_delivery is not None:
+            call_on_delivery(delivery, on_delivery)
+        return delivery
+
+    async def _send_later(self, topic: str, rest: tuple[Any, ...]) -> Delivery:
+        self._runtime.attach()
+        began_ms = self._core.now_ms()
+        while True:
+            waited_ms = self._core.now_ms() - began_ms
+            with self._runtime.lock:
+                self._core.blocked(topic, waited_ms)
+            await self._runtime.wait_progress(min(self._core.settings.max_block_ms, 1000))
+            delivery = self._core.append(topic, *rest)
+            if delivery is not None:
+                return delivery
+
+    async def send_and_wait(
+        self, topic: str, value: Any = None, key: Any = None, **rest: Any
+    ) -> Any:
+        """Send one record and wait for its RecordMetadata."""
+        return await (await self.send(topic, value, key, **rest))
+
+    async def send_many(self, topic: str, values: Iterable[Any], **rest: Any) -> list[Delivery]:
+        """Queue many values; one Delivery each."""
+        return [await self.send(topic, value, **rest) for value in values]
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until every record sent so far is acknowledged or has failed.
+
+        Raises TimeoutError after timeout seconds.
+        """
+        accumulator = self._core.accumulator
+        accumulator.flushing += 1
+        try:
+            self._runtime.wake()
+            with accumulator.lock:
+                batches = list(accumulator.unfinished)
+            async with asyncio.timeout(timeout):
+                for batch in batches:
+                    await self._runtime.wait_for(batch.when_done())
+        finally:
+            accumulator.flushing -= 1
+
+    async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
+        """Return the topic's partitions; raises KafkaError when max.block.ms passes."""
+        self._runtime.attach()
+        began_ms = self._core.now_ms()
+        while not (known := self._core.client.metadata.topics.get(topic)) or not known.partitions:
+            with self._runtime.lock:
+                self._core.blocked(topic, self._core.now_ms() - began_ms)
+            await self._runtime.wait_progress(1000)
+        return list(known.partitions)
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Deliver what was sent, at most timeout seconds long, then close; idempotent."""
+        if self._core.client.closed:
+            return
+        if self._runtime.attached:
+            try:
+                await self.flush(timeout)
+            except TimeoutError:
+                pass
+        self._core.accumulator.closing = True
+        with self._runtime.lock:
+            self._core.sender.abort_all()
+        await self._runtime.aclose()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def call_on_delivery(delivery: Delivery, callback: Callable[[Delivery], None]) -> None:
+    """Have the callback called with the delivery once it is done."""
+    batch = delivery.batch
+    with batch.owner.runtime.lock:
+        if batch.done:
+            callback(delivery)
+        elif batch.callbacks is None:
+            batch.callbacks = [(delivery.index, callback)]
+        else:
+            batch.callbacks.append((delivery.index, callback))

@@ -1,0 +1,447 @@
+"""Sends batches to leaders, retries them in order, and keeps idempotence.
+
+Kafka: org.apache.kafka.clients.producer.internals.{Sender, TransactionManager}.
+
+Ordering: up to `max.in.flight.requests.per.connection` (at most 5) batches of a partition travel
+at once. When one of them fails and may be retried, nothing new of that partition leaves until
+those in flight have been answered; then the failed ones go out again one at a time, oldest first.
+Sequence numbers tell the broker what it has already; when they cannot be continued (a batch was
+given up, the broker forgot us) the partition starts at zero again under the next producer epoch
+(KIP-360).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import TYPE_CHECKING, Any
+
+from ottla.clients.client import ANY_NODE
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
+from ottla.protocol.apis.produce import ProduceRequest
+from ottla.records.builder import encode_batch
+from ottla.records.compression import Compression
+
+if TYPE_CHECKING:
+    from ottla.clients.client import Client
+    from ottla.clients.producer.accumulator import Accumulator, PartitionQueue, ProducerBatch
+    from ottla.clients.settings import Settings
+    from ottla.protocol.apis.produce import ProduceResponse
+    from ottla.purgatory.pending import Pending
+
+SEQUENCE_MASK = 0x7FFF_FFFF
+MAX_EPOCH = 0x7FFF
+STALE_METADATA = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+LOST_STATE = frozenset(
+    {ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
+)
+Sent = list[tuple["PartitionQueue", "ProducerBatch"]]
+
+
+class Sender:
+    """The machine between accumulator and client."""
+
+    def __init__(self, settings: Settings, client: Client, accumulator: Accumulator) -> None:
+        self.client = client
+        self.accumulator = accumulator
+        self.acks: int = settings.acks
+        self.linger_ms: int = settings.linger_ms
+        self.idempotent = is_idempotent(settings)
+        self.max_in_flight: int = settings.max_in_flight_requests_per_connection
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self._settings = settings
+        self._compression = Compression[settings.compression_type.upper()]
+        self._level = _level(settings)
+        self._asking_id = False
+        self._ask_id_at_ms = 0
+        self._id_failures = 0
+        self._rotation = 0
+        self._deadline_ms: int | None = None
+
+    # ------------------------------------------------------------ time
+
+    def poll(self, now_ms: int) -> None:
+        """Send what is due and can be sent; give up what waited too long."""
+        self.accumulator.now_ms = now_ms
+        self._deadline_ms = None
+        if not self.accumulator.active:
+            return
+        self._expire(now_ms)
+        if self.idempotent and self.producer_id < 0:
+            self._ask_for_id(now_ms)
+            return
+        for node_id, queues in self._ready_by_node(now_ms).items():
+            if not self.client.is_available(node_id):
+                self._wake_at(self.client.available_at_ms(node_id))
+                continue
+            while queues and self.client.in_flight(node_id) < self.max_in_flight:
+                sent = self._drain(queues, now_ms)
+                if not sent:
+                    break
+                self._send(node_id, sent)
+                queues = [queue for queue in queues if self._is_ready(queue, now_ms)]
+
+    def next_deadline_ms(self) -> int | None:
+        """When something becomes due."""
+        return self._deadline_ms
+
+    def _wake_at(self, when_ms: int) -> None:
+        if self._deadline_ms is None or when_ms < self._deadline_ms:
+            self._deadline_ms = when_ms
+
+    def _ready_by_node(self, now_ms: int) -> dict[int, list[PartitionQueue]]:
+        by_node: dict[int, list[PartitionQueue]] = {}
+        metadata = self.client.metadata
+        queues = list(self.accumulator.active)
+        self._rotation += 1
+        start = self._rotation % len(queues) if queues else 0
+        for queue in queues[start:] + queues[:start]:
+            if queue.is_idle:
+                self._deactivate(queue)
+            elif self._is_ready(queue, now_ms):
+                leader = metadata.leader(queue.topic_partition)
+                if leader < 0:
+                    metadata.want((queue.topic_partition.topic,))
+                    metadata.mark_stale()
+                else:
+                    by_node.setdefault(leader, []).append(queue)
+        return by_node
+
+    def _deactivate(self, queue: PartitionQueue) -> None:
+        with self.accumulator.lock:
+            if queue.is_idle:
+                self.accumulator.active.pop(queue, None)
+
+    def _is_ready(self, queue: PartitionQueue, now_ms: int) -> bool:
+        if queue.retries:
+            if queue.in_flight:
+                return False
+            retry_at_ms = queue.retries[0].retry_at_ms
+            if retry_at_ms > now_ms:
+                self._wake_at(retry_at_ms)
+            return retry_at_ms <= now_ms
+        if queue.in_flight and (queue.needs_reset or len(queue.in_flight) >= self.max_in_flight):
+            return False
+        if self.accumulator.is_due(queue, now_ms, self.linger_ms):
+            return True
+        batch = queue.open
+        if batch is not None:
+            self._wake_at(batch.created_ms + self.linger_ms)
+        return False
+
+    # ------------------------------------------------------------ sending
+
+    def _drain(self, queues: list[PartitionQueue], now_ms: int) -> Sent:
+        """Take one batch of each partition, up to max.request.size, at least one."""
+        sent: Sent = []
+        size = 0
+        for queue in queues:
+            if sent and size + self._next_size(queue) > self.accumulator.max_request_size:
+                break
+            if queue.retries:
+                batch: ProducerBatch | None = queue.retries.pop(0)
+            else:
+                batch = self.accumulator.take(queue)
+            if batch is None:
+                continue
+            self._prepare(queue, batch)
+            batch.attempts += 1
+            queue.in_flight.append(batch)
+            size += len(batch.payload or b"")
+            sent.append((queue, batch))
+        return sent
+
+    @staticmethod
+    def _next_size(queue: PartitionQueue) -> int:
+        waiting = queue.retries or queue.closed
+        batch = waiting[0] if waiting else queue.open
+        return 0 if batch is None else batch.size
+
+    def _prepare(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Give the batch its sequence and its bytes, unless it has them from an earlier try."""
+        if self.idempotent and batch.base_sequence < 0:
+            self._number(queue, batch)
+        if batch.payload is None:
+            batch.payload = encode_batch(
+                batch.records,
+                compression=self._compression,
+                level=self._level,
+                producer_id=batch.producer_id,
+                producer_epoch=batch.producer_epoch,
+                base_sequence=batch.base_sequence,
+            )
+
+    def _number(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        current = (self.producer_id, self.producer_epoch)
+        if (queue.producer_id, queue.producer_epoch) != current and not queue.in_flight:
+            queue.producer_id, queue.producer_epoch = current
+            queue.next_sequence, queue.last_acked_sequence = 0, -1
+            queue.needs_reset = False
+        batch.producer_id, batch.producer_epoch = queue.producer_id, queue.producer_epoch
+        batch.base_sequence = queue.next_sequence
+        queue.next_sequence = (queue.next_sequence + len(batch.records)) & SEQUENCE_MASK
+
+    def _send(self, node_id: int, sent: Sent) -> None:
+        topics: dict[str, ProduceRequest.TopicProduceData] = {}
+        for queue, batch in sent:
+            name, partition = queue.topic_partition
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = ProduceRequest.TopicProduceData(
+                    name=name, topic_id=self.client.metadata.topic_id(name)
+                )
+            topic.partition_data.append(
+                ProduceRequest.TopicProduceData.PartitionProduceData(
+                    index=partition, records=batch.payload
+                )
+            )
+        request = ProduceRequest(
+            acks=self.acks,
+            timeout_ms=self._settings.request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+        pending = self.client.send(node_id, request, expects_response=self.acks != 0)
+        pending.on_done(lambda done: self._answered(done, sent))
+
+    # ------------------------------------------------------------ answers
+
+    def _answered(self, done: Pending[Any], sent: Sent) -> None:
+        if done.error is not None:
+            error = done.error
+            if not isinstance(error, KafkaError):
+                error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+            for queue, batch in sent:
+                self._failed(queue, batch, error)
+            return
+        if done.value is None:  # acks=0
+            for queue, batch in sent:
+                self._acknowledged(queue, batch, -1, -1)
+            return
+        answers = self._index(done.value)
+        for queue, batch in sent:
+            answer = answers.get(queue.topic_partition)
+            if answer is None:
+                missing = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "no answer for the partition")
+                self._failed(queue, batch, missing)
+            elif answer.error_code == ErrorCode.NONE:
+                self._acknowledged(queue, batch, answer.base_offset, answer.log_append_time_ms)
+            elif answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                self._acknowledged(queue, batch, -1, -1)
+            else:
+                self._refused(queue, batch, answer)
+
+    def _index(self, response: ProduceResponse) -> dict[tuple[str, int], Any]:
+        names = self.client.metadata.topic_names
+        return {
+            (topic.name or names.get(topic.topic_id, ""), partition.index): partition
+            for topic in response.responses
+            for partition in topic.partition_responses
+        }
+
+    def _acknowledged(
+        self, queue: PartitionQueue, batch: ProducerBatch, base_offset: int, append_ms: int
+    ) -> None:
+        queue.in_flight.remove(batch)
+        batch.base_offset, batch.log_append_time_ms = base_offset, append_ms
+        if batch.base_sequence >= 0 and batch.producer_epoch == queue.producer_epoch:
+            last = (batch.base_sequence + len(batch.records) - 1) & SEQUENCE_MASK
+            queue.last_acked_sequence = max(queue.last_acked_sequence, last)
+        self.accumulator.release(batch)
+
+    def _refused(self, queue: PartitionQueue, batch: ProducerBatch, answer: Any) -> None:
+        leader = answer.current_leader
+        if leader.leader_id >= 0:
+            self.client.metadata.learn_leader(
+                queue.topic_partition, leader.leader_id, leader.leader_epoch
+            )
+        if answer.record_errors:
+            batch.record_errors = {
+                one.batch_index: one.batch_index_error_message or answer.error_message or ""
+                for one in answer.record_errors
+            }
+        self._failed(queue, batch, KafkaError(answer.error_code, answer.error_message))
+
+    def _failed(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
+        queue.in_flight.remove(batch)
+        if error.code in STALE_METADATA:
+            self.client.metadata.mark_stale()
+        now_ms = self.client.now_ms
+        if error.code == ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
+            for half in self.accumulator.split(batch):
+                half.retry_at_ms = now_ms
+                self._requeue(queue, half)
+            return
+        if self.idempotent and error.code in LOST_STATE:
+            self._bump_epoch(queue)
+        elif error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.idempotent:
+            if self._is_next(queue, batch):  # nothing before it is missing: the broker forgot us
+                self._bump_epoch(queue)
+        elif not error.is_retriable:
+            self._give_up(queue, batch, error)
+            return
+        elapsed_ms = now_ms - batch.created_ms
+        if (
+            batch.attempts > self._settings.retries
+            or elapsed_ms >= self._settings.delivery_timeout_ms
+            or self.client.closed
+        ):
+            self._give_up(queue, batch, error)
+            return
+        batch.retry_at_ms = now_ms + self.client.backoff.after(batch.attempts)
+        self._requeue(queue, batch)
+
+    @staticmethod
+    def _is_next(queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        earlier = (*queue.retries, *queue.in_flight)
+        if any(other.base_sequence < batch.base_sequence for other in earlier):
+            return False
+        return batch.base_sequence == (queue.last_acked_sequence + 1) & SEQUENCE_MASK
+
+    def _requeue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        insort(queue.retries, batch, key=_age)
+        self.accumulator.active[queue] = None
+        self._renumber_if_quiet(queue)
+
+    def _give_up(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
+        if self.idempotent and batch.base_sequence >= 0:
+            self._bump_epoch(queue)  # the gap in the sequences would refuse all that follows
+        self.accumulator.release(batch, error=error)
+        self._renumber_if_quiet(queue)
+
+    def _bump_epoch(self, queue: PartitionQueue) -> None:
+        """Begin a new epoch for the partition once its requests in flight are answered."""
+        if queue.needs_reset:
+            return
+        queue.needs_reset = True
+        if queue.producer_epoch == self.producer_epoch and queue.producer_id == self.producer_id:
+            if self.producer_epoch >= MAX_EPOCH:
+                self.producer_id = self.producer_epoch = -1
+            else:
+                self.producer_epoch += 1
+
+    def _renumber_if_quiet(self, queue: PartitionQueue) -> None:
+        if queue.needs_reset and not queue.in_flight:
+            for batch in queue.retries:
+                batch.base_sequence, batch.payload = -1, None
+
+    # ------------------------------------------------------------ giving up, producer id
+
+    def _expire(self, now_ms: int) -> None:
+        limit_ms = self._settings.delivery_timeout_ms
+        for queue in list(self.accumulator.active):
+            self._expire_queue(queue, now_ms - limit_ms)
+            first = self._oldest(queue)
+            if first is not None:
+                self._wake_at(first.created_ms + limit_ms)
+
+    def _expire_queue(self, queue: PartitionQueue, created_before_ms: int) -> None:
+        while True:
+            batch = self._oldest(queue)
+            if batch is None or batch.created_ms > created_before_ms:
+                return
+            if queue.retries:
+                queue.retries.pop(0)
+            else:
+                taken = self.accumulator.take(queue)
+                assert taken is batch
+            waited_ms = self.client.now_ms - batch.created_ms
+            text = (
+                f"{len(batch.records)} record(s) for {queue.topic_partition}: not delivered "
+                f"within {waited_ms} ms (delivery.timeout.ms)"
+            )
+            trouble = self.client.trouble()
+            if trouble is not None:
+                text += f"; {trouble.message}"
+            self._give_up(queue, batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+
+    @staticmethod
+    def _oldest(queue: PartitionQueue) -> ProducerBatch | None:
+        waiting = queue.retries or queue.closed
+        return waiting[0] if waiting else queue.open
+
+    def _ask_for_id(self, now_ms: int) -> None:
+        if self._asking_id:
+            return
+        if self._ask_id_at_ms > now_ms:
+            self._wake_at(self._ask_id_at_ms)
+            return
+        self._asking_id = True
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
+        self.client.send(ANY_NODE, request).on_done(self._got_id)
+
+    def _got_id(self, done: Pending[Any]) -> None:
+        self._asking_id = False
+        error = done.error
+        if error is None and done.value.error_code:
+            error = KafkaError(done.value.error_code)
+        if error is None:
+            self._id_failures = 0
+            self.producer_id = done.value.producer_id
+            self.producer_epoch = done.value.producer_epoch
+            return
+        self._id_failures += 1
+        self._ask_id_at_ms = self.client.now_ms + self.client.backoff.after(self._id_failures)
+        if not (isinstance(error, KafkaError) and error.is_retriable):
+            self._fail_all(error)
+
+    def _fail_all(self, error: Exception) -> None:
+        failure = error if isinstance(error, KafkaError) else KafkaError(-1, str(error))
+        for queue in list(self.accumulator.active):
+            batches = list(queue.retries)
+            queue.retries.clear()
+            while (batch := self.accumulator.take(queue)) is not None:
+                batches.append(batch)
+            for batch in batches:
+                self.accumulator.release(batch, error=failure)
+
+    def abort_all(self) -> None:
+        """Fail everything that is not delivered: the producer is closed without waiting."""
+        self._fail_all(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed"))
+
+
+def _age(batch: ProducerBatch) -> tuple[int, int]:
+    return (batch.base_sequence, batch.created_ms)
+
+
+def _level(settings: Settings) -> int | None:
+    name = f"compression.{settings.compression_type}.level"
+    return getattr(settings, name.replace(".", "_")) if name in settings.given else None
+
+
+def is_idempotent(settings: Settings) -> bool:
+    """Whether sequences are used; KafkaError(INVALID_CONFIG) for settings that exclude it.
+
+    As in Kafka: acks other than all switch it off, unless it was asked for by name.
+    """
+    asked = "enable.idempotence" in settings.given or settings.transactional_id is not None
+    if not settings.enable_idempotence:
+        return False
+    conflicts = [
+        text
+        for broken, text in (
+            (settings.acks != -1, "acks=all"),
+            (settings.max_in_flight_requests_per_connection > 5, "at most 5 requests in flight"),
+            (settings.retries == 0, "retries above 0"),
+        )
+        if broken
+    ]
+    if not conflicts:
+        return True
+    if asked or conflicts[0] != "acks=all":
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"enable.idempotence needs {' and '.join(conflicts)}"
+        )
+    return False

@@ -1,0 +1,308 @@
+"""One connection's requests: negotiation of versions, correlation, time limits. No sockets here.
+
+Kafka: org.apache.kafka.clients.{InFlightRequests, ApiVersions, NodeApiVersions}.
+
+A `Channel` is fed with what happens to its connection (`connected`, `receive`, `closed`) and
+fills `outgoing` with buffers to send. The first request on every connection is ApiVersions; a
+login, when one is needed, follows; whatever is submitted meanwhile waits in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla._version import __version__
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError, UnsupportedVersion
+from ottla.protocol import api_keys, codec, frames
+from ottla.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.headers import ResponseHeader
+from ottla.purgatory.pending import Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    from ottla.protocol.schema import Request, Response
+    from ottla.types import SendItem
+
+    class Login(Protocol):
+        """A SASL exchange: a request at a time."""
+
+        def next_request(self, response: Response | None) -> Request | None:
+            """Return the next request, None when logged in; raise KafkaError when refused."""
+
+
+R = TypeVar("R")
+VersionLimits = dict[int, tuple[int, int]]
+
+
+class ChannelState(Enum):
+    """Where a connection is in its life."""
+
+    CONNECTING = "connecting"
+    NEGOTIATING = "negotiating"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+class InFlight:
+    """A request that is to be sent or that waits for its answer."""
+
+    __slots__ = (
+        "deadline_ms",
+        "expects_response",
+        "max_version",
+        "pending",
+        "request",
+        "sent_ms",
+        "version",
+    )
+
+    def __init__(
+        self,
+        request: Request,
+        deadline_ms: int,
+        *,
+        expects_response: bool = True,
+        max_version: int | None = None,
+    ) -> None:
+        self.max_version = max_version
+        self.request = request
+        self.deadline_ms = deadline_ms
+        self.expects_response = expects_response
+        self.pending: Pending[Any] = Pending()
+        self.version = 0
+        self.sent_ms = 0
+
+
+class Channel:
+    """The request queue of one connection.
+
+    Requests are answered in the order in which they were sent (Kafka's brokers guarantee it), so
+    an answer with another correlation id means that the stream is broken: the channel fails.
+    """
+
+    def __init__(
+        self, client_id: str, *, login: Callable[[], Login] | None = None, max_frame: int = 1 << 30
+    ) -> None:
+        self.client_id = client_id
+        self.state = ChannelState.CONNECTING
+        self.outgoing: list[SendItem] = []
+        self.versions: VersionLimits = {}
+        self.features: ApiVersionsResponse | None = None
+        self.max_frame = max_frame
+        self.last_used_ms = 0
+        self.throttled_until_ms = 0
+        self.failure: Exception | None = None
+        self._new_login = login
+        self._waiting: deque[InFlight] = deque()
+        self._sent: deque[tuple[int, InFlight]] = deque()
+        self._next_correlation_id = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that were submitted and not answered."""
+        return len(self._waiting) + len(self._sent)
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests go out at once."""
+        return self.state is ChannelState.READY
+
+    def submit(
+        self,
+        request: Request,
+        *,
+        now_ms: int,
+        timeout_ms: int,
+        expects_response: bool = True,
+        max_version: int | None = None,
+    ) -> Pending[Any]:
+        """Queue a request and return what its response will be.
+
+        The Pending fails with NETWORK_EXCEPTION when the connection ends, REQUEST_TIMED_OUT when
+        no answer comes in time, UnsupportedVersion when the peer knows no version of ours.
+        Without an expected response it is complete, with None, once the request is in `outgoing`.
+        """
+        entry = InFlight(
+            request,
+            now_ms + timeout_ms,
+            expects_response=expects_response,
+            max_version=max_version,
+        )
+        if self.state is ChannelState.CLOSED:
+            entry.pending.fail(_disconnected("the connection is closed"))
+        elif self.state is ChannelState.READY:
+            self._send(entry, now_ms)
+        else:
+            self._waiting.append(entry)
+        return entry.pending
+
+    def connected(self, now_ms: int, *, timeout_ms: int = 30_000) -> None:
+        """Start the negotiation: the transport has an open connection."""
+        self.state = ChannelState.NEGOTIATING
+        self._negotiate(ApiVersionsRequest.versions.highest, now_ms, timeout_ms)
+
+    def _negotiate(self, version: int, now_ms: int, timeout_ms: int) -> None:
+        request = ApiVersionsRequest(
+            client_software_name="ottla", client_software_version=__version__
+        )
+        entry = InFlight(request, now_ms + timeout_ms)
+        entry.version = version
+        entry.pending.on_done(lambda done: self._negotiated(done, now_ms, timeout_ms))
+        self._transmit(entry, now_ms)
+
+    def _negotiated(self, done: Pending[Any], now_ms: int, timeout_ms: int) -> None:
+        if done.error is not None:
+            return
+        response: ApiVersionsResponse = done.value
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION and not self.features:
+            # A broker older than our newest ApiVersions answers in version 0 with what it knows.
+            self.features = response
+            known = {one.api_key: one.max_version for one in response.api_keys}
+            self._negotiate(known.get(ApiVersionsRequest.message_key, 0), now_ms, timeout_ms)
+            return
+        self.features = response
+        self.versions = {
+            one.api_key: (one.min_version, one.max_version) for one in response.api_keys
+        }
+        if self._new_login is None:
+            self._become_ready(now_ms)
+        else:
+            self._log_in(self._new_login(), None, now_ms, timeout_ms)
+
+    def _log_in(self, login: Login, last: Response | None, now_ms: int, timeout_ms: int) -> None:
+        try:
+            request = login.next_request(last)
+        except KafkaError as error:
+            self.closed(error)
+            return
+        if request is None:
+            self._become_ready(now_ms)
+            return
+        entry = InFlight(request, now_ms + timeout_ms)
+        entry.version = self.choose_version(request)
+
+        def next_step(done: Pending[Any]) -> None:
+            if done.error is None:
+                self._log_in(login, done.value, now_ms, timeout_ms)
+
+        entry.pending.on_done(next_step)
+        self._transmit(entry, now_ms)
+
+    def _become_ready(self, now_ms: int) -> None:
+        self.state = ChannelState.READY
+        waiting, self._waiting = self._waiting, deque()
+        for entry in waiting:
+            self._send(entry, now_ms)
+
+    def choose_version(self, request: Request, max_version: int | None = None) -> int:
+        """Return the highest version that both sides know; raise UnsupportedVersion."""
+        cls = type(request)
+        lowest, highest = self.versions.get(cls.message_key, (0, -1))
+        newest = cls.versions.highest - (1 if cls.latest_version_unstable else 0)
+        version = min(highest, newest if max_version is None else min(newest, max_version))
+        if version < max(lowest, cls.versions.lowest):
+            raise UnsupportedVersion(
+                f"the broker serves {cls.__name__} {lowest}-{highest}, "
+                f"this client speaks {cls.versions}"
+                if highest >= 0
+                else f"the broker does not serve {cls.__name__}"
+            )
+        return version
+
+    def _send(self, entry: InFlight, now_ms: int) -> None:
+        if entry.pending.done:
+            return
+        try:
+            entry.version = self.choose_version(entry.request, entry.max_version)
+            self._transmit(entry, now_ms)
+        except (KafkaError, ValueError) as error:
+            entry.pending.fail(error)
+
+    def _transmit(self, entry: InFlight, now_ms: int) -> None:
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        buffers = frames.encode_request(
+            entry.request, entry.version, correlation_id, self.client_id
+        )
+        entry.sent_ms = self.last_used_ms = now_ms
+        self.outgoing += buffers
+        if entry.expects_response:
+            self._sent.append((correlation_id, entry))
+        else:
+            entry.pending.complete(None)
+
+    def receive(self, frame: memoryview, now_ms: int) -> None:
+        """Match one answer (without its size) with its request and complete it.
+
+        Raises CorruptMessage when the bytes answer nothing that was asked.
+        """
+        self.last_used_ms = now_ms
+        if not self._sent or len(frame) < 4:
+            raise CorruptMessage("an answer without a question")
+        correlation_id, entry = self._sent[0]
+        if int.from_bytes(frame[:4], "big", signed=True) != correlation_id:
+            raise CorruptMessage("answers arrive out of order")
+        self._sent.popleft()
+        response = decode_answer(entry.request, entry.version, frame)
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
+        entry.pending.complete(response)
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next request gives up, if any waits."""
+        deadlines = [entry.deadline_ms for _, entry in self._sent]
+        deadlines += [entry.deadline_ms for entry in self._waiting]
+        return min(deadlines, default=None)
+
+    def expire(self, now_ms: int) -> bool:
+        """Fail what waited too long; True when the connection must be closed for it.
+
+        A request that was sent and not answered leaves the stream unusable, since its answer
+        may still come; one that was never sent is merely dropped.
+        """
+        for entry in list(self._waiting):
+            if entry.deadline_ms <= now_ms:
+                self._waiting.remove(entry)
+                entry.pending.fail(_timed_out(entry, "it could not be sent"))
+        late = [entry for _, entry in self._sent if entry.deadline_ms <= now_ms]
+        for entry in late:
+            entry.pending.fail(_timed_out(entry, "no answer came"))
+        return bool(late)
+
+    def closed(self, error: Exception | None = None) -> None:
+        """Fail everything that waits: the connection is gone."""
+        self.failure = self.failure or error
+        self.state = ChannelState.CLOSED
+        entries = [entry for _, entry in self._sent] + list(self._waiting)
+        self._sent.clear()
+        self._waiting.clear()
+        self.outgoing.clear()
+        for entry in entries:
+            entry.pending.fail(error or _disconnected("the broker closed the connection"))
+
+
+def decode_answer(request: Request, version: int, frame: memoryview) -> Response:
+    """Decode header and body of a response frame; CorruptMessage when they do not parse."""
+    key = type(request).message_key
+    body_version = version
+    header_version = api_keys.response_header_version(key, version)
+    _, position = codec.decode_at(ResponseHeader, header_version, frame)
+    if key == ApiVersionsRequest.message_key and version > 0:
+        code = int.from_bytes(frame[position : position + 2], "big", signed=True)
+        if code == ErrorCode.UNSUPPORTED_VERSION:
+            body_version = 0
+    response, _ = codec.decode_at(api_keys.response_class(key), body_version, frame, position)
+    return response
+
+
+def _disconnected(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.NETWORK_EXCEPTION, text)
+
+
+def _timed_out(entry: InFlight, text: str) -> KafkaError:
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{type(entry.request).__name__}: {text}")

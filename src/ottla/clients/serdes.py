@@ -1,0 +1,90 @@
+"""From values to bytes and back: callables, or the names of the usual ones.
+
+Kafka: org.apache.kafka.common.serialization.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Converter = Callable[[Any], Any]
+
+
+def to_bytes(value: Any) -> bytes | None:
+    """Return what goes on the wire without a serializer: bytes as they are, str as UTF-8."""
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise TypeError(
+        f"a key or value must be bytes, str or None, not {type(value).__name__}; "
+        "give a value_serializer, for example value_serializer='json'"
+    )
+
+
+def _json_bytes(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+_INTEGERS = {
+    "short": struct.Struct(">h"),
+    "integer": struct.Struct(">i"),
+    "long": struct.Struct(">q"),
+}
+_DOUBLE = struct.Struct(">d")
+_SERIALIZERS: dict[str, Converter] = {
+    "bytes": bytes,
+    "string": str.encode,
+    "json": _json_bytes,
+    "double": _DOUBLE.pack,
+    **{name: layout.pack for name, layout in _INTEGERS.items()},
+}
+_DESERIALIZERS: dict[str, Converter] = {
+    "bytes": bytes,
+    "string": bytes.decode,
+    "json": json.loads,
+    "double": lambda data: _DOUBLE.unpack(data)[0],
+    **{
+        name: (lambda data, layout=layout: layout.unpack(data)[0])
+        for name, layout in _INTEGERS.items()
+    },
+}
+
+
+def serializer(given: Any) -> Converter | None:
+    """Return the function for a serializer setting; None when bytes are given as they are."""
+    return _converter(given, _SERIALIZERS, "serializer")
+
+
+def deserializer(given: Any) -> Converter | None:
+    """Return the function for a deserializer setting; None leaves bytes as they are."""
+    return _converter(given, _DESERIALIZERS, "deserializer")
+
+
+def _converter(given: Any, named: dict[str, Converter], kind: str) -> Converter | None:
+    if given is None:
+        return None
+    if callable(given):
+        function: Converter = given
+    elif isinstance(given, str):
+        name = given.rpartition(".")[2].lower().removesuffix(kind)
+        if name in ("bytes", "bytearray"):
+            return None
+        if name not in named:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"unknown {kind} {given!r}: give a function or one of {', '.join(named)}",
+            )
+        function = named[name]
+    else:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"a {kind} is a function or a name")
+    return lambda value: None if value is None else function(value)

@@ -1,0 +1,359 @@
+"""The sockets of a client, on asyncio: connects, frames, timers, and a thread to run it all on.
+
+Kafka: org.apache.kafka.common.network.{Selector, NetworkReceive}. Hot path: benchmarks/clients.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from ottla.clients.client import Client, ConnectionKey
+from ottla.clients.login import login_factory
+from ottla.clients.tls import client_context
+from ottla.types import FileSlice
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from ottla.clients.settings import Settings
+    from ottla.purgatory.pending import Pending
+    from ottla.types import SendItem
+
+T = TypeVar("T")
+STEP_BYTES = 4 * 1024 * 1024
+SCRATCH_BYTES = 64 * 1024
+MAX_FRAME_BYTES = 1 << 30
+
+
+class FrameProtocol(asyncio.BufferedProtocol):
+    """Cuts the stream into frames.
+
+    A large frame is received straight into its own buffer, which grows with the bytes that have
+    arrived and not by the length that the peer announced; small ones share reads of a scratch
+    buffer and are copied out, since their receivers keep views of them.
+    """
+
+    def __init__(self, runtime: Runtime, key: ConnectionKey) -> None:
+        self.runtime = runtime
+        self.key = key
+        self.transport: asyncio.WriteTransport | None = None
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._filled = 0
+        self._frame: bytearray | None = None
+        self._frame_size = 0
+        self._frame_filled = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Tell the core."""
+        self.transport = cast("asyncio.WriteTransport", transport)
+        self.runtime.on_connected(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the core, unless it closed the connection itself."""
+        self.runtime.on_lost(self, str(exc) if exc else "the broker closed the connection")
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        """Return where the next bytes go."""
+        if self._frame is None:
+            return memoryview(self._scratch)[self._filled :]
+        if self._frame_filled == len(self._frame):
+            more = min(self._frame_size - self._frame_filled, max(len(self._frame), STEP_BYTES))
+            larger = bytearray(self._frame_filled + more)
+            larger[: self._frame_filled] = self._frame
+            self._frame = larger
+        return memoryview(self._frame)[self._frame_filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Deliver the frames that are whole now."""
+        if self._frame is not None:
+            self._frame_filled += nbytes
+            if self._frame_filled == self._frame_size:
+                frame, self._frame = self._frame, None
+                self.runtime.on_frame(self, memoryview(frame))
+            return
+        self._filled += nbytes
+        self._cut()
+
+    def _cut(self) -> None:
+        position, filled, scratch = 0, self._filled, self._scratch
+        while filled - position >= 4:
+            size = int.from_bytes(scratch[position : position + 4], "big", signed=True)
+            if not 0 <= size <= MAX_FRAME_BYTES:
+                self.runtime.on_broken(self, f"the peer announced a frame of {size} bytes")
+                return
+            if filled - position - 4 >= size:
+                frame = bytes(memoryview(scratch)[position + 4 : position + 4 + size])
+                position += 4 + size
+                self.runtime.on_frame(self, memoryview(frame))
+            elif size > SCRATCH_BYTES - 4:
+                self._frame = bytearray(min(size, STEP_BYTES))
+                self._frame_size, self._frame_filled = size, filled - position - 4
+                self._frame[: self._frame_filled] = scratch[position + 4 : filled]
+                position = filled
+            else:
+                break
+        scratch[: filled - position] = scratch[position:filled]
+        self._filled = filled - position
+
+
+class Runtime:
+    """Owns the sockets and timers of one `Client` on one event loop.
+
+    The lock is held whenever the core runs. Coroutines of the loop and, in the blocking façade,
+    the user's threads take it before they touch the core.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.lock = threading.RLock()
+        self.progress = threading.Condition(self.lock)
+        self.client = Client(
+            settings, self, rng=random.SystemRandom(), login=login_factory(settings)
+        )
+        self._settings = settings
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread_id = 0
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None
+        self._protocols: dict[ConnectionKey, FrameProtocol] = {}
+        self._connecting: dict[ConnectionKey, asyncio.Task[None]] = {}
+        self._waiters: list[asyncio.Future[None]] = []
+        self._tls = client_context(settings)
+
+    def attach(self) -> None:
+        """Belong to the running loop from now on."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._thread_id = threading.get_ident()
+            self.client.now_ms = self.now_ms()
+
+    @property
+    def attached(self) -> bool:
+        """Whether it belongs to a loop."""
+        return self._loop is not None
+
+    @staticmethod
+    def now_ms() -> int:
+        """Return the monotonic time."""
+        return time.monotonic_ns() // 1_000_000
+
+    # ------------------------------------------------------------ what the core calls
+
+    def open(self, key: ConnectionKey, host: str, port: int) -> None:
+        """Begin to connect."""
+        assert self._loop is not None
+        self._connecting[key] = self._loop.create_task(self._connect(key, host, port))
+
+    async def _connect(self, key: ConnectionKey, host: str, port: int) -> None:
+        assert self._loop is not None
+        tls = self._tls
+        try:
+            await self._loop.create_connection(
+                lambda: FrameProtocol(self, key),
+                host,
+                port,
+                ssl=tls,
+                server_hostname=host if tls is not None and tls.check_hostname else None,
+            )
+        except asyncio.CancelledError:
+            raise
+        except OSError as error:
+            self._connecting.pop(key, None)
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            with self.lock:
+                self.client.disconnected(key, f"{host}:{port}: {reason}", self.now_ms())
+            self.wake()
+
+    def write(self, key: ConnectionKey, buffers: list[SendItem]) -> None:
+        """Send; small pieces are joined, large ones go out as they are."""
+        protocol = self._protocols.get(key)
+        if protocol is not None and protocol.transport is not None:
+            protocol.transport.writelines(_gathered(buffers))
+
+    def close(self, key: ConnectionKey) -> None:
+        """Drop a connection."""
+        task = self._connecting.pop(key, None)
+        if task is not None:
+            task.cancel()
+        protocol = self._protocols.pop(key, None)
+        if protocol is not None and protocol.transport is not None:
+            protocol.transport.abort()
+
+    def wake(self) -> None:
+        """Have the core polled soon; from any thread."""
+        loop = self._loop
+        if self._scheduled or loop is None:
+            return
+        self._scheduled = True
+        if threading.get_ident() == self._thread_id:
+            loop.call_soon(self._run)
+        else:
+            with suppress(RuntimeError):  # the loop is closed: nobody needs the answer
+                loop.call_soon_threadsafe(self._run)
+
+    # ------------------------------------------------------------ events of the loop
+
+    def _run(self) -> None:
+        self._scheduled = False
+        with self.lock:
+            now_ms = self.now_ms()
+            self.client.poll(now_ms)
+            self.notify()
+            deadline_ms = self.client.next_deadline_ms()
+        self._set_timer(deadline_ms, now_ms)
+
+    def _set_timer(self, deadline_ms: int | None, now_ms: int) -> None:
+        assert self._loop is not None
+        if self._timer is not None:
+            if self._timer_ms == deadline_ms and deadline_ms is not None and deadline_ms > now_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        self._timer_ms = deadline_ms
+        if deadline_ms is not None and not self.client.closed:
+            delay = max(deadline_ms - now_ms, 1) / 1000
+            self._timer = self._loop.call_later(delay, self._run)
+
+    def on_connected(self, protocol: FrameProtocol) -> None:
+        """A connection stands."""
+        self._connecting.pop(protocol.key, None)
+        self._protocols[protocol.key] = protocol
+        with self.lock:
+            self.client.connected(protocol.key, self.now_ms())
+        self.wake()
+
+    def on_frame(self, protocol: FrameProtocol, frame: memoryview) -> None:
+        """An answer is whole."""
+        if self._protocols.get(protocol.key) is protocol:
+            with self.lock:
+                self.client.received(protocol.key, frame, self.now_ms())
+            self.wake()
+
+    def on_broken(self, protocol: FrameProtocol, reason: str) -> None:
+        """The stream makes no sense."""
+        if protocol.transport is not None:
+            protocol.transport.abort()
+        self.on_lost(protocol, reason)
+
+    def on_lost(self, protocol: FrameProtocol, reason: str) -> None:
+        """A connection is gone."""
+        if self._protocols.get(protocol.key) is protocol:
+            del self._protocols[protocol.key]
+            with self.lock:
+                self.client.disconnected(protocol.key, reason, self.now_ms())
+            self.wake()
+
+    # ------------------------------------------------------------ waiting
+
+    def notify(self) -> None:
+        """Wake coroutines and threads that wait for something to have changed."""
+        self.progress.notify_all()
+        if self._waiters:
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    async def wait_progress(self, timeout_ms: float) -> None:
+        """Return when the core was polled again or the time is up."""
+        assert self._loop is not None
+        waiter = self._loop.create_future()
+        self._waiters.append(waiter)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(waiter, max(timeout_ms, 0) / 1000)
+
+    async def sleep(self, duration_ms: float) -> None:
+        """Wait, whatever happens meanwhile."""
+        await asyncio.sleep(duration_ms / 1000)
+
+    async def wait_for(self, pending: Pending[T]) -> T:
+        """Await a Pending of the core."""
+        assert self._loop is not None
+        if pending.done:
+            return pending.value
+        future: asyncio.Future[None] = self._loop.create_future()
+
+        def finish(_done: Pending[T]) -> None:
+            if not future.done():
+                future.set_result(None)
+
+        pending.on_done(finish)
+        await future
+        return pending.value
+
+    async def aclose(self) -> None:
+        """Close connections and timers."""
+        with self.lock:
+            self.client.close()
+        tasks = list(self._connecting.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._timer is not None:
+            self._timer.cancel()
+        with self.lock:
+            self.notify()
+        await asyncio.sleep(0)
+
+
+def _gathered(buffers: list[SendItem]) -> list[Any]:
+    """Join runs of small buffers: fewer pieces for the kernel, no copy of large ones."""
+    out: list[Any] = []
+    small: list[Any] = []
+    for item in buffers:
+        piece = item.read() if isinstance(item, FileSlice) else item
+        if len(piece) < 4096:
+            small.append(piece)
+            continue
+        if small:
+            out.append(b"".join(small))
+            small = []
+        out.append(piece)
+    if small:
+        out.append(b"".join(small))
+    return out
+
+
+class LoopThread:
+    """An event loop on its own daemon thread: what the blocking façades run on."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = _new_loop()
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+        self._thread.start()
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """Run a coroutine on the loop and wait for it here; TimeoutError after timeout seconds."""
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result(timeout)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the thread."""
+        if self.loop.is_closed():
+            return
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(5)
+        if not self._thread.is_alive():
+            self.loop.close()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return cast("asyncio.AbstractEventLoop", uvloop.new_event_loop())
