@@ -32,7 +32,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def bootstrap_nodes(servers: Iterable[str]) -> list[Node]:
-    """Return the bootstrap servers as nodes with ids -1, -2, …"""
+    """Return the bootstrap servers as nodes, with ids from -1 downwards."""
     nodes = [Node(-1 - index, *parse_address(text)) for index, text in enumerate(servers)]
     if not nodes:
         raise KafkaError(

@@ -325,7 +325,7 @@ class Client:
                 self._open(key, connection)
 
     def _is_idle(self, channel: Channel) -> bool:
-        limit_ms = self.settings.connections_max_idle_ms
+        limit_ms: int = self.settings.connections_max_idle_ms
         return 0 <= limit_ms < self.now_ms - channel.last_used_ms
 
     def next_deadline_ms(self) -> int | None:

@@ -36,7 +36,7 @@ def login_factory(settings: Settings) -> Callable[[], MechanismLogin] | None:
 
 
 def make_login(settings: Settings) -> MechanismLogin:
-    """Return a fresh login for the settings; KafkaError(INVALID_CONFIG) when they do not suffice."""
+    """Return a fresh login; KafkaError(INVALID_CONFIG) when the settings do not suffice."""
     username, password = credentials(settings)
     mechanism = settings.sasl_mechanism
     if mechanism == "PLAIN":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
@@ -35,6 +36,10 @@ def _json_bytes(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
+def _unpacked(layout: struct.Struct, data: bytes) -> Any:
+    return layout.unpack(data)[0]
+
+
 _INTEGERS = {
     "short": struct.Struct(">h"),
     "integer": struct.Struct(">i"),
@@ -52,11 +57,8 @@ _DESERIALIZERS: dict[str, Converter] = {
     "bytes": bytes,
     "string": bytes.decode,
     "json": json.loads,
-    "double": lambda data: _DOUBLE.unpack(data)[0],
-    **{
-        name: (lambda data, layout=layout: layout.unpack(data)[0])
-        for name, layout in _INTEGERS.items()
-    },
+    "double": partial(_unpacked, _DOUBLE),
+    **{name: partial(_unpacked, layout) for name, layout in _INTEGERS.items()},
 }
 
 

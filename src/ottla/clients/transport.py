@@ -221,7 +221,7 @@ class Runtime:
             self._timer = self._loop.call_later(delay, self._run)
 
     def on_connected(self, protocol: FrameProtocol) -> None:
-        """A connection stands."""
+        """Take note that a connection stands."""
         self._connecting.pop(protocol.key, None)
         self._protocols[protocol.key] = protocol
         with self.lock:
@@ -229,20 +229,20 @@ class Runtime:
         self.wake()
 
     def on_frame(self, protocol: FrameProtocol, frame: memoryview) -> None:
-        """An answer is whole."""
+        """Take a whole answer."""
         if self._protocols.get(protocol.key) is protocol:
             with self.lock:
                 self.client.received(protocol.key, frame, self.now_ms())
             self.wake()
 
     def on_broken(self, protocol: FrameProtocol, reason: str) -> None:
-        """The stream makes no sense."""
+        """Drop a connection whose bytes make no sense."""
         if protocol.transport is not None:
             protocol.transport.abort()
         self.on_lost(protocol, reason)
 
     def on_lost(self, protocol: FrameProtocol, reason: str) -> None:
-        """A connection is gone."""
+        """Take note that a connection is gone."""
         if self._protocols.get(protocol.key) is protocol:
             del self._protocols[protocol.key]
             with self.lock:

@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.clients.admin.Admin.
 
 from __future__ import annotations
 
+# ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING
 
 from ottla.clients.admin.cluster import ClusterAdmin
@@ -36,7 +37,7 @@ class AsyncAdmin(TopicsAdmin, ConfigsAdmin, GroupsAdmin, ClusterAdmin):
         request: Request,
         node_id: int | None = None,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> Any:
         """Send any request of the protocol and return its response, for what has no method yet."""
         return await self._call(request, timeout=timeout, node_id=node_id, error_of=lambda _: 0)

@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.clients.admin.KafkaAdminClient's Call, .internals.AdminA
 
 from __future__ import annotations
 
+# ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.client import ANY_NODE
@@ -52,7 +53,7 @@ class AdminCalls:
         self,
         request: Request,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - Kafka's api timeout covers retries
+        timeout: float | None = None,
         node_id: int | None = None,
         error_of: Callable[[Any], int] | None = None,
         max_version: int | None = None,
@@ -115,7 +116,7 @@ class AdminCalls:
         request: Request,
         *,
         error_of: Callable[[Any], int],
-        timeout: float | None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None,
         max_version: int | None = None,
         key_type: int = GROUP,
     ) -> Any:

@@ -5,11 +5,11 @@ Kafka: org.apache.kafka.clients.admin.{DescribeClusterResult, LogDirDescription,
 
 from __future__ import annotations
 
+# ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.admin.calls import AdminCalls, error_or_none
 from ottla.clients.client import ANY_NODE
-from ottla.errors import KafkaError
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
@@ -19,6 +19,8 @@ from ottla.types import Node, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from ottla.errors import KafkaError
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -75,7 +77,7 @@ class ClusterAdmin(AdminCalls):
         *,
         include_fenced_brokers: bool = False,
         include_authorized_operations: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> ClusterDescription:
         """Return id, brokers and controller."""
         request = DescribeClusterRequest(
@@ -101,7 +103,7 @@ class ClusterAdmin(AdminCalls):
         broker_ids: Iterable[int] | None = None,
         *,
         partitions: Iterable[TopicPartition] | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[int, list[LogDirDescription]]:
         """Return the log directories of some brokers, or of all."""
         topic_type = DescribeLogDirsRequest.DescribableLogDirTopic
@@ -109,7 +111,9 @@ class ClusterAdmin(AdminCalls):
         if partitions is not None:
             topics = {}
             for name, partition in partitions:
-                topics.setdefault(name, topic_type(topic=name)).partitions.append(partition)
+                topics.setdefault(name, topic_type(topic=name, partitions=[])).partitions.append(
+                    partition
+                )
         request = DescribeLogDirsRequest(topics=None if topics is None else list(topics.values()))
         ids = list(broker_ids) if broker_ids is not None else await self._broker_ids(timeout)
         return {
@@ -122,7 +126,7 @@ class ClusterAdmin(AdminCalls):
         election_type: int = PREFERRED,
         partitions: Iterable[TopicPartition] | None = None,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
         """Elect the preferred leader, or an unclean one; all partitions when none are given."""
         topic_type = ElectLeadersRequest.TopicPartitions
@@ -130,7 +134,9 @@ class ClusterAdmin(AdminCalls):
         if partitions is not None:
             topics = {}
             for name, partition in partitions:
-                topics.setdefault(name, topic_type(topic=name)).partitions.append(partition)
+                topics.setdefault(name, topic_type(topic=name, partitions=[])).partitions.append(
+                    partition
+                )
         request = ElectLeadersRequest(
             election_type=election_type,
             topic_partitions=None if topics is None else list(topics.values()),
@@ -145,7 +151,7 @@ class ClusterAdmin(AdminCalls):
             for one in topic.partition_result
         }
 
-    async def describe_features(self, *, timeout: float | None = None) -> Features:  # noqa: ASYNC109
+    async def describe_features(self, *, timeout: float | None = None) -> Features:
         """Return finalized and supported features."""
         answer = await self._call(_api_versions(), timeout=timeout)
         return Features(
@@ -164,7 +170,7 @@ class ClusterAdmin(AdminCalls):
         self,
         node_id: int | None = None,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[int, tuple[int, int]]:
         """Return which versions of which API a broker (any, by default) serves."""
         target = ANY_NODE if node_id is None else node_id
@@ -177,7 +183,7 @@ class ClusterAdmin(AdminCalls):
         *,
         upgrade_type: int = 1,
         validate_only: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> None:
         """Finalize levels (upgrade_type 1 upgrade, 2 safe downgrade, 3 unsafe); 0 disables."""
         request = UpdateFeaturesRequest(

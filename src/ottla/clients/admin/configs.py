@@ -5,19 +5,22 @@ Kafka: org.apache.kafka.clients.admin.{ConfigEntry, AlterConfigOp}, common.confi
 
 from __future__ import annotations
 
+# ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.clients.admin.calls import AdminCalls, error_or_none
 from ottla.clients.admin.topics import config_text
-from ottla.errors import KafkaError
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.apis.list_config_resources import ListConfigResourcesRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
+
+    from ottla.errors import KafkaError
 
 
 class ResourceType(IntEnum):
@@ -104,10 +107,11 @@ class ConfigsAdmin(AdminCalls):
         *,
         include_synonyms: bool = False,
         include_documentation: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
         """Describe resources, all keys or (with a mapping) some; each has its own outcome."""
-        keys = dict(resources) if hasattr(resources, "items") else dict.fromkeys(resources)
+        keys: dict[ConfigResource, Sequence[str] | None]
+        keys = dict(resources) if isinstance(resources, Mapping) else dict.fromkeys(resources)
         result: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
         for node_id, part in self._by_node(keys).items():
             request = DescribeConfigsRequest(
@@ -115,7 +119,7 @@ class ConfigsAdmin(AdminCalls):
                     DescribeConfigsRequest.DescribeConfigsResource(
                         resource_type=resource.type,
                         resource_name=resource.name,
-                        configuration_keys=None if keys[resource] is None else list(keys[resource]),
+                        configuration_keys=_list_or_none(keys[resource]),
                     )
                     for resource in part
                 ],
@@ -135,7 +139,7 @@ class ConfigsAdmin(AdminCalls):
         changes: Mapping[ConfigResource, Iterable[ConfigChange] | Mapping[str, Any]],
         *,
         validate_only: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[ConfigResource, KafkaError | None]:
         """Change single values (KIP-339); a plain mapping sets, and a value of None deletes."""
         result: dict[ConfigResource, KafkaError | None] = {}
@@ -169,7 +173,7 @@ class ConfigsAdmin(AdminCalls):
         self,
         types: Iterable[ResourceType] = (),
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> list[ConfigResource]:
         """Return what has configs, of some types or of all."""
         request = ListConfigResourcesRequest(resource_types=[int(one) for one in types])
@@ -183,7 +187,7 @@ class ConfigsAdmin(AdminCalls):
     def _by_node(
         resources: Iterable[ConfigResource],
     ) -> dict[int | None, list[ConfigResource]]:
-        """A broker's own configs are asked of that broker, everything else of any."""
+        """Group by whom to ask: that broker for a broker's own configs, any for the rest."""
         split: dict[int | None, list[ConfigResource]] = {}
         for resource in resources:
             own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
@@ -193,7 +197,7 @@ class ConfigsAdmin(AdminCalls):
 
 
 def _as_changes(given: Iterable[ConfigChange] | Mapping[str, Any]) -> list[ConfigChange]:
-    if not hasattr(given, "items"):
+    if not isinstance(given, Mapping):
         return [ConfigChange(*change) for change in given]
     return [
         ConfigChange(name, None, AlterOperation.DELETE)
@@ -201,6 +205,10 @@ def _as_changes(given: Iterable[ConfigChange] | Mapping[str, Any]) -> list[Confi
         else ConfigChange(name, value)
         for name, value in given.items()
     ]
+
+
+def _list_or_none(keys: Sequence[str] | None) -> list[str] | None:
+    return None if keys is None else list(keys)
 
 
 def _entry(entry: Any) -> ConfigEntry:

@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.clients.admin.{ConsumerGroupDescription, GroupListing, M
 
 from __future__ import annotations
 
+# ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.admin.calls import AdminCalls, error_or_none
@@ -80,7 +81,7 @@ class GroupsAdmin(AdminCalls):
         *,
         states: Iterable[str] = (),
         types: Iterable[str] = (),
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> list[GroupListing]:
         """Return the groups of all coordinators, by id."""
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
@@ -98,7 +99,7 @@ class GroupsAdmin(AdminCalls):
         group_ids: Iterable[str],
         *,
         include_authorized_operations: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[str, GroupDescription | KafkaError]:
         """Describe groups of the consumer or the classic protocol; each has its own outcome."""
         result: dict[str, GroupDescription | KafkaError] = {}
@@ -114,7 +115,7 @@ class GroupsAdmin(AdminCalls):
     async def _describe_group(
         self,
         group_id: str,
-        timeout: float | None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None,
         *,
         with_operations: bool,
     ) -> GroupDescription:
@@ -149,7 +150,7 @@ class GroupsAdmin(AdminCalls):
     async def _describe_consumer_group(
         self,
         group_id: str,
-        timeout: float | None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None,
         *,
         with_operations: bool,
     ) -> GroupDescription:
@@ -182,7 +183,7 @@ class GroupsAdmin(AdminCalls):
         self,
         group_ids: Iterable[str],
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[str, KafkaError | None]:
         """Delete empty groups with their offsets; each has its own outcome."""
         result: dict[str, KafkaError | None] = {}
@@ -203,7 +204,7 @@ class GroupsAdmin(AdminCalls):
         partitions: Iterable[TopicPartition] | None = None,
         *,
         require_stable: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return what a group has committed, for some partitions or for all that have any."""
         wanted = None if partitions is None else [TopicPartition(*one) for one in partitions]
@@ -228,7 +229,7 @@ class GroupsAdmin(AdminCalls):
         group_id: str,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
         """Set the offsets of a group without members; each partition has its own outcome."""
         wanted = {
@@ -256,13 +257,13 @@ class GroupsAdmin(AdminCalls):
         group_id: str,
         partitions: Iterable[TopicPartition],
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
         """Forget committed offsets of topics that the group does not read now."""
         topic_type = OffsetDeleteRequest.OffsetDeleteRequestTopic
         topics: dict[str, Any] = {}
         for name, partition in partitions:
-            topic = topics.setdefault(name, topic_type(name=name))
+            topic = topics.setdefault(name, topic_type(name=name, partitions=[]))
             topic.partitions.append(
                 topic_type.OffsetDeleteRequestPartition(partition_index=partition)
             )
@@ -282,7 +283,7 @@ class GroupsAdmin(AdminCalls):
         *,
         instance_ids: Iterable[str] = (),
         reason: str = "",
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[str, KafkaError | None]:
         """Make static members leave their group."""
         member = LeaveGroupRequest.MemberIdentity

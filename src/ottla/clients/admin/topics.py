@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.clients.admin.{Admin, NewTopic, TopicDescription, NewPar
 
 from __future__ import annotations
 
+# ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.admin.calls import AdminCalls, error_or_none
@@ -80,7 +81,7 @@ class TopicsAdmin(AdminCalls):
         topics: Iterable[NewTopic | str],
         *,
         validate_only: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109 - Kafka's api timeout covers retries
+        timeout: float | None = None,
     ) -> dict[str, CreatedTopic | KafkaError]:
         """Create topics; each has its own outcome."""
         request = CreateTopicsRequest(
@@ -103,7 +104,7 @@ class TopicsAdmin(AdminCalls):
         *,
         configs: Mapping[str, Any] | None = None,
         if_not_exists: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> CreatedTopic | None:
         """Create one topic; raises KafkaError. None when it existed and if_not_exists is set."""
         new = NewTopic(name, partitions, replication_factor, configs)
@@ -118,14 +119,16 @@ class TopicsAdmin(AdminCalls):
         self,
         topics: Iterable[str | Uuid],
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[str | Uuid, KafkaError | None]:
         """Delete topics by name or by id; each has its own outcome (None: deleted)."""
         wanted = list(topics)
         state = DeleteTopicsRequest.DeleteTopicState
         request = DeleteTopicsRequest(
             topics=[
-                state(topic_id=topic) if isinstance(topic, Uuid) else state(name=topic)
+                state(topic_id=topic)
+                if isinstance(topic, Uuid)
+                else state(name=topic, topic_id=Uuid())
                 for topic in wanted
             ],
             timeout_ms=self._request_timeout_ms(timeout),
@@ -137,7 +140,7 @@ class TopicsAdmin(AdminCalls):
             by_key[one.name] = by_key[one.topic_id] = outcome
         return {topic: by_key.get(topic) for topic in wanted}
 
-    async def delete_topic(self, name: str, *, timeout: float | None = None) -> None:  # noqa: ASYNC109
+    async def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
         """Delete one topic; raises KafkaError."""
         outcome = (await self.delete_topics([name], timeout=timeout))[name]
         if outcome is not None:
@@ -147,7 +150,7 @@ class TopicsAdmin(AdminCalls):
         self,
         *,
         include_internal: bool = True,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> list[TopicListing]:
         """Return all topics, by name."""
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
@@ -164,7 +167,7 @@ class TopicsAdmin(AdminCalls):
         topics: Iterable[str | Uuid] | None = None,
         *,
         include_authorized_operations: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[str | Uuid, TopicDescription | KafkaError]:
         """Describe topics by name or id (None: all); each has its own outcome."""
         wanted = None if topics is None else list(topics)
@@ -200,7 +203,7 @@ class TopicsAdmin(AdminCalls):
         *,
         assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
         validate_only: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[str, KafkaError | None]:
         """Raise the partition count of topics to a new total; each has its own outcome."""
         topic_type = CreatePartitionsRequest.CreatePartitionsTopic
@@ -234,7 +237,7 @@ class TopicsAdmin(AdminCalls):
         timestamps: Mapping[TopicPartition, int],
         *,
         read_committed: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
         """Return offsets by timestamp in ms or by a special one (EARLIEST, LATEST, …).
 
@@ -263,7 +266,7 @@ class TopicsAdmin(AdminCalls):
         self,
         before_offsets: Mapping[TopicPartition, int],
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None = None,
     ) -> dict[TopicPartition, int | KafkaError]:
         """Delete records below offsets (-1: all); returns the new log start offsets."""
         topic_type = DeleteRecordsRequest.DeleteRecordsTopic
@@ -271,7 +274,7 @@ class TopicsAdmin(AdminCalls):
         def build(part: Mapping[TopicPartition, int]) -> Any:
             topics: dict[str, Any] = {}
             for (name, partition), offset in part.items():
-                topic = topics.setdefault(name, topic_type(name=name))
+                topic = topics.setdefault(name, topic_type(name=name, partitions=[]))
                 topic.partitions.append(
                     topic_type.DeleteRecordsPartition(partition_index=partition, offset=offset)
                 )
@@ -294,7 +297,7 @@ class TopicsAdmin(AdminCalls):
         wanted: Mapping[TopicPartition, int],
         build: Callable[[Mapping[TopicPartition, int]], Any],
         read: Callable[[Any], dict[TopicPartition, Any]],
-        timeout: float | None,  # noqa: ASYNC109 - covers retries
+        timeout: float | None,
     ) -> dict[TopicPartition, Any]:
         """Send each leader its part; try again for partitions whose leader was wrong."""
         deadline_ms = self._deadline_ms(timeout)

@@ -5,8 +5,10 @@ Kafka: org.apache.kafka.clients.consumer.KafkaConsumer, .internals.ClassicKafkaC
 
 from __future__ import annotations
 
+# ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 import inspect
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.classic_group import ClassicGroup, Step
@@ -466,10 +468,8 @@ class AsyncConsumer:
         if self._core.settings.internal_leave_group_on_close:
             pending = group.leave(reason)
             if pending is not None:
-                try:
+                with suppress(KafkaError):  # the session will end by itself
                     await self._runtime.wait_for(pending)
-                except KafkaError:
-                    pass  # the session will end by itself
         group.stop()
 
     async def close(self) -> None:

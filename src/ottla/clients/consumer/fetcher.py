@@ -335,7 +335,9 @@ def _topics(entries: dict[TopicPartition, PartitionEntry]) -> list[FetchRequest.
     for (name, partition), (topic_id, offset, epoch, max_bytes) in entries.items():
         topic = topics.get(name)
         if topic is None:
-            topic = topics[name] = FetchRequest.FetchTopic(topic=name, topic_id=topic_id)
+            topic = topics[name] = FetchRequest.FetchTopic(
+                topic=name, topic_id=topic_id, partitions=[]
+            )
         topic.partitions.append(
             FetchRequest.FetchTopic.FetchPartition(
                 partition=partition,
@@ -352,7 +354,9 @@ def _forgotten(entries: dict[TopicPartition, PartitionEntry]) -> list[FetchReque
     for (name, partition), entry in entries.items():
         topic = topics.get(name)
         if topic is None:
-            topic = topics[name] = FetchRequest.ForgottenTopic(topic=name, topic_id=entry[0])
+            topic = topics[name] = FetchRequest.ForgottenTopic(
+                topic=name, topic_id=entry[0], partitions=[]
+            )
         topic.partitions.append(partition)
     return list(topics.values())
 

@@ -5,6 +5,7 @@ Kafka: the blocking calls of org.apache.kafka.clients.consumer.KafkaConsumer.
 
 from __future__ import annotations
 
+# ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.offsets import (

@@ -7,6 +7,7 @@ OffsetsRequestManager}. KIP-320 (leader epochs), KIP-447 (stable offsets), KIP-1
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.consumer.subscription import EARLIEST, LATEST
@@ -86,7 +87,7 @@ def list_offsets_request(
         topic = topics.get(partition.topic)
         if topic is None:
             topic = topics[partition.topic] = ListOffsetsRequest.ListOffsetsTopic(
-                name=partition.topic
+                name=partition.topic, partitions=[]
             )
         known = metadata.partition(partition)
         topic.partitions.append(
@@ -114,7 +115,9 @@ def offset_fetch_request(
         topic = topics.get(name)
         if topic is None:
             topic = topics[name] = group.OffsetFetchRequestTopics(
-                name=name, topic_id=metadata.topic_id(name) if metadata else Uuid()
+                name=name,
+                topic_id=metadata.topic_id(name) if metadata else Uuid(),
+                partition_indexes=[],
             )
         topic.partition_indexes.append(partition)
     asked = group(group_id=group_id, topics=None if partitions is None else list(topics.values()))
@@ -166,7 +169,9 @@ def offset_commit_request(
         topic = topics.get(name)
         if topic is None:
             topic = topics[name] = OffsetCommitRequest.OffsetCommitRequestTopic(
-                name=name, topic_id=metadata.topic_id(name) if metadata else Uuid()
+                name=name,
+                topic_id=metadata.topic_id(name) if metadata else Uuid(),
+                partitions=[],
             )
         topic.partitions.append(
             OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
@@ -392,7 +397,7 @@ class Positions:
         state.seek(answer.offset)
         state.leader_epoch = state.validated_epoch = answer.leader_epoch
 
-    # ------------------------------------------------------------ truncation (KIP-320)
+    # ------------------------------------------------------ validation after elections, KIP-320
 
     def _check_epochs(self, states: Iterable[PartitionState]) -> None:
         """Have a position validated whose record was read under an older leader."""
@@ -434,9 +439,9 @@ class Positions:
             state.looking_up = True
             asked = {state.topic_partition: (state, state.generation)}
             epoch = known.leader_epoch
-            self._send(leader, request, asked, lambda s, a, e=epoch: self._validated(s, a, e))
+            self._send(leader, request, asked, partial(self._validated, epoch))
 
-    def _validated(self, state: PartitionState, answer: Any, epoch: int) -> None:
+    def _validated(self, epoch: int, state: PartitionState, answer: Any) -> None:
         state.needs_validation = False
         state.validated_epoch = epoch
         if answer.end_offset < 0 or state.position is None:

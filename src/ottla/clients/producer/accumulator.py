@@ -301,7 +301,8 @@ class Accumulator:
         with self.lock:
             used = self.used_bytes + size
             if used > self.buffer_memory:
-                return self._no_room(size)
+                self._no_room(size)
+                return None
             if partition is not None or (key is not None and not self._ignore_keys):
                 queue = state.queues[self._explicit(state, partition, key)]
             else:

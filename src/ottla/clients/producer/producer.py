@@ -5,9 +5,11 @@ Kafka: org.apache.kafka.clients.producer.KafkaProducer.
 
 from __future__ import annotations
 
+# ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 import asyncio
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.producer.accumulator import Accumulator, Delivery, ProducerBatch
@@ -218,10 +220,8 @@ class AsyncProducer:
         if self._core.client.closed:
             return
         if self._runtime.attached:
-            try:
+            with suppress(TimeoutError):
                 await self.flush(timeout)
-            except TimeoutError:
-                pass
         self._core.accumulator.closing = True
         with self._runtime.lock:
             self._core.sender.abort_all()

@@ -84,15 +84,18 @@ class Sender:
             self._ask_for_id(now_ms)
             return
         for node_id, queues in self._ready_by_node(now_ms).items():
-            if not self.client.is_available(node_id):
+            if self.client.is_available(node_id):
+                self._send_to(node_id, queues, now_ms)
+            else:
                 self._wake_at(self.client.available_at_ms(node_id))
-                continue
-            while queues and self.client.in_flight(node_id) < self.max_in_flight:
-                sent = self._drain(queues, now_ms)
-                if not sent:
-                    break
-                self._send(node_id, sent)
-                queues = [queue for queue in queues if self._is_ready(queue, now_ms)]
+
+    def _send_to(self, node_id: int, queues: list[PartitionQueue], now_ms: int) -> None:
+        while queues and self.client.in_flight(node_id) < self.max_in_flight:
+            sent = self._drain(queues)
+            if not sent:
+                return
+            self._send(node_id, sent)
+            queues = [queue for queue in queues if self._is_ready(queue, now_ms)]
 
     def next_deadline_ms(self) -> int | None:
         """When something becomes due."""
@@ -144,7 +147,7 @@ class Sender:
 
     # ------------------------------------------------------------ sending
 
-    def _drain(self, queues: list[PartitionQueue], now_ms: int) -> Sent:
+    def _drain(self, queues: list[PartitionQueue]) -> Sent:
         """Take one batch of each partition, up to max.request.size, at least one."""
         sent: Sent = []
         size = 0
@@ -201,7 +204,7 @@ class Sender:
             topic = topics.get(name)
             if topic is None:
                 topic = topics[name] = ProduceRequest.TopicProduceData(
-                    name=name, topic_id=self.client.metadata.topic_id(name)
+                    name=name, topic_id=self.client.metadata.topic_id(name), partition_data=[]
                 )
             topic.partition_data.append(
                 ProduceRequest.TopicProduceData.PartitionProduceData(
