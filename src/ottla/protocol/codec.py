@@ -236,14 +236,14 @@ def _encode_field(source: _Source, field: Field, value: str, depth: int) -> None
         _encode_present(source, field, local, depth, compact=compact)
         return
     source.line(depth, f"if {local} is None:")
-    source.line(depth + 1, f"w({_null_marker(field, compact=compact)!r})")
+    source.line(depth + 1, f"w({_null_marker(source, field, compact=compact)!r})")
     source.line(depth, "else:")
     _encode_present(source, field, local, depth + 1, compact=compact, nullable=True)
 
 
-def _null_marker(field: Field, *, compact: bool) -> bytes:
+def _null_marker(source: _Source, field: Field, *, compact: bool) -> bytes:
     if field.struct is not None and not field.is_array:
-        return b"\xff"
+        return b"\0" if source.is_tagged(field) else b"\xff"  # a varint there, an int8 here
     if compact:
         return b"\0"
     return b"\xff\xff" if field.element == "str" and not field.is_array else b"\xff\xff\xff\xff"
@@ -431,8 +431,12 @@ def _decode_single_struct(source: _Source, field: Field, target: str, depth: int
         inner = _decode_struct(source, field.struct, depth)
         source.line(depth, f"{target} = {inner}")
         return
-    source.line(depth, "p += 1")
-    source.line(depth, "if b[p - 1] > 127:")
+    if source.is_tagged(field):
+        source.line(depth, "present, p = read_uvarint(b, p)")
+        source.line(depth, "if not present:")
+    else:
+        source.line(depth, "p += 1")
+        source.line(depth, "if b[p - 1] > 127:")
     source.line(depth + 1, f"{target} = None")
     source.line(depth, "else:")
     inner = _decode_struct(source, field.struct, depth + 1)

@@ -190,6 +190,7 @@ class StructMeta(type):
 
     versions: Versions
     flexible: Versions
+    message_key: int
     _options: dict[str, FieldOptions]
     _annotations: dict[str, str]
     _fields: tuple[Field, ...] | None

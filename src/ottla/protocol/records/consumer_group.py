@@ -5,7 +5,7 @@ Kafka: the ConsumerGroup* keys and values.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Struct, field, int8, int32, int64
+from ottla.protocol.schema import EMPTY, Struct, field, int8, int32, int64
 from ottla.types import Uuid
 
 
@@ -62,7 +62,7 @@ class ConsumerGroupMemberMetadataValue(Struct, key=5, versions="0", flexible="0+
     subscribed_topic_regex: str | None
     rebalance_timeout_ms: int32 = -1
     server_assignor: str | None
-    classic_member_metadata: ClassicMemberMetadata | None = field(default=None, tag=0)
+    classic_member_metadata: ClassicMemberMetadata | None = field(default=EMPTY, tag=0)
 
     class ClassicMemberMetadata(Struct):
         session_timeout_ms: int32
@@ -123,7 +123,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Struct, key=8, versions="0", fle
 class TopicPartitions(Struct):
     topic_id: Uuid
     partitions: list[int32]
-    assignment_epochs: list[int32] | None = field(default=None, tag=0)
+    assignment_epochs: list[int32] | None = field(default=EMPTY, tag=0)
 
 
 class ConsumerGroupRegularExpressionKey(Struct, key=16, versions="0", flexible="none"):

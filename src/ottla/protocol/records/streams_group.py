@@ -5,7 +5,7 @@ Kafka: the StreamsGroup* keys and values.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Struct, field, int8, int16, int32, int64, uint16
+from ottla.protocol.schema import EMPTY, Struct, field, int8, int16, int32, int64, uint16
 
 
 class StreamsGroupMetadataKey(Struct, key=17, versions="0", flexible="none"):
@@ -20,7 +20,7 @@ class StreamsGroupMetadataValue(Struct, key=17, versions="0", flexible="0+"):
     epoch: int32
     metadata_hash: int64
     validated_topology_epoch: int32 = field(default=-1, tag=0)
-    last_assignment_configs: list[LastAssignmentConfig] | None = field(default=None, tag=1)
+    last_assignment_configs: list[LastAssignmentConfig] | None = field(default=EMPTY, tag=1)
 
 
 class LastAssignmentConfig(Struct):
@@ -116,7 +116,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Struct, key=22, versions="0", fle
 class TaskIdsAndEpochs(Struct):
     subtopology_id: str
     partitions: list[int32]
-    assignment_epochs: list[int32] | None = field(default=None, tag=0)
+    assignment_epochs: list[int32] | None = field(default=EMPTY, tag=0)
 
 
 class StreamsGroupTopologyKey(Struct, key=23, versions="0", flexible="none"):
