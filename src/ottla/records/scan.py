@@ -20,12 +20,13 @@ from ottla.records.record import Record
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ottla.records.record import Headers
     from ottla.types import Buffer
 
     HeaderInput = Sequence[tuple[str | bytes, bytes | None]]
 
 LARGEST_INT64 = (1 << 63) - 1
-LEAST_INT64 = -(1 << 63)
+LEAST_INT64 = -LARGEST_INT64 - 1
 _LARGEST_BASE = 1 << 62
 
 # What `scan_records` finds wrong, as flags.
@@ -44,6 +45,8 @@ class Cursor:
     __slots__ = ("data", "end", "fault", "position")
 
     def __init__(self, data: Buffer, position: int, end: int) -> None:
+        if position < 0 or position > end or end > len(data):
+            raise ValueError(f"no bytes {position}-{end} in {len(data)}")
         self.data = data
         self.position = position
         self.end = end
@@ -128,7 +131,7 @@ def describe_fault(fault: int, index: int) -> str:
     return f"Found invalid record structure in record {index}: it is longer than its bytes"
 
 
-def decode_records(
+def decode_records(  # noqa: C901 - one loop, in C
     payload: Buffer,
     count: int,
     base_offset: int,
@@ -139,8 +142,9 @@ def decode_records(
 
     With log_append_time (ms) all records have that timestamp.
     """
-    raw = bytes(payload)
-    end = len(raw)
+    plain = bytes(payload)  # keys and values are cut out of bytes, a pointer when compiled
+    raw = plain
+    end = len(plain)
     if count < 0:
         raise CorruptMessage(f"Found invalid record count {count} in magic v2 batch")
     if base_offset > _LARGEST_BASE or base_offset < -_LARGEST_BASE:
@@ -148,7 +152,10 @@ def decode_records(
     if count > end // 7 + 1:  # a record takes seven bytes at least
         raise CorruptMessage("Incorrect declared batch size, premature EOF reached")
     records: list[Record] = []
-    cursor = Cursor(raw, 0, end)
+    cursor = Cursor(plain, 0, end)
+    new = tuple.__new__
+    stamped = log_append_time is not None
+    stamp = 0 if log_append_time is None else log_append_time
     for index in range(count):
         size = cursor.varint()
         record_end = cursor.position + size
@@ -164,7 +171,9 @@ def decode_records(
         header_count = cursor.varint()
         if cursor.fault or header_count < 0:
             raise CorruptMessage(describe_fault(cursor.fault, index))
-        headers = decode_headers(cursor, raw, header_count) if header_count else ()
+        headers: Headers = ()
+        if header_count:
+            headers = decode_headers(cursor, raw, header_count)
         if cursor.fault or cursor.position != record_end:
             raise CorruptMessage(
                 f"Invalid record size: expected to read {size} bytes in record payload, "
@@ -172,16 +181,11 @@ def decode_records(
             )
         if overflows(base_timestamp, timestamp_delta):
             raise CorruptMessage(f"Found an invalid timestamp in record {index}")
-        timestamp = base_timestamp + timestamp_delta if log_append_time is None else log_append_time
-        records.append(
-            Record(
-                base_offset + offset_delta,
-                timestamp,
-                raw[key_start : key_start + key_size] if key_size >= 0 else None,
-                raw[value_start : value_start + value_size] if value_size >= 0 else None,
-                headers,
-            )
-        )
+        timestamp = stamp if stamped else base_timestamp + timestamp_delta
+        key = raw[key_start : key_start + key_size] if key_size >= 0 else None
+        value = raw[value_start : value_start + value_size] if value_size >= 0 else None
+        # the named tuple's own constructor is a Python function
+        records.append(new(Record, (base_offset + offset_delta, timestamp, key, value, headers)))
     if cursor.position != end:
         raise CorruptMessage("Incorrect declared batch size, records still remaining in file")
     return records
@@ -247,7 +251,7 @@ def overflows(base: int, delta: int) -> bool:
     return base < LEAST_INT64 - delta
 
 
-def decode_headers(cursor: Cursor, raw: bytes, count: int) -> tuple[tuple[str, bytes | None], ...]:
+def decode_headers(cursor: Cursor, raw: bytes, count: int) -> Headers:
     """Read that many headers; stops early with the cursor's fault set."""
     headers: list[tuple[str, bytes | None]] = []
     if count > (cursor.end - cursor.position) // 2:

@@ -1,0 +1,46 @@
+"""Compiles the scan of records when Cython and a C compiler are there; installs without it else.
+
+The rest of the package's description stands in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from setuptools import Extension, setup
+
+SCAN = "src/ottla/records/scan.py"
+DIRECTIVES = {
+    "language_level": 3,
+    "annotation_typing": False,  # scan.pxd gives the types; the hints are for people
+    # The scan checks bounds itself, once a field instead of once a byte.
+    "boundscheck": False,
+    "wraparound": False,
+    "initializedcheck": False,
+    "cdivision": True,
+    "embedsignature": True,
+}
+
+
+def extensions() -> list[Any]:
+    """Return the module to compile; none when asked for none or when Cython is missing."""
+    if os.environ.get("OTTLA_PURE_PYTHON"):
+        return []
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        return []
+    flags = ["/O2"] if sys.platform == "win32" else ["-O3", "-fwrapv"]
+    scan = Extension("ottla.records.scan", [SCAN], extra_compile_args=flags, optional=True)
+    try:
+        translate: Any = cythonize
+        modules: list[Any] = translate([scan], compiler_directives=DIRECTIVES)
+    except Exception as error:  # noqa: BLE001 - whatever Cython says, the package installs pure
+        print(f"ottla: the scan of records is not compiled: {error}", file=sys.stderr)  # noqa: T201
+        return []
+    return modules
+
+
+setup(ext_modules=extensions())

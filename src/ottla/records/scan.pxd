@@ -1,0 +1,99 @@
+# C types for scan.py (Cython's augmenting file): the logic stands there, only types stand here.
+import cython
+
+cdef long long LARGEST_INT64
+cdef long long LEAST_INT64
+cdef long long _LARGEST_BASE
+cdef int OUT_OF_BYTES
+cdef int VARINT_TOO_LONG
+cdef int MALFORMED
+cdef int NOT_CONSECUTIVE
+cdef int RULE_BROKEN
+cdef unsigned int[::1] CRC32C_TABLES
+
+
+@cython.final
+cdef class Cursor:
+    cdef const unsigned char[::1] data
+    cdef Py_ssize_t position
+    cdef Py_ssize_t end
+    cdef int fault
+
+    @cython.locals(byte=cython.uint, bits=cython.ulonglong, value=cython.ulonglong, shift=cython.int)
+    cdef long long varint(self) noexcept nogil
+
+    @cython.locals(byte=cython.uint, bits=cython.ulonglong, value=cython.ulonglong, shift=cython.int)
+    cdef long long varlong(self) noexcept nogil
+
+    @cython.locals(start=cython.Py_ssize_t)
+    cdef Py_ssize_t skip(self, long long size) noexcept nogil
+
+    @cython.locals(size=cython.longlong)
+    cdef void skip_headers(self, long long count) noexcept nogil
+
+
+cdef bint overflows(long long base, long long delta) noexcept nogil
+
+
+@cython.locals(
+    cursor=Cursor, verdict=cython.int, largest=cython.longlong, largest_index=cython.longlong,
+    index=cython.longlong, size=cython.longlong, record_end=cython.Py_ssize_t,
+    timestamp_delta=cython.longlong, timestamp=cython.longlong, key_size=cython.longlong,
+)
+cpdef tuple scan_records(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, long long count,
+    long long base_timestamp, long long earliest, long long latest, bint requires_keys,
+)
+
+
+@cython.locals(
+    plain=bytes, raw="const unsigned char *", end=cython.Py_ssize_t, cursor=Cursor, records=list,
+    headers=tuple,
+    index=cython.longlong, size=cython.longlong, record_end=cython.Py_ssize_t,
+    timestamp_delta=cython.longlong, offset_delta=cython.longlong, timestamp=cython.longlong,
+    key_size=cython.longlong, key_start=cython.Py_ssize_t, value_size=cython.longlong,
+    value_start=cython.Py_ssize_t, header_count=cython.longlong, stamp=cython.longlong,
+    stamped=cython.bint,
+)
+cpdef list decode_records(
+    object payload, long long count, long long base_offset, long long base_timestamp,
+    object log_append_time,
+)
+
+
+@cython.locals(
+    headers=list, key_size=cython.longlong, key_start=cython.Py_ssize_t,
+    value_size=cython.longlong, value_start=cython.Py_ssize_t, name=str,
+)
+cdef tuple decode_headers(Cursor cursor, const unsigned char *raw, long long count)
+
+
+@cython.locals(rest=cython.ulonglong, size=cython.int)
+cpdef int varint_bytes(long long value) noexcept
+
+
+@cython.locals(rest=cython.ulonglong)
+cpdef append_varint(bytearray out, long long value)
+
+
+@cython.locals(out=bytearray, raw=bytes)
+cpdef bytes header_bytes(object headers)
+
+
+@cython.locals(key_size=cython.longlong, value_size=cython.longlong, size=cython.Py_ssize_t)
+cpdef Py_ssize_t record_bytes(
+    long long timestamp_delta, long long offset_delta, object key, object value, object headers
+) except -1
+
+
+cpdef append_record(
+    bytearray out, long long timestamp_delta, long long offset_delta, object key, object value,
+    object headers,
+)
+
+
+@cython.locals(
+    tables="unsigned int[::1]", size=cython.Py_ssize_t, crc=cython.uint,
+    position=cython.Py_ssize_t,
+)
+cpdef unsigned int crc32c(const unsigned char[::1] data, unsigned int value=*) except? 0
