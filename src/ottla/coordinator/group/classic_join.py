@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import classic_expiry, classic_rebalance, records
 from ottla.coordinator.group.classic_group import ClassicGroup, ClassicState
+from ottla.coordinator.group.classic_groups import heartbeat_key, join_key
 from ottla.coordinator.group.classic_member import ClassicMember
 from ottla.coordinator.group.classic_static import replace_static_member
 from ottla.coordinator.group.error_mapping import append_error
@@ -74,16 +75,23 @@ def join(groups: ClassicGroups, call: Join) -> Result[None]:
     else:
         result = _join_unknown(groups, group, call)
     if is_new_group and not result.records:
-        return _announce(group, call)
+        return _announce(groups, group, call)
     return result
 
 
-def _announce(group: ClassicGroup, call: Join) -> Result[None]:
-    """Write the new group down before it has a generation; without that there is no join."""
+def _announce(groups: ClassicGroups, group: ClassicGroup, call: Join) -> Result[None]:
+    """Write the new group down before it has a generation; without that there is no group."""
 
     def on_append(error: KafkaError | None) -> None:
-        if error is not None:
-            call.refuse(append_error(error.code))
+        if error is None:
+            return
+        call.refuse(append_error(error.code))
+        if group.group_id not in groups.stored and groups.live.get(group.group_id) is group:
+            del groups.live[group.group_id]
+            for member_id in (*group.members, *group.pending_join):
+                group.remove(member_id)
+                groups.timers.cancel(heartbeat_key(group.group_id, member_id))
+            groups.timers.cancel(join_key(group.group_id))
 
     return Result(None, [records.empty_group_metadata(group)], on_append)
 

@@ -1,0 +1,177 @@
+"""A group coordinator on a log in memory and a clock that only the test moves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.group import GroupCoordinator, GroupCoordinatorConfig, RequestContext
+from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.records.batch import RecordBatch, iterate_batches
+from ottla.types import Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.coordinator.group.shard import GroupShard
+
+EPOCH_MS = 1_000_000_000_000
+
+
+class VirtualClock:
+    """Wall and monotonic time, moved by hand."""
+
+    def __init__(self) -> None:
+        self.time_ms = 0
+
+    def now_ms(self) -> int:
+        return EPOCH_MS + self.time_ms
+
+    def monotonic_ms(self) -> int:
+        return self.time_ms
+
+
+class MemoryLog:
+    """Partitions as lists of batches; commits at once unless told to hold."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[bytes]] = {}
+        self.high_watermarks: dict[int, int] = {}
+        self.is_holding = False
+        self.next_error: ErrorCode | None = None
+        self.on_high_watermark: Callable[[int, int], None] = lambda _partition, _offset: None
+        self.slice_bytes: int | None = None
+
+    def append(self, partition: int, batch: bytearray, leader_epoch: int) -> int:
+        if self.next_error is not None:
+            error, self.next_error = self.next_error, None
+            raise KafkaError(error)
+        header = RecordBatch(memoryview(batch))
+        header.set_base_offset(self.end_offset(partition))
+        header.set_leader_epoch(leader_epoch)
+        header.check_crc()
+        self.batches.setdefault(partition, []).append(bytes(batch))
+        if not self.is_holding:
+            self.commit(partition)
+        return self.end_offset(partition)
+
+    def commit(self, partition: int) -> None:
+        """Move the high watermark to the end and say so."""
+        self.high_watermarks[partition] = self.end_offset(partition)
+        self.on_high_watermark(partition, self.end_offset(partition))
+
+    def read(self, partition: int, offset: int, max_bytes: int) -> bytes:
+        limit = max_bytes if self.slice_bytes is None else self.slice_bytes
+        found = b""
+        for batch in self.batches.get(partition, ()):
+            if RecordBatch(batch).next_offset <= offset:
+                continue
+            if found and len(found) + len(batch) > limit:
+                break
+            found += batch
+        return found
+
+    def start_offset(self, partition: int) -> int:
+        return 0
+
+    def end_offset(self, partition: int) -> int:
+        batches = self.batches.get(partition)
+        return RecordBatch(batches[-1]).next_offset if batches else 0
+
+    def high_watermark(self, partition: int) -> int:
+        return self.high_watermarks.get(partition, 0)
+
+    def record_batches(self, partition: int) -> list[RecordBatch]:
+        """Return what was written."""
+        return [
+            batch
+            for data in self.batches.get(partition, ())
+            for batch in iterate_batches(memoryview(data))
+        ]
+
+
+class Topics:
+    """Topic names and ids."""
+
+    def __init__(self, *names: str) -> None:
+        self.ids = {name: self.id_of(name) for name in names}
+
+    @staticmethod
+    def id_of(name: str, incarnation: int = 1) -> Uuid:
+        return Uuid(name.encode().ljust(15, b".")[:15] + bytes([incarnation]))
+
+    def topic_id(self, name: str) -> Uuid | None:
+        return self.ids.get(name)
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        return next((name for name, known in self.ids.items() if known == topic_id), None)
+
+
+class World:
+    """One coordinator that leads every partition, all in one partition by default."""
+
+    def __init__(self, config: GroupCoordinatorConfig | None = None) -> None:
+        self.config = config or GroupCoordinatorConfig(offsets_topic_num_partitions=1)
+        self.clock = VirtualClock()
+        self.timer = TimingWheel(0)
+        self.log = MemoryLog()
+        self.topics = Topics("t", "u")
+        self.faults: list[Exception] = []
+        self.leader_epoch = 0
+        self.uuid_count = 0
+        self.coordinator = self.make()
+
+    def make(self) -> GroupCoordinator:
+        coordinator = GroupCoordinator(
+            self.config,
+            log=self.log,
+            timer=self.timer,
+            clock=self.clock,
+            topics=self.topics,
+            new_uuid=self._new_uuid,
+            on_fault=self._fault,
+        )
+        self.log.on_high_watermark = coordinator.on_high_watermark
+        return coordinator
+
+    def _fault(self, error: Exception) -> None:
+        raise error
+
+    def _new_uuid(self) -> str:
+        self.uuid_count += 1
+        return str(self.uuid_count)
+
+    def elect(self) -> World:
+        """Let the coordinator lead and load all its partitions."""
+        self.leader_epoch += 1
+        for partition in range(self.config.offsets_topic_num_partitions):
+            self.coordinator.on_elected(partition, self.leader_epoch)
+        self.advance(0)
+        return self
+
+    def resign(self) -> None:
+        """Let another node lead."""
+        for partition in range(self.config.offsets_topic_num_partitions):
+            self.coordinator.on_resigned(partition)
+
+    def advance(self, delay_ms: int) -> None:
+        """Let time pass, a timer at a time, so that each sees the clock of its own deadline."""
+        target_ms = self.clock.time_ms + delay_ms
+        while (deadline_ms := self.timer.next_deadline()) is not None and deadline_ms <= target_ms:
+            self.clock.time_ms = max(self.clock.time_ms, deadline_ms)
+            self.timer.advance(self.clock.time_ms)
+        self.clock.time_ms = target_ms
+
+    def shard(self, partition: int = 0) -> GroupShard:
+        """Return a partition's state machine."""
+        return self.coordinator.runtime.shard(partition)
+
+
+def context(version: int, client_id: str = "client") -> RequestContext:
+    """Return what a request of that version comes with."""
+    return RequestContext(client_id, "/127.0.0.1", version)
+
+
+def ready(pending: object) -> object:
+    """Return the value of a Pending that must be there by now."""
+    return pending.value  # type: ignore[attr-defined]  # tests ask right after the call

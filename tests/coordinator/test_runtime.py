@@ -1,0 +1,284 @@
+"""The runtime with a shard that counts: order of answers, reverts, loading, leadership."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.coordinator.runtime import (
+    CoordinatorRecord,
+    CoordinatorRuntime,
+    Result,
+    ShardEnvironment,
+)
+from ottla.coordinator.runtime.active import ShardState, Surroundings
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.records.group import GroupMetadataKey
+from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.records.builder import encode_batch
+from ottla.records.control import encode_end_txn_marker
+from ottla.timeline import TimelineDict
+from tests.coordinator.harness import MemoryLog, VirtualClock
+
+if TYPE_CHECKING:
+    from ottla.purgatory.pending import Pending
+
+
+class Counter:
+    """Counts how often each name was written."""
+
+    def __init__(self, environment: ShardEnvironment) -> None:
+        self.counts: TimelineDict[str, int] = TimelineDict(environment.registry)
+        self.timers = environment.timers
+        self.events: list[str] = []
+
+    def replay(self, offset: int, producer_id: int, record: CoordinatorRecord) -> None:
+        assert isinstance(record.key, GroupMetadataKey)
+        if record.key.group == "poison":
+            raise RuntimeError("planted")
+        name = record.key.group if producer_id == -1 else f"{producer_id}:{record.key.group}"
+        self.counts[name] = self.counts.get(name, 0) + 1
+
+    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        self.events.append(f"end {producer_id} {committed}")
+
+    def encode(self, record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+        assert isinstance(record.key, GroupMetadataKey)
+        return record.key.group.encode(), None
+
+    def decode(self, key: bytes, value: bytes | None) -> CoordinatorRecord | None:
+        return None if key == b"?" else count_record(key.decode())
+
+    def on_loaded(self) -> None:
+        self.events.append("loaded")
+
+    def on_unloaded(self) -> None:
+        self.events.append("unloaded")
+
+
+def count_record(name: str) -> CoordinatorRecord:
+    return CoordinatorRecord(GroupMetadataKey(group=name))
+
+
+class Bench:
+    """A runtime of counters."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.timer = TimingWheel(0)
+        self.clock = VirtualClock()
+        self.faults: list[Exception] = []
+        around = Surroundings(self.log, self.timer, self.clock, 5000, self.faults.append)
+        self.runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(around, Counter)
+        self.log.on_high_watermark = self.runtime.on_high_watermark
+
+    def count(self, *names: str) -> Pending[int]:
+        def operation(shard: Counter) -> Result[int]:
+            return Result(
+                1 + shard.counts.get(names[0], 0) if names else -1,
+                [count_record(name) for name in names],
+            )
+
+        return self.runtime.write(0, operation)
+
+    def committed(self, name: str) -> object:
+        return self.runtime.read(0, lambda shard, epoch: shard.counts.at(epoch).get(name, 0)).value
+
+    def advance(self, now_ms: int) -> None:
+        self.clock.time_ms = now_ms
+        self.timer.advance(now_ms)
+
+
+def code_of(pending: Pending[int]) -> ErrorCode:
+    assert isinstance(pending.error, KafkaError)
+    return pending.error.code
+
+
+def test_pipelined_operations_see_the_newest_state() -> None:
+    """Operations build on uncommitted state; reads do not; answers come in order at the commit."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+    bench.log.is_holding = True
+    first, second, third = bench.count("a"), bench.count("a"), bench.count()
+    order: list[int] = []
+    for pending in (third, second, first):
+        pending.on_done(lambda done: order.append(done.value))
+    assert bench.committed("a") == 0
+    assert order == []
+    bench.runtime.on_high_watermark(0, 1)
+    assert (order, bench.committed("a")) == ([1], 1)
+    bench.runtime.on_high_watermark(0, 2)
+    assert (order, bench.committed("a")) == ([1, 2, -1], 2)
+
+
+def test_failed_append_reverts_only_itself() -> None:
+    """What was appended before stays, whether committed or not."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+    bench.log.is_holding = True
+    kept = bench.count("a")
+    bench.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    failed = bench.count("a", "b")
+    assert code_of(failed) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert dict(bench.runtime.shard(0).counts) == {"a": 1}
+    bench.log.commit(0)
+    assert kept.value == 1
+
+
+def test_on_append_runs_before_the_answer_and_once() -> None:
+    """The callback learns of commit, failure or timeout exactly once."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+    bench.log.is_holding = True
+    seen: list[str] = []
+
+    def operation(shard: Counter) -> Result[None]:
+        return Result(None, [count_record("a")], lambda error: seen.append(f"append {error}"))
+
+    bench.runtime.write(0, operation).on_done(lambda done: seen.append(f"answer {done.error}"))
+    bench.advance(4999)
+    assert seen == []
+    bench.advance(5000)
+    text = ErrorCode.REQUEST_TIMED_OUT.text
+    assert seen == [f"append {text}", f"answer {text}"]
+    bench.log.commit(0)
+    assert len(seen) == 2
+    assert bench.committed("a") == 1
+
+
+def test_fault_in_operation_or_replay_is_contained() -> None:
+    """A bug costs one request, is reported, and leaves state and log as they were."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+
+    def broken(shard: Counter) -> Result[int]:
+        raise RuntimeError("planted")
+
+    assert isinstance(bench.runtime.write(0, broken).error, RuntimeError)
+    assert code_of(bench.count("a", "poison")) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert bench.log.end_offset(0) == 0
+    assert bench.count("a").value == 1
+    assert len(bench.faults) == 2
+
+
+def test_loading_waits_for_log_and_commit() -> None:
+    """While loading the answer is 14; a new leader serves nothing that is not committed yet."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+    for _ in range(3):
+        bench.count("a")
+    bench.runtime.on_resigned(0)
+    assert code_of(bench.count("a")) == ErrorCode.NOT_COORDINATOR
+    bench.log.slice_bytes = 1
+    bench.log.high_watermarks[0] = 2
+    bench.runtime.on_elected(0, 2)
+    assert code_of(bench.count("a")) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    for now_ms in range(1, 10):
+        bench.advance(now_ms)
+    assert bench.runtime.partitions == {0: ShardState.LOADING}
+    bench.runtime.on_high_watermark(0, 3)
+    assert bench.runtime.partitions == {0: ShardState.ACTIVE}
+    assert bench.committed("a") == 3
+    assert bench.runtime.shard(0).events == ["loaded"]
+
+
+def test_unload_during_load_leaves_no_stale_copy() -> None:
+    """Resigning while loading, then leading again, loads from the start (bug 56)."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+    bench.count("a")
+    bench.count("a")
+    bench.runtime.on_resigned(0)
+    bench.log.slice_bytes = 1
+    bench.runtime.on_elected(0, 2)
+    bench.runtime.on_resigned(0, 1)
+    assert bench.runtime.partitions == {0: ShardState.LOADING}
+    bench.runtime.on_resigned(0, 2)
+    bench.runtime.on_elected(0, 3)
+    for now_ms in range(1, 10):
+        bench.advance(now_ms)
+    assert bench.committed("a") == 2
+
+
+def test_loads_what_others_wrote() -> None:
+    """Transactional batches, markers, unknown kinds, jumps of offsets and empty slices load."""
+    bench = Bench()
+    row = [(0, b"a", None, ()), (0, b"?", None, ())]
+    bench.log.append(0, encode_batch(row), 0)
+    bench.log.append(
+        0,
+        encode_batch(
+            [(0, b"b", None, ())],
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        ),
+        0,
+    )
+    for commits in (True, False):
+        marker = encode_end_txn_marker(
+            commit=commits, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=0
+        )
+        bench.log.append(0, bytearray(marker), 0)
+    bench.log.append(0, encode_batch([(0, b"c", None, ())]), 0)
+    del bench.log.batches[0][1]  # compacted away
+    bench.runtime.on_elected(0, 1)
+    shard = bench.runtime.shard(0)
+    assert dict(shard.counts) == {"a": 1, "c": 1}
+    assert shard.events == ["end 7 True", "end 7 False", "loaded"]
+
+
+def test_corrupt_log_fails_the_partition_only() -> None:
+    """A partition that cannot be replayed answers 16 until a new election tries again."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+    bench.count("a")
+    bench.runtime.on_resigned(0)
+    good = bench.log.batches[0][0]
+    bench.log.batches[0][0] = good[:-1] + bytes([good[-1] ^ 1])
+    bench.runtime.on_elected(0, 2)
+    assert bench.runtime.partitions == {0: ShardState.FAILED}
+    assert code_of(bench.count("a")) == ErrorCode.NOT_COORDINATOR
+    assert len(bench.faults) == 1
+    bench.log.batches[0][0] = good
+    bench.runtime.on_elected(0, 2)
+    assert bench.committed("a") == 1
+
+
+def test_answers_may_start_operations() -> None:
+    """What an answer sets off runs after the operation that answered, not inside it."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+    steps: list[str] = []
+
+    def outer(shard: Counter) -> Result[None]:
+        steps.append("outer begins")
+        bench.count("inner").on_done(lambda done: steps.append("inner answered"))
+        steps.append("outer ends")
+        return Result(None, [count_record("outer")], lambda error: steps.append("outer committed"))
+
+    bench.runtime.write(0, outer)
+    assert steps == ["outer begins", "outer ends", "outer committed", "inner answered"]
+
+
+@pytest.mark.parametrize("retries", [True, False])
+def test_timer_operation_is_retried_where_asked(*, retries: bool) -> None:
+    """A timer whose records cannot be written runs again if it was scheduled so."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+    timers = bench.runtime.shard(0).timers
+    timers.schedule(
+        "k", 10, lambda: Result(None, [count_record("t")]), retry_ms=500 if retries else None
+    )
+    assert timers.is_scheduled("k")
+    bench.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    bench.advance(10)
+    assert (bench.committed("t"), timers.is_scheduled("k")) == (0, retries)
+    bench.advance(510)
+    assert bench.committed("t") == int(retries)
+    timers.schedule("k", 10, lambda: Result(None, [count_record("t")]))
+    bench.runtime.close()
+    bench.advance(10_000)
+    assert bench.log.end_offset(0) == int(retries)

@@ -1,0 +1,384 @@
+"""The commands of the classic group transcripts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.coordinator.group import GroupCoordinatorConfig, records
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.delete_groups import DeleteGroupsRequest
+from ottla.protocol.apis.describe_groups import DescribeGroupsRequest
+from ottla.protocol.apis.heartbeat import HeartbeatRequest
+from ottla.protocol.apis.join_group import JoinGroupRequest
+from ottla.protocol.apis.leave_group import LeaveGroupRequest
+from ottla.protocol.apis.list_groups import ListGroupsRequest
+from ottla.protocol.apis.offset_commit import OffsetCommitRequest
+from ottla.protocol.apis.offset_delete import OffsetDeleteRequest
+from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
+from ottla.protocol.apis.sync_group import SyncGroupRequest
+from ottla.protocol.records import group as schemas
+from ottla.types import ZERO_UUID
+from tests.coordinator.harness import World, context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.purgatory.pending import Pending
+
+COMMIT_TOPIC = OffsetCommitRequest.OffsetCommitRequestTopic
+FETCH_GROUP = OffsetFetchRequest.OffsetFetchRequestGroup
+DELETE_TOPIC = OffsetDeleteRequest.OffsetDeleteRequestTopic
+
+
+class Transcript:
+    """Clients by name on one coordinator; `run` executes a command and returns its trace.
+
+    A command is a verb, a client's name where it has one, and key=value options. The group is
+    `g`, a client's member id and generation are those of its last successful answer unless said
+    otherwise.
+    """
+
+    def __init__(self) -> None:
+        self.world = World().elect()
+        self.trace: list[str] = []
+        self.members: dict[str, str] = {}
+        self.generations: dict[str, int] = {}
+        self.batch_count = 0
+
+    def run(self, command: str) -> list[str]:
+        verb, *words = command.split()
+        options = dict(word.split("=", 1) for word in words if "=" in word)
+        names = [word for word in words if "=" not in word]
+        self.trace = []
+        getattr(self, "do_" + verb.replace("-", "_"))(*names, **options)
+        self._show_log()
+        return self.trace
+
+    # ---------------------------------------------------------------- the world
+
+    def do_new(self, **options: str) -> None:
+        settings = {key: int(value) for key, value in options.items()}
+        self.world = World(GroupCoordinatorConfig(offsets_topic_num_partitions=1, **settings))
+        self.world.elect()
+        self.members, self.generations, self.batch_count = {}, {}, 0
+
+    def do_advance(self, delay: str) -> None:
+        self.world.advance(int(delay))
+
+    def do_resign(self) -> None:
+        self.world.resign()
+
+    def do_elect(self) -> None:
+        self.world.log.slice_bytes = None
+        self.world.elect()
+
+    def do_load_slowly(self) -> None:
+        self.world.log.slice_bytes = 1
+        self.world.leader_epoch += 1
+        self.world.coordinator.on_elected(0, self.world.leader_epoch)
+
+    def do_reload(self) -> None:
+        self.do_resign()
+        self.do_elect()
+
+    def do_hold(self) -> None:
+        self.world.log.is_holding = True
+
+    def do_release(self) -> None:
+        self.world.log.is_holding = False
+        self.world.log.commit(0)
+
+    def do_fail(self, code: str) -> None:
+        self.world.log.next_error = ErrorCode[code]
+
+    def do_delete_topic(self, name: str) -> None:
+        topic_id = self.world.topics.ids.pop(name)
+        self.world.coordinator.on_topics_deleted([(name, topic_id)])
+
+    def do_create_topic(self, name: str) -> None:
+        self.world.topics.ids[name] = self.world.topics.id_of(name, 2)
+
+    # ---------------------------------------------------------------- members
+
+    def do_join(self, client: str, **options: str) -> None:
+        protocols = options.get("protocols", "range:" + client)
+        protocol_class = JoinGroupRequest.JoinGroupRequestProtocol
+        request = JoinGroupRequest(
+            group_id=options.get("group", "g"),
+            session_timeout_ms=int(options.get("session", "10000")),
+            rebalance_timeout_ms=int(options.get("rebalance", "20000")),
+            member_id=self._member(client, options),
+            group_instance_id=options.get("instance"),
+            protocol_type=options.get("type", "consumer"),
+            protocols=[
+                protocol_class(name=name, metadata=data.encode())
+                for name, _, data in (part.partition(":") for part in protocols.split(","))
+                if name
+            ],
+        )
+        version = int(options.get("version", "9"))
+        pending = self.world.coordinator.join_group(request, context(version, client))
+
+        def shown(answer: Any) -> str:
+            if answer.error_code in (0, ErrorCode.MEMBER_ID_REQUIRED):
+                self.members[client] = answer.member_id
+                self.generations[client] = answer.generation_id
+            if answer.error_code:
+                return f"{ErrorCode(answer.error_code).name} member={answer.member_id or '-'}"
+            members = " ".join(f"{m.member_id}:{m.metadata.decode()}" for m in answer.members)
+            skips = " skip-assignment" if answer.skip_assignment else ""
+            return (
+                f"generation={answer.generation_id} member={answer.member_id} "
+                f"leader={answer.leader} protocol={answer.protocol_name} [{members}]{skips}"
+            )
+
+        self._report(f"join {client}", pending, shown)
+
+    def do_sync(self, client: str, **options: str) -> None:
+        parts = options.get("assign", "")
+        assignments = [part.partition(":") for part in parts.split(",") if part]
+        request = SyncGroupRequest(
+            group_id=options.get("group", "g"),
+            generation_id=self._generation(client, options),
+            member_id=self._member(client, options),
+            group_instance_id=options.get("instance"),
+            protocol_type=options.get("type"),
+            protocol_name=options.get("protocol"),
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(
+                    member_id=self.members.get(name, name), assignment=data.encode()
+                )
+                for name, _, data in assignments
+            ],
+        )
+        pending = self.world.coordinator.sync_group(request, context(5, client))
+        self._report(
+            f"sync {client}",
+            pending,
+            lambda answer: (
+                ErrorCode(answer.error_code).name
+                if answer.error_code
+                else f"assignment={answer.assignment.decode() or '-'} {answer.protocol_name}"
+            ),
+        )
+
+    def do_heartbeat(self, client: str, **options: str) -> None:
+        request = HeartbeatRequest(
+            group_id=options.get("group", "g"),
+            generation_id=self._generation(client, options),
+            member_id=self._member(client, options),
+            group_instance_id=options.get("instance"),
+        )
+        pending = self.world.coordinator.heartbeat(request, context(4, client))
+        self._report(f"heartbeat {client}", pending, _code)
+
+    def do_leave(self, *clients: str, **options: str) -> None:
+        request = LeaveGroupRequest(group_id=options.get("group", "g"))
+        version = int(options.get("version", "5"))
+        if version <= 2:
+            request.member_id = self._member(clients[0], options)
+        identity = LeaveGroupRequest.MemberIdentity
+        for client in clients:
+            request.members.append(identity(member_id=self._member(client, options)))
+            request.members[-1].group_instance_id = options.get("instance")
+        if "instances" in options:
+            for instance in options["instances"].split(","):
+                request.members.append(identity(member_id="", group_instance_id=instance))
+        pending = self.world.coordinator.leave_group(request, context(version))
+
+        def shown(answer: Any) -> str:
+            members = " ".join(
+                f"{m.member_id or m.group_instance_id}:{ErrorCode(m.error_code).name}"
+                for m in answer.members
+            )
+            return f"{_code(answer)} [{members}]"
+
+        self._report("leave", pending, shown)
+
+    # ---------------------------------------------------------------- offsets
+
+    def do_commit(self, client: str, **options: str) -> None:
+        topic, partition = options.get("at", "t-0").split("-")
+        version = int(options.get("version", "9"))
+        request = OffsetCommitRequest(
+            group_id=options.get("group", "g"),
+            generation_id_or_member_epoch=self._generation(client, options),
+            member_id=self._member(client, options),
+            group_instance_id=options.get("instance"),
+            retention_time_ms=int(options.get("retention", "-1")),
+            topics=[
+                COMMIT_TOPIC(
+                    name=topic if version < 10 else "",
+                    topic_id=self.world.topics.id_of(topic, int(options.get("incarnation", "1"))),
+                    partitions=[
+                        COMMIT_TOPIC.OffsetCommitRequestPartition(
+                            partition_index=int(partition),
+                            committed_offset=int(options["offset"]),
+                            committed_leader_epoch=int(options.get("epoch", "-1")),
+                            committed_metadata=options.get("metadata"),
+                        )
+                    ],
+                )
+            ],
+        )
+        pending = self.world.coordinator.offset_commit(request, context(version, client))
+        self._report(
+            f"commit {client}",
+            pending,
+            lambda answer: " ".join(
+                f"{t.name}-{p.partition_index}:{ErrorCode(p.error_code).name}"
+                for t in answer.topics
+                for p in t.partitions
+            ),
+        )
+
+    def do_fetch(self, **options: str) -> None:
+        topic, partition = options.get("at", "t-0").split("-")
+        version = int(options.get("version", "9"))
+        named = FETCH_GROUP.OffsetFetchRequestTopics(
+            name=topic if version < 10 else "",
+            topic_id=(self.world.topics.topic_id(topic) or ZERO_UUID)
+            if version >= 10
+            else ZERO_UUID,
+            partition_indexes=[int(partition)],
+        )
+        request = OffsetFetchRequest(
+            groups=[
+                FETCH_GROUP(group_id=name, topics=None if "all" in options else [named])
+                for name in options.get("group", "g").split(",")
+            ],
+            require_stable="stable" in options,
+        )
+        pending = self.world.coordinator.offset_fetch(request, context(version))
+
+        def shown(answer: Any) -> str:
+            return "; ".join(
+                f"{group.group_id} {_code(group)} "
+                + " ".join(
+                    f"{t.name}-{p.partition_index}={p.committed_offset}"
+                    + (f"/{p.metadata}" if p.metadata else "")
+                    + (f":{ErrorCode(p.error_code).name}" if p.error_code else "")
+                    for t in group.topics
+                    for p in t.partitions
+                )
+                for group in answer.groups
+            )
+
+        self._report("fetch", pending, shown)
+
+    def do_delete_offsets(self, **options: str) -> None:
+        topic, partition = options.get("at", "t-0").split("-")
+        index = DELETE_TOPIC.OffsetDeleteRequestPartition(partition_index=int(partition))
+        request = OffsetDeleteRequest(
+            group_id=options.get("group", "g"),
+            topics=[DELETE_TOPIC(name=topic, partitions=[index])],
+        )
+        pending = self.world.coordinator.offset_delete(request, context(0))
+        self._report(
+            "delete-offsets",
+            pending,
+            lambda answer: " ".join(
+                [_code(answer)]
+                + [
+                    f"{t.name}-{p.partition_index}:{ErrorCode(p.error_code).name}"
+                    for t in answer.topics
+                    for p in t.partitions
+                ]
+            ),
+        )
+
+    # ---------------------------------------------------------------- groups
+
+    def do_list(self, **options: str) -> None:
+        request = ListGroupsRequest(
+            states_filter=[s for s in options.get("states", "").split(",") if s],
+            types_filter=[s for s in options.get("types", "").split(",") if s],
+        )
+        pending = self.world.coordinator.list_groups(request, context(5))
+        self._report(
+            "list",
+            pending,
+            lambda answer: " ".join(
+                [_code(answer)]
+                + [
+                    f"{g.group_id}:{g.protocol_type or '-'}:{g.group_state}:{g.group_type}"
+                    for g in answer.groups
+                ]
+            ),
+        )
+
+    def do_describe(self, **options: str) -> None:
+        request = DescribeGroupsRequest(groups=options.get("group", "g").split(","))
+        version = int(options.get("version", "6"))
+        pending = self.world.coordinator.describe_groups(request, context(version))
+
+        def shown(answer: Any) -> str:
+            return "; ".join(
+                f"{g.group_id} {_code(g)} {g.group_state} type={g.protocol_type or '-'} "
+                f"protocol={g.protocol_data or '-'} "
+                + " ".join(
+                    f"{m.member_id}:{m.member_metadata.decode()}:{m.member_assignment.decode()}"
+                    for m in g.members
+                )
+                for g in answer.groups
+            ).rstrip()
+
+        self._report("describe", pending, shown)
+
+    def do_delete(self, **options: str) -> None:
+        request = DeleteGroupsRequest(groups_names=options.get("group", "g").split(","))
+        pending = self.world.coordinator.delete_groups(request, context(2))
+        self._report(
+            "delete",
+            pending,
+            lambda answer: " ".join(f"{g.group_id}:{_code(g)}" for g in answer.results),
+        )
+
+    # ---------------------------------------------------------------- inside
+
+    def _member(self, client: str, options: dict[str, str]) -> str:
+        given = options.get("member")
+        if given == "-":
+            return ""
+        return self.members.get(client, "") if given is None else given
+
+    def _generation(self, client: str, options: dict[str, str]) -> int:
+        given = options.get("generation")
+        return self.generations.get(client, -1) if given is None else int(given)
+
+    def _report(self, what: str, pending: Pending[Any], shown: Callable[[Any], str]) -> None:
+        def finished(done: Pending[Any]) -> None:
+            self.trace.append(f"{what}: {shown(done.value)}")
+
+        if not pending.done:
+            self.trace.append(f"{what}: waits")
+        pending.on_done(finished)
+
+    def _show_log(self) -> None:
+        batches = self.world.log.record_batches(0)
+        for batch in batches[self.batch_count :]:
+            for record in batch.records():
+                assert record.key is not None
+                decoded = records.decode(record.key, record.value)
+                assert decoded is not None
+                self.trace.append(
+                    f"log {record.offset}: {_show_record(decoded.key, decoded.value)}"
+                )
+        self.batch_count = len(batches)
+
+
+def _code(answer: Any) -> str:
+    return ErrorCode(answer.error_code).name
+
+
+def _show_record(key: Any, value: Any) -> str:
+    if isinstance(key, schemas.OffsetCommitKey):
+        name = f"offset {key.group} {key.topic}-{key.partition}"
+        return name + (" removed" if value is None else f" = {value.offset}")
+    if value is None:
+        return f"group {key.group} removed"
+    members = " ".join(f"{m.member_id}:{m.assignment.decode()}" for m in value.members)
+    return (
+        f"group {key.group} generation={value.generation} protocol={value.protocol} "
+        f"leader={value.leader} [{members}]"
+    )
