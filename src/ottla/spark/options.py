@@ -1,0 +1,420 @@
+"""The options of the source and the sink: names, values, and what is said about wrong ones.
+
+Kafka: org.apache.spark.sql.kafka010.{KafkaSourceProvider, KafkaOffsetReader}'s options. Spark hands
+options over with lower-cased names, so everything here is found by its lower-cased name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ottla.clients.settings import COMMON, CONSUMER, PRODUCER, read_settings
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ottla.clients.settings import Setting, Settings
+
+EARLIEST = -2
+LATEST = -1
+
+READ_OPTIONS = (
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "includeHeaders",
+    "failOnDataLoss",
+    "columns",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix",
+)
+WRITE_OPTIONS = ("topic", "includeHeaders")
+SPARK_OPTIONS = ("checkpointLocation", "path", "queryName", "outputMode", "truncate", "numRows")
+"""What Spark itself puts among the options of a source or sink."""
+OWN_OPTIONS = tuple(dict.fromkeys((*READ_OPTIONS, *WRITE_OPTIONS)))
+SELECTORS = ("subscribe", "subscribePattern", "assign")
+REFUSED = {
+    "kafka.auto.offset.reset": "use startingOffsets",
+    "kafka.enable.auto.commit": "offsets are kept in the query's checkpoint",
+    "kafka.key.deserializer": "keys are read as bytes: cast the column instead",
+    "kafka.value.deserializer": "values are read as bytes: cast the column instead",
+    "kafka.key.serializer": "cast the column key to string or binary instead",
+    "kafka.value.serializer": "cast the column value to string or binary instead",
+    "kafka.interceptor.classes": "interceptors are Java classes",
+    "kafka.transactional.id": "the sink writes at least once",
+}
+BASE_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+COLUMN_TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+
+StartPoint: TypeAlias = int | dict[TopicPartition, int]
+"""EARLIEST or LATEST for every partition, or an offset (or timestamp) for each."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which partitions are read: exactly one of the three is set."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    partitions: tuple[TopicPartition, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Topics that are named outright; none for a pattern."""
+        return self.topics or tuple(sorted({partition.topic for partition in self.partitions}))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where to start or to end: offsets, or timestamps in ms since the epoch."""
+
+    offsets: StartPoint
+    is_timestamp: bool = False
+    all_at_ms: int | None = None  # one timestamp for every partition
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a reader was asked for."""
+
+    selection: Selection
+    starting: Bound
+    ending: Bound
+    config: dict[str, str] = field(repr=False)
+    columns: tuple[str, ...] = BASE_COLUMNS
+    fall_back_to_latest: bool = False  # startingOffsetsByTimestampStrategy=latest
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60_000
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    fail_on_data_loss: bool = True
+    poll_timeout_ms: int = 120_000
+    isolation_level: int = 0  # 1: read committed
+    partition_max_bytes: int = 1_048_576
+    check_crcs: bool = True
+    api_timeout_ms: int = 60_000
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What a writer was asked for."""
+
+    config: dict[str, str] = field(repr=False)
+    topic: str | None = None
+    acks: int = -1
+    idempotent: bool = True
+    compression: str = "none"
+    compression_level: int | None = None
+    batch_bytes: int = 524_288
+    max_request_bytes: int = 1_048_576
+    request_timeout_ms: int = 30_000
+    delivery_timeout_ms: int = 120_000
+    api_timeout_ms: int = 60_000
+
+
+class Options:
+    """Spark's option map with typed access; collects every problem before it complains."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self.values = {name.lower(): str(value) for name, value in given.items()}
+        self.problems: list[str] = []
+        self._check_names()
+
+    def _check_names(self) -> None:
+        known = {name.lower(): name for name in (*OWN_OPTIONS, *SPARK_OPTIONS)}
+        settings = {f"kafka.{name}" for name in {**CONSUMER, **PRODUCER}}
+        for name in sorted(self.values):
+            if name in REFUSED:
+                self.problems.append(f"{name} cannot be set here: {REFUSED[name]}")
+            elif name not in known and name not in settings and not name.startswith("__"):
+                self.problems.append(unknown_option(name, {**known, **{s: s for s in settings}}))
+
+    def text(self, name: str) -> str | None:
+        """Return an option's value, None when it is not given."""
+        return self.values.get(name.lower())
+
+    def integer(self, name: str, default: Any = None, *, at_least: int = 1) -> Any:
+        """Return a whole number, the default when the option is not given."""
+        value = self.text(name)
+        if value is None:
+            return default
+        try:
+            number = int(value)
+        except ValueError:
+            number = at_least - 1
+        if number < at_least:
+            self.problems.append(f"{name}: {value!r} is not a whole number from {at_least} up")
+            return default
+        return number
+
+    def boolean(self, name: str, *, default: bool) -> bool:
+        """Return true or false, the default when the option is not given."""
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.lower() not in ("true", "false"):
+            self.problems.append(f"{name}: {value!r} is neither true nor false")
+        return value.lower() == "true"
+
+    def settings(self, table: Mapping[str, Setting]) -> Settings | None:
+        """Return the kafka.* options read by a client's table."""
+        values = {
+            name.removeprefix("kafka."): value
+            for name, value in self.values.items()
+            if name.startswith("kafka.") and name.removeprefix("kafka.") in table
+        }
+        try:
+            read = read_settings(table, values, {})
+        except KafkaError as error:
+            self.problems.append(error.message)
+            return None
+        if not read.bootstrap_servers:
+            self.problems.append(
+                "option kafka.bootstrap.servers is missing; for example localhost:9092"
+            )
+        return read
+
+    def connection_config(self) -> dict[str, str]:
+        """Return the settings that a connection needs, by Kafka's names."""
+        return {
+            name.removeprefix("kafka."): value
+            for name, value in self.values.items()
+            if name.startswith("kafka.") and name.removeprefix("kafka.") in COMMON
+        }
+
+    def finish(self) -> None:
+        """Raise KafkaError(INVALID_CONFIG) naming every problem."""
+        if self.problems:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, "; ".join(self.problems))
+
+
+def unknown_option(name: str, known: Mapping[str, str]) -> str:
+    """Return the complaint about an unknown option, with the nearest known one."""
+    candidates = dict(known)
+    if not name.startswith("kafka."):  # the prefix was forgotten, or the name is mistyped
+        candidates |= {key.removeprefix("kafka."): full for key, full in known.items()}
+    near = get_close_matches(name, list(candidates), n=1, cutoff=0.6)
+    hint = f"; did you mean {candidates[near[0]]!r}?" if near else ""
+    return f"unknown option {name!r}{hint}"
+
+
+def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """Check and read the options of a reader; KafkaError(INVALID_CONFIG) names every problem."""
+    options = Options(given)
+    settings = options.settings(CONSUMER)
+    if options.text("kafka.default.api.timeout.ms") is not None and settings is not None:
+        api_timeout_ms = settings.default_api_timeout_ms
+    else:
+        api_timeout_ms = 60_000
+    strategy = (options.text("startingOffsetsByTimestampStrategy") or "error").lower()
+    if strategy not in ("error", "latest"):
+        options.problems.append("startingOffsetsByTimestampStrategy must be error or latest")
+    selection = _selection(options)
+    starting = _bound(options, "starting", LATEST if streaming else EARLIEST)
+    ending = _bound(options, "ending", LATEST)
+    _check_bounds(options, starting, ending, streaming=streaming)
+    result = ReadOptions(
+        selection=selection,
+        starting=starting,
+        ending=ending,
+        config=options.connection_config(),
+        columns=_columns(options),
+        fall_back_to_latest=strategy == "latest",
+        max_offsets_per_trigger=options.integer("maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=options.integer("minOffsetsPerTrigger"),
+        max_trigger_delay_ms=_duration(options, "maxTriggerDelay", 15 * 60_000),
+        min_partitions=options.integer("minPartitions"),
+        max_records_per_partition=options.integer("maxRecordsPerPartition"),
+        fail_on_data_loss=options.boolean("failOnDataLoss", default=True),
+        poll_timeout_ms=options.integer("kafkaConsumer.pollTimeoutMs", 120_000),
+        isolation_level=int(getattr(settings, "isolation_level", "") == "read_committed"),
+        partition_max_bytes=getattr(settings, "max_partition_fetch_bytes", 1_048_576),
+        check_crcs=getattr(settings, "check_crcs", True),
+        api_timeout_ms=api_timeout_ms,
+    )
+    minimum, maximum = result.min_offsets_per_trigger, result.max_offsets_per_trigger
+    if minimum is not None and maximum is not None and minimum > maximum:
+        options.problems.append("minOffsetsPerTrigger is larger than maxOffsetsPerTrigger")
+    options.finish()
+    return result
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
+    """Check and read the options of a writer; KafkaError(INVALID_CONFIG) names every problem."""
+    options = Options(given)
+    settings = options.settings(PRODUCER)
+    options.finish()
+    assert settings is not None
+    compression = settings.compression_type
+    level = f"compression_{compression}_level"
+    with_acks_all = settings.acks == -1
+    if "enable.idempotence" in settings.given and settings.enable_idempotence and not with_acks_all:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, "kafka.enable.idempotence needs kafka.acks=all")
+    return WriteOptions(
+        config=options.connection_config(),
+        topic=options.text("topic"),
+        acks=settings.acks,
+        idempotent=settings.enable_idempotence and with_acks_all,
+        compression=compression,
+        compression_level=getattr(settings, level)
+        if level.replace("_", ".") in settings.given
+        else None,
+        batch_bytes=settings.batch_size if "batch.size" in settings.given else 524_288,
+        max_request_bytes=settings.max_request_size,
+        request_timeout_ms=settings.request_timeout_ms,
+        delivery_timeout_ms=settings.delivery_timeout_ms,
+        api_timeout_ms=min(settings.max_block_ms, settings.delivery_timeout_ms),
+    )
+
+
+def _selection(options: Options) -> Selection:
+    given = [name for name in SELECTORS if options.text(name) is not None]
+    if len(given) != 1:
+        options.problems.append(
+            "give one of subscribe, subscribePattern and assign"
+            + (f", not {' and '.join(given)}" if given else "; for example subscribe=flights")
+        )
+        return Selection()
+    value = (options.text(given[0]) or "").strip()
+    if given[0] == "subscribe":
+        topics = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+        if not topics:
+            options.problems.append("subscribe names no topic")
+        return Selection(topics=topics)
+    if given[0] == "subscribePattern":
+        try:
+            re.compile(value)
+        except re.error as error:
+            options.problems.append(f"subscribePattern: {value!r} is no pattern: {error}")
+        return Selection(pattern=value)
+    return Selection(partitions=_assignment(options, value))
+
+
+def _assignment(options: Options, value: str) -> tuple[TopicPartition, ...]:
+    try:
+        partitions = [
+            TopicPartition(topic, int(number))
+            for topic, numbers in json.loads(value).items()
+            for number in numbers
+        ]
+    except (AttributeError, TypeError, ValueError):
+        options.problems.append(f'assign: {value!r} is not JSON such as {{"flights": [0, 1]}}')
+        return ()
+    return tuple(sorted(set(partitions)))
+
+
+def _bound(options: Options, side: str, default: int) -> Bound:
+    """Read where to start or end: one timestamp, timestamps by partition, or offsets."""
+    at = options.integer(f"{side}Timestamp", at_least=0)
+    if at is not None:
+        return Bound({}, is_timestamp=True, all_at_ms=at)
+    name = f"{side}OffsetsByTimestamp"
+    if (value := options.text(name)) is not None:
+        return Bound(_by_partition(options, name, value, lowest=0), is_timestamp=True)
+    name = f"{side}Offsets"
+    value = options.text(name)
+    if value is None:
+        return Bound(default)
+    word = value.strip().lower()
+    if word in ("earliest", "latest"):
+        return Bound(EARLIEST if word == "earliest" else LATEST)
+    return Bound(_by_partition(options, name, value, lowest=EARLIEST))
+
+
+def _by_partition(
+    options: Options, name: str, value: str, *, lowest: int
+) -> dict[TopicPartition, int]:
+    try:
+        table = {
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, offsets in json.loads(value).items()
+            for partition, offset in offsets.items()
+            if partition != "id"  # the topic's id, as progress reports and checkpoints have it
+        }
+    except (AttributeError, TypeError, ValueError):
+        table = {}
+    if not table or min(table.values()) < lowest:
+        words = "" if "ByTimestamp" in name else "earliest, latest or "
+        options.problems.append(
+            f'{name}: {value!r} is not {words}JSON such as {{"flights": {{"0": 23, "1": 5}}}}'
+        )
+    return table
+
+
+def _check_bounds(options: Options, starting: Bound, ending: Bound, *, streaming: bool) -> None:
+    if streaming:
+        for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
+            if options.text(name) is not None:
+                options.problems.append(f"{name} is for batch reads; a streaming query has no end")
+        return
+    if not starting.is_timestamp and LATEST in _points(starting):
+        options.problems.append("startingOffsets: latest is for streaming; a batch would be empty")
+    if not ending.is_timestamp and EARLIEST in _points(ending):
+        options.problems.append("endingOffsets: earliest would make every batch empty")
+    for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
+        if options.text(name) is not None:
+            options.problems.append(f"{name} is for streaming queries")
+
+
+def _points(bound: Bound) -> Iterable[int]:
+    return (bound.offsets,) if isinstance(bound.offsets, int) else bound.offsets.values()
+
+
+def _columns(options: Options) -> tuple[str, ...]:
+    default: tuple[str, ...] = BASE_COLUMNS
+    if options.boolean("includeHeaders", default=False):
+        default = (*BASE_COLUMNS, "headers")
+    value = options.text("columns")
+    if value is None:
+        return default
+    names = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+    for name in names:
+        if name not in COLUMN_TYPES:
+            near = get_close_matches(name, list(COLUMN_TYPES), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            options.problems.append(f"columns: there is no column {name!r}{hint}")
+    return names or default
+
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _duration(options: Options, name: str, default: int) -> int:
+    value = options.text(name)
+    if value is None:
+        return default
+    found = re.fullmatch(r"\s*(\d+)\s*(ms|s|m|h|d)\w*\s*", value.lower())
+    if found is None:
+        options.problems.append(f"{name}: {value!r} is not a duration such as 30s or 15m")
+        return default
+    return int(found[1]) * _UNITS_MS[found[2]]

@@ -1,0 +1,73 @@
+"""How much is read and by how many tasks: pure arithmetic over offset ranges.
+
+Kafka: org.apache.spark.sql.kafka010.{KafkaOffsetRangeCalculator, KafkaMicroBatchStream.rateLimit}.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ottla.types import TopicPartition
+
+
+class OffsetRange(NamedTuple):
+    """Offsets from start up to, not including, until."""
+
+    partition: TopicPartition
+    start: int
+    until: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets; how many records at most."""
+        return self.until - self.start
+
+
+def split_ranges(
+    ranges: Sequence[OffsetRange],
+    *,
+    min_partitions: int | None = None,
+    max_records: int | None = None,
+) -> list[OffsetRange]:
+    """Drop empty ranges and split long ones, so that there are enough tasks of bounded size.
+
+    With min_partitions a range gets a share of the tasks that is its share of the offsets.
+    """
+    full = [one for one in ranges if one.size > 0]
+    if max_records is not None:
+        full = [part for one in full for part in cut(one, -(-one.size // max_records))]
+    if min_partitions is None or len(full) >= min_partitions:
+        return full
+    total = sum(one.size for one in full)
+    shares = [max(1, round(one.size / total * min_partitions)) for one in full]
+    return [part for one, share in zip(full, shares, strict=True) for part in cut(one, share)]
+
+
+def cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    """Cut a range into so many parts of nearly equal size, fewer when it is too short."""
+    parts = min(max(parts, 1), max(whole.size, 1))
+    edges = [whole.start + whole.size * index // parts for index in range(parts + 1)]
+    return [OffsetRange(whole.partition, start, until) for start, until in pairwise(edges)]
+
+
+def limit_offsets(
+    start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], limit: int
+) -> dict[TopicPartition, int]:
+    """Return end offsets with about `limit` offsets altogether, a partition its fair share.
+
+    Every partition with something to read advances by one at least.
+    """
+    sizes = {part: max(end - start.get(part, end), 0) for part, end in latest.items()}
+    total = sum(sizes.values())
+    if total <= limit:
+        return dict(latest)
+    ends = {}
+    for part, end in latest.items():
+        begin = start.get(part, end)
+        share = sizes[part] * limit // total
+        ends[part] = begin + min(max(share, 1), sizes[part]) if sizes[part] else max(begin, 0)
+    return ends

@@ -1,0 +1,71 @@
+"""The columns of a frame that is written: found by name, checked, and sorted by partition.
+
+Kafka: org.apache.spark.sql.kafka010.{KafkaWriter.validateQuery, KafkaRowWriter}.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+TAKEN = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "timestamp": ("timestamp", "timestamp_ntz"),
+}
+IGNORED = ("offset", "timestampType")
+"""What a frame that was read carries besides; it says where rows came from, not where they go."""
+
+
+class FrameColumns(NamedTuple):
+    """Position of each column in the frame, None where there is none."""
+
+    value: int
+    key: int | None
+    topic: int | None
+    partition: int | None
+    headers: int | None
+    timestamp: int | None
+
+
+def find_columns(schema: StructType, topic: str | None) -> FrameColumns:
+    """Return where the columns are; KafkaError(INVALID_CONFIG) naming what is missing or wrong."""
+    by_name = {field.name.lower(): index for index, field in enumerate(schema.fields)}
+    found = {name: by_name.get(name.lower()) for name in TAKEN}
+    for name, index in found.items():
+        if index is not None:
+            _check_type(name, _type_name(schema.fields[index].dataType))
+    value = found.pop("value")
+    if value is None:
+        unused = [field.name for field in schema.fields if field.name.lower() not in TAKEN]
+        near = get_close_matches("value", unused, n=1)
+        hint = f"; rename {near[0]!r}?" if near else ""
+        raise _invalid(
+            "the frame has no column 'value' (string or binary)"
+            + (hint or "; for several columns write to_json(struct('*')) AS value")
+        )
+    if topic is None and found["topic"] is None:
+        raise _invalid("no topic: give option topic, or a column 'topic'")
+    return FrameColumns(value=value, **found)
+
+
+def _type_name(data_type: Any) -> str:
+    text: str = data_type.simpleString()
+    return text
+
+
+def _check_type(name: str, given: str) -> None:
+    if given not in TAKEN[name]:
+        raise _invalid(f"column {name!r} is {given}; it must be {' or '.join(TAKEN[name])}")
+
+
+def _invalid(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, text)

@@ -1,0 +1,152 @@
+"""The data source "ottla" and its batch reader.
+
+Kafka: org.apache.spark.sql.kafka010.{KafkaSourceProvider, KafkaRelation}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.spark.cluster import Cluster
+from ottla.spark.fetching import data_loss
+from ottla.spark.options import COLUMN_TYPES, LATEST, read_options
+from ottla.spark.planning import OffsetRange
+from ottla.spark.reading import all_partitions, earliest, plan_tasks, read_range, resolve
+from ottla.spark.sink import BatchWriter, StreamWriter
+from ottla.spark.stream import StreamReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceWriter, InputPartition
+    from pyspark.sql.types import StructType
+
+    from ottla.spark.options import ReadOptions
+    from ottla.types import TopicPartition
+
+
+class OttlaDataSource(DataSource):
+    """Topics of Ottla or Kafka as frames. Options: `ottla.spark.options`, docs/spark.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "ottla"
+
+    def schema(self) -> str:
+        """Return the connector's columns, or those of option columns."""
+        names = read_options(self._without_bounds(), streaming=True).columns
+        return ", ".join(f"{name} {COLUMN_TYPES[name]}" for name in names)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the batch reader; KafkaError(INVALID_CONFIG) names bad options."""
+        return BatchReader(read_options(self.options, streaming=False), columns_of(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        """Return the streaming reader; KafkaError(INVALID_CONFIG) names bad options."""
+        return StreamReader(read_options(self.options, streaming=True), columns_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
+        """Return the batch writer."""
+        if overwrite:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, "a topic cannot be overwritten: use mode('append')"
+            )
+        return BatchWriter(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802, FBT001
+        """Return the streaming writer."""
+        if overwrite:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                "a topic cannot be written in complete mode: use append mode, or foreachBatch",
+            )
+        return StreamWriter(self.options, schema)
+
+    def _without_bounds(self) -> dict[str, str]:
+        """Return the options less those whose rules differ between batch and streaming.
+
+        Spark asks for the schema without saying which of the two it wants.
+        """
+        differing = ("ending", "starting", "maxoffsets", "minoffsets", "maxtriggerdelay")
+        return {
+            name: value
+            for name, value in self.options.items()
+            if not name.lower().startswith(differing) or name.lower() not in _BOUND_NAMES
+        }
+
+
+_BOUND_NAMES = frozenset(
+    f"{side}{what}"
+    for side in ("starting", "ending")
+    for what in ("offsets", "timestamp", "offsetsbytimestamp")
+) | {"maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"}
+
+
+class BatchReader(DataSourceReader):
+    """Reads topics from one set of offsets to another."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the tasks; KafkaError when topics or offsets are not there."""
+        options = self._options
+        with Cluster(options.config, api_timeout_ms=options.api_timeout_ms) as cluster:
+            topics = cluster.topics(options.selection)
+            wanted = all_partitions(topics)
+            starts = resolve(cluster, options.starting, wanted, options, is_start=True)
+            ends = resolve(cluster, options.ending, wanted, options, is_start=False)
+            there = _extents(cluster, wanted)
+            ranges = [
+                OffsetRange(part, self._inside(part, starts[part], there[part]), ends[part])
+                for part in wanted
+            ]
+            return plan_tasks(options, ranges, topics)
+
+    def _inside(self, part: TopicPartition, start: int, there: tuple[int, int]) -> int:
+        """Return a start that the log has; KafkaError when it has not and losses count."""
+        first, last = there
+        if first <= start <= last:
+            return start
+        if self._options.fail_on_data_loss:
+            raise data_loss(
+                f"{part}: offset {start} was asked for, but the log goes from {first} to {last}"
+            )
+        return min(max(start, first), last)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one task."""
+        return read_range(self._options, self._columns, partition)
+
+
+def _extents(
+    cluster: Cluster, partitions: list[TopicPartition]
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return where the log of each partition starts and ends."""
+    if not partitions:
+        return {}
+    first = earliest(cluster, partitions)
+    last = cluster.offsets(dict.fromkeys(partitions, LATEST))
+    return {part: (first[part], last[part]) for part in partitions}
+
+
+def columns_of(schema: StructType) -> tuple[str, ...]:
+    """Return the wanted columns; KafkaError(INVALID_CONFIG) for one that topics do not have.
+
+    A schema given by the user may leave columns out, which is faster.
+    """
+    for field in schema.fields:
+        given = field.dataType.simpleString()
+        if COLUMN_TYPES.get(field.name) != given:
+            have = ", ".join(f"{name} {kind}" for name, kind in COLUMN_TYPES.items())
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"column {field.name!r} {given} is not to be had; the columns are {have}",
+            )
+    return tuple(field.name for field in schema.fields)

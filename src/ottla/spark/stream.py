@@ -1,0 +1,187 @@
+"""The streaming reader: which offsets the next micro-batch ends at, and its tasks.
+
+Kafka: org.apache.spark.sql.kafka010.KafkaMicroBatchStream.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.spark.cluster import Cluster
+from ottla.spark.fetching import data_loss
+from ottla.spark.offsets import Offsets, check_same_topics, ids_of
+from ottla.spark.options import LATEST
+from ottla.spark.planning import OffsetRange, limit_offsets
+from ottla.spark.reading import all_partitions, earliest, plan_tasks, read_range, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+
+    from ottla.spark.cluster import Topic
+    from ottla.spark.options import ReadOptions
+    from ottla.types import TopicPartition
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads topics as they grow. One is made in the query's driver process, one in each task."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._cluster: Cluster | None = None
+        self._goal: Offsets | None = None  # where a run with trigger availableNow ends
+        self._last_advance = time.monotonic()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_cluster": None}
+
+    @property
+    def cluster(self) -> Cluster:
+        """The driver's connections, opened on first use."""
+        if self._cluster is None:
+            options = self._options
+            self._cluster = Cluster(options.config, api_timeout_ms=options.api_timeout_ms)
+        return self._cluster
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if self._cluster is not None:
+            self._cluster.close()
+
+    # ------------------------------------------------------------ offsets
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return where a new query starts."""
+        topics = self.cluster.topics(self._options.selection)
+        partitions = all_partitions(topics)
+        positions = resolve(
+            self.cluster, self._options.starting, partitions, self._options, is_start=True
+        )
+        return Offsets(positions, ids_of(topics.values())).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return the limit of option maxOffsetsPerTrigger."""
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return where the next micro-batch ends; `start` itself when there is nothing to do."""
+        begin = Offsets.from_json(start)
+        latest = self._goal or self._latest()
+        check_same_topics(begin.topic_ids, latest.topic_ids)
+        positions = self._keep_lost(begin, latest)
+        begin_all = self._with_new_partitions(begin, positions)
+        if not self._enough(begin_all, positions):
+            return start
+        if isinstance(limit, ReadMaxRows):
+            positions = limit_offsets(begin_all, positions, limit.max_rows)
+        self._last_advance = time.monotonic()
+        return Offsets(positions, {**begin.topic_ids, **latest.topic_ids}).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Return the ends of the logs, for the query's progress."""
+        return self._latest().to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Note where the logs end now: the query will not go beyond."""
+        self._goal = self._latest()
+
+    def _latest(self) -> Offsets:
+        topics = self._topics()
+        wanted = dict.fromkeys(all_partitions(topics), LATEST)
+        level = self._options.isolation_level
+        found = self.cluster.offsets(wanted, isolation_level=level) if wanted else {}
+        return Offsets(found, ids_of(topics.values()))
+
+    def _topics(self) -> dict[str, Topic]:
+        selection = self._options.selection
+        if self._options.fail_on_data_loss or selection.pattern or selection.partitions:
+            return self.cluster.topics(selection)
+        return self.cluster.existing_topics(selection.names)
+
+    def _keep_lost(self, begin: Offsets, latest: Offsets) -> dict[TopicPartition, int]:
+        """Return the ends, with what has vanished held in place, or raise KafkaError for it."""
+        positions = dict(latest.positions)
+        for part, offset in begin.positions.items():
+            end = positions.get(part)
+            if end is not None and end >= offset:
+                continue
+            if self._options.fail_on_data_loss:
+                raise data_loss(
+                    f"{part} is gone"
+                    if end is None
+                    else f"{part} ends at offset {end}, but the query has read up to {offset}"
+                )
+            positions[part] = offset if end is None else end
+        return positions
+
+    def _with_new_partitions(
+        self, begin: Offsets, positions: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return the start of every partition; new ones start where their log does."""
+        new = [part for part in positions if part not in begin.positions]
+        return {**begin.positions, **earliest(self.cluster, new)}
+
+    def _enough(
+        self, begin: dict[TopicPartition, int], positions: dict[TopicPartition, int]
+    ) -> bool:
+        """Whether there is enough to read for a micro-batch (options min…, maxTriggerDelay)."""
+        available = sum(max(end - begin[part], 0) for part, end in positions.items())
+        minimum = self._options.min_offsets_per_trigger
+        if minimum is None or self._goal is not None:
+            return positions != begin
+        waited_ms = (time.monotonic() - self._last_advance) * 1000
+        return available >= minimum or (
+            available > 0 and waited_ms >= self._options.max_trigger_delay_ms
+        )
+
+    # ------------------------------------------------------------ tasks
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the tasks of a micro-batch; KafkaError when its offsets mean nothing any more."""
+        begin, until = Offsets.from_json(start), Offsets.from_json(end)
+        names = sorted({part.topic for part in until.positions})
+        topics = self.cluster.existing_topics(names)
+        current = ids_of(topics.values())
+        check_same_topics({**until.topic_ids, **begin.topic_ids}, current)
+        first = earliest(self.cluster, [p for p in until.positions if p.topic in topics])
+        ranges = []
+        for part, end_offset in sorted(until.positions.items()):
+            begin_offset = begin.positions.get(part, first.get(part, end_offset))
+            if begin_offset < end_offset:
+                self._check_there(part, begin_offset, first)
+                begin_offset = max(begin_offset, first.get(part, end_offset))
+                ranges.append(OffsetRange(part, begin_offset, end_offset))
+        return plan_tasks(self._options, ranges, topics)
+
+    def _check_there(
+        self, part: TopicPartition, offset: int, first: dict[TopicPartition, int]
+    ) -> None:
+        if not self._options.fail_on_data_loss or offset >= first.get(part, offset + 1):
+            return
+        if part not in first:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic {part.topic!r} was deleted before offset {offset} of it was read; "
+                "option failOnDataLoss=false goes on with the other topics",
+            )
+        raise data_loss(
+            f"{part}: offset {offset} is to be read, but the log starts at {first[part]}"
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one task."""
+        return read_range(self._options, self._columns, partition)
