@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.errors import CorruptMessage, UnsupportedVersion
 from ottla.protocol.primitives import decode_uvarint, encode_uvarint
+from ottla.protocol.tagged_fields import keep_unknown
 from ottla.types import FileSlice, SendItem, Uuid
 
 if TYPE_CHECKING:
@@ -294,6 +295,8 @@ def _encode_scalar(source: _Source, kind: str, value: str, depth: int, *, compac
     if kind == "str":
         encoded = source.fresh("s")
         source.line(depth, f"{encoded} = {value}.encode()")
+        if compact:
+            source.line(depth, f"if len({encoded}) > 32767: raise ValueError('text is too long')")
         source.line(depth, f"w({_length(source, f'len({encoded})', 'h', compact=compact)})")
         source.line(depth, f"w({encoded})")
         return
@@ -331,12 +334,13 @@ def _encode_tagged_fields(source: _Source, cls: StructMeta, value: str, depth: i
 def _encode_tagged_field(source: _Source, field: Field, value: str, tags: str, depth: int) -> None:
     source.line(depth, f"if {_is_not_default(source, field, value)}:")
     parts = source.fresh("parts")
-    source.line(depth + 1, f"{parts} = []; saved = out, w; out = {parts}; w = out.append")
+    saved = source.fresh("saved")
+    source.line(depth + 1, f"{parts} = []; {saved} = out, w; out = {parts}; w = out.append")
     if field.element in FIXED and not field.is_array:
         _encode_scalar(source, field.element, value, depth + 1, compact=True)
     else:
         _encode_field(source, field, value, depth + 1)
-    source.line(depth + 1, "out, w = saved")
+    source.line(depth + 1, f"out, w = {saved}")
     source.line(depth + 1, f"{tags}[{field.tag}] = {parts}")
 
 
@@ -458,14 +462,22 @@ def _read_length(source: _Source, code: str, depth: int, *, compact: bool) -> st
 
 
 def _decode_present(source: _Source, field: Field, target: str, length: str, depth: int) -> None:
-    smallest = _smallest_size(source, field) if field.is_array else 1
-    source.line(depth, f"if {length} * {smallest} > e - p:")
+    bound = _beyond(field.element, length)
+    if field.is_array:
+        bound = f"{length} * {_smallest_size(source, field)} > e - p"
+    source.line(depth, f"if {bound}:")
     message = f"{field.name}: more elements or bytes announced than the message holds"
     source.line(depth + 1, f"raise corrupt({message!r})")
     if field.is_array:
         _decode_array(source, field, target, length, depth)
         return
     source.line(depth, f"{target} = {_slice(field.element, length)}; p += {length}")
+
+
+def _beyond(kind: str, length: str) -> str:
+    """More than is left; and no text is longer than an int16 can say, though a varint could."""
+    left = f"{length} > e - p"
+    return f"{left} or {length} > 32767" if kind == "str" else left
 
 
 def _slice(kind: str, length: str) -> str:
@@ -518,9 +530,8 @@ def _decode_array(source: _Source, field: Field, target: str, length: str, depth
         return
     compact = source.is_flexible(field)
     size = _read_length(source, "h" if field.element == "str" else "i", depth + 1, compact=compact)
-    source.line(
-        depth + 1, f"if not 0 <= {size} <= e - p: raise corrupt('bad length in {field.name}')"
-    )
+    bound = f"{size} < 0 or {_beyond(field.element, size)}"
+    source.line(depth + 1, f"if {bound}: raise corrupt('bad length in {field.name}')")
     source.line(depth + 1, f"{items}.append({_slice(field.element, size)}); p += {size}")
 
 
@@ -560,7 +571,7 @@ def _decode_tagged_fields(source: _Source, cls: StructMeta, value: str, depth: i
     inner = depth + (3 if branch == "elif" else 2)
     source.line(inner, "unknown.append((tag, bytes(b[p:p + size]))); p += size")
     source.line(depth + 1, f"if unknown: {value} = keep_unknown({value}, unknown)")
-    source.names["keep_unknown"] = _keep_unknown
+    source.names["keep_unknown"] = keep_unknown
 
 
 def _decode_tagged_field(source: _Source, field: Field, target: str, depth: int) -> None:
@@ -572,29 +583,3 @@ def _decode_tagged_field(source: _Source, field: Field, target: str, depth: int)
             source.line(depth, f"{target} = Uuid({target})")
     else:
         _decode_field(source, field, target, depth)
-
-
-_with_unknown: dict[StructMeta, Any] = {}
-
-
-def _keep_unknown(message: Struct, unknown: list[tuple[int, bytes]]) -> Struct:
-    """Carry tagged fields of a newer peer, so that what is passed on loses nothing.
-
-    The common case pays nothing for it: only such a message becomes an instance of a subclass
-    with a slot for them.
-    """
-    cls = type(message)
-    carrier = _with_unknown.get(cls) or _make_carrier(cls)
-    copy: Struct = object.__new__(carrier)
-    for field in cls.fields:
-        setattr(copy, field.name, getattr(message, field.name))
-    copy.unknown_tagged_fields = tuple(unknown)  # type: ignore[misc]
-    return copy
-
-
-def _make_carrier(cls: StructMeta) -> Any:
-    namespace = {"__slots__": ("unknown_tagged_fields",), "__module__": cls.__module__}
-    carrier = type.__new__(type(cls), cls.__name__, (cls,), namespace)
-    carrier.take_fields_of(cls)
-    _with_unknown[cls] = carrier
-    return carrier
