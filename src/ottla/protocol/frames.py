@@ -59,12 +59,18 @@ def encode_request(
 def encode_response(
     correlation_id: int, key: int, version: int, response: Response
 ) -> list[SendItem]:
-    """Return a whole response frame: size, header, body."""
-    out: list[SendItem] = [b""]
+    """Return a whole response frame: size, header, body; in one piece unless files are in it."""
+    out: list[SendItem] = []
     codec.encode_into(response, version, out)
-    size = codec.records_size(out)
-    if response_header_version(key, version):
-        out[0] = _SIZE_CORRELATION_NO_TAGS.pack(size + 5, correlation_id, 0)
-    else:
-        out[0] = _SIZE_AND_CORRELATION.pack(size + 4, correlation_id)
-    return out
+    is_flexible = response_header_version(key, version)
+    try:
+        body = b"".join(out)  # type: ignore[arg-type] # a file slice makes it raise TypeError
+    except TypeError:
+        return [_response_header(codec.records_size(out), correlation_id, is_flexible), *out]
+    return [_response_header(len(body), correlation_id, is_flexible) + body]
+
+
+def _response_header(body_size: int, correlation_id: int, is_flexible: int) -> bytes:
+    if is_flexible:
+        return _SIZE_CORRELATION_NO_TAGS.pack(body_size + 5, correlation_id, 0)
+    return _SIZE_AND_CORRELATION.pack(body_size + 4, correlation_id)
