@@ -13,7 +13,6 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ottla.testing.cluster import Cluster
     from ottla.testing.kafka import Kafka
 
 _CLUSTERS = pytest.StashKey[list[Any]]()
@@ -37,11 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def _shared_kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    from ottla.testing.cluster import Cluster, foreign_cluster
+def _shared_kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
+    from ottla.testing.cluster import Cluster, ForeignCluster
 
     url = request.config.getoption("--ottla-url")
-    cluster = foreign_cluster(url) if url else Cluster()
+    cluster = ForeignCluster(url) if url else Cluster()
     with cluster:
         yield cluster
 

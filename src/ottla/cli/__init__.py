@@ -1,0 +1,1 @@
+"""The kafka-*.sh tools as `ottla` commands, one module each."""

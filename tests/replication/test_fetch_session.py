@@ -1,0 +1,117 @@
+"""Tests of replication.fetch_session (KIP-227)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
+from ottla.replication.fetch_session import MIN_EVICTION_MS, FetchSessionCache
+
+Topic = FetchRequest.FetchTopic
+PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
+
+
+def request(
+    *partitions: int, session_id: int = 0, epoch: int = 0, forgotten: tuple[int, ...] = ()
+) -> FetchRequest:
+    """Return a fetch of partitions of topic "t", each from the offset of its own number."""
+    wanted = [
+        Topic.FetchPartition(partition=one, fetch_offset=one, partition_max_bytes=100)
+        for one in partitions
+    ]
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[Topic(topic="t", partitions=wanted)] if wanted else [],
+        forgotten_topics_data=[FetchRequest.ForgottenTopic(topic="t", partitions=list(forgotten))]
+        if forgotten
+        else [],
+    )
+
+
+def data(*, high_watermark: int = 0, records: bytes = b"", error: int = 0) -> PartitionData:
+    """Return one partition's answer."""
+    return PartitionData(
+        partition_index=0,
+        error_code=error,
+        high_watermark=high_watermark,
+        log_start_offset=0,
+        aborted_transactions=None,
+        records=records,
+    )
+
+
+@pytest.fixture
+def cache() -> FetchSessionCache:
+    """Return a cache of two sessions."""
+    return FetchSessionCache(2, random.Random(1))
+
+
+def test_a_session_remembers_partitions(cache: FetchSessionCache) -> None:
+    """An empty incremental request reads what the session holds, less what it forgot."""
+    plan = cache.plan(request(0, 1), 12, 0)
+    assert plan.session_id > 0
+    assert not plan.is_incremental
+    again = cache.plan(request(session_id=plan.session_id, epoch=1, forgotten=(0,)), 12, 0)
+    assert again.is_incremental
+    assert [wanted.key.partition for wanted in again.partitions] == [1]
+
+
+@pytest.mark.parametrize(
+    ("session_offset", "epoch", "version", "code"),
+    [
+        (1, 1, 12, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (0, 5, 12, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (0, 1, 13, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
+    ],
+)
+def test_a_wrong_session_is_named(
+    cache: FetchSessionCache, session_offset: int, epoch: int, version: int, code: ErrorCode
+) -> None:
+    """Unknown ids, wrong epochs and a change between names and ids each have their code."""
+    session_id = cache.plan(request(0), 12, 0).session_id
+    with pytest.raises(KafkaError) as raised:
+        cache.plan(request(session_id=session_id + session_offset, epoch=epoch), version, 0)
+    assert raised.value.code == code
+
+
+def test_a_full_request_ends_the_old_session(cache: FetchSessionCache) -> None:
+    """Epoch 0 with an id replaces the session, epoch -1 only ends it."""
+    first = cache.plan(request(0), 12, 0).session_id
+    second = cache.plan(request(0, session_id=first), 12, 0).session_id
+    assert second != first
+    assert len(cache) == 1
+    assert cache.plan(request(0, session_id=second, epoch=-1), 12, 0).session_id == 0
+    assert len(cache) == 0
+
+
+def test_only_idle_sessions_make_room(cache: FetchSessionCache) -> None:
+    """A full cache serves without a session until one has been idle for two minutes."""
+    cache.plan(request(0), 12, 0)
+    cache.plan(request(0), 12, 1)
+    assert cache.plan(request(0), 12, 2).session_id == 0
+    assert cache.plan(request(0), 12, MIN_EVICTION_MS + 1).session_id > 0
+    assert cache.evictions == 1
+
+
+def test_an_answer_names_only_what_changed(cache: FetchSessionCache) -> None:
+    """Records, a moved watermark, and errors with their end are told; silence is left out."""
+    (wanted,) = cache.plan(request(0), 12, 0).partitions
+    assert wanted.must_respond(data(high_watermark=5))
+    assert not wanted.must_respond(data(high_watermark=5))
+    assert wanted.must_respond(data(high_watermark=5, records=b"x"))
+    assert wanted.must_respond(data(error=3, high_watermark=-1))
+    assert wanted.must_respond(data(high_watermark=5))
+
+
+def test_served_partitions_go_to_the_end(cache: FetchSessionCache) -> None:
+    """A byte limit starves nobody: who got data waits for the others."""
+    plan = cache.plan(request(0, 1, 2), 12, 0)
+    assert plan.session is not None
+    plan.session.serve_later([next(iter(plan.session.partitions))])
+    assert [key.partition for key in plan.session.partitions] == [1, 2, 0]
