@@ -37,7 +37,7 @@ class RaftNode:
 
     __slots__ = ("directory_id", "kraft_version", "node_id", "role", "voters", "voters_in_log")
 
-    def __init__(  # noqa: PLR0913 - who we are, what was kept, who votes
+    def __init__(
         self,
         *,
         node_id: int,

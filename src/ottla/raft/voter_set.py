@@ -5,7 +5,7 @@ Kafka: org.apache.kafka.raft.VoterSet.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.protocol.records.raft import VotersRecord
 from ottla.types import ZERO_UUID, Uuid
@@ -67,7 +67,7 @@ class VoterSet:
 
     def to_record(self) -> VotersRecord:
         """Return the control record that makes this set."""
-        struct = VotersRecord.Voter
+        struct: Any = VotersRecord.Voter
         return VotersRecord(
             version=0,
             voters=[
@@ -90,6 +90,7 @@ class VoterSet:
 
 def voter_set_of(record: VotersRecord) -> VoterSet:
     """Read a set from its control record."""
+    voters: list[Any] = list(record.voters)
     return VoterSet(
         Voter(
             voter.voter_id,
@@ -98,5 +99,5 @@ def voter_set_of(record: VotersRecord) -> VoterSet:
             voter.kraft_version_feature.min_supported_version,
             voter.kraft_version_feature.max_supported_version,
         )
-        for voter in record.voters
+        for voter in voters
     )

@@ -1,0 +1,1 @@
+"""Decides about topics, brokers and settings: operations make records, replay makes state."""

@@ -1,0 +1,262 @@
+"""Brokers and controllers as the controller knows them, and their registration.
+
+Kafka: org.apache.kafka.controller.ClusterControlManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.controller.heartbeats import BrokerState, Heartbeats
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.broker import (
+    BrokerRegistration,
+    ControllerRegistration,
+    FeatureRange,
+    ListenerAddress,
+    broker_registration_of,
+    controller_registration_of,
+)
+from ottla.metadata.features import METADATA_VERSION, register_broker_record_version
+from ottla.metadata.framing import MessageAndVersion
+from ottla.metadata.partition import RESERVED_DIRECTORIES, UNASSIGNED_DIRECTORY
+from ottla.timeline import TimelineDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.controller.features import FeatureControl
+    from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
+    from ottla.protocol.records.metadata import (
+        BrokerRegistrationChangeRecord,
+        FenceBrokerRecord,
+        RegisterBrokerRecord,
+        RegisterControllerRecord,
+        UnfenceBrokerRecord,
+        UnregisterBrokerRecord,
+    )
+    from ottla.timeline import SnapshotRegistry
+    from ottla.types import Uuid
+
+
+class ClusterControl:
+    """Registrations are replayed, heartbeats are soft state."""
+
+    def __init__(
+        self,
+        registry: SnapshotRegistry,
+        *,
+        cluster_id: str,
+        features: FeatureControl,
+        session_timeout_ms: int,
+    ) -> None:
+        self.brokers: TimelineDict[int, BrokerRegistration] = TimelineDict(registry)
+        self.controllers: TimelineDict[int, ControllerRegistration] = TimelineDict(registry)
+        self._registration_offsets: TimelineDict[int, int] = TimelineDict(registry)
+        self._cluster_id = cluster_id
+        self._features = features
+        self.heartbeats = Heartbeats(session_timeout_ms)
+
+    # What others ask
+
+    def is_active(self, broker_id: int) -> bool:
+        """Whether the broker can lead."""
+        broker: BrokerRegistration | None = self.brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
+    def active_ids(self) -> list[int]:
+        """Return the brokers that are not fenced and stay."""
+        return [broker.broker_id for broker in self.brokers.values() if broker.is_active]
+
+    def unfenced_ids(self) -> list[int]:
+        """Return the brokers that are not fenced."""
+        return [broker.broker_id for broker in self.brokers.values() if not broker.fenced]
+
+    def default_directory(self, broker_id: int) -> Uuid:
+        """Return the directory of a new replica: the only one, or none yet."""
+        broker: BrokerRegistration | None = self.brokers.get(broker_id)
+        if broker is None:
+            return UNASSIGNED_DIRECTORY
+        cordoned = broker.cordoned_log_directories or ()
+        open_ones = [found for found in broker.log_directories if found not in cordoned]
+        return open_ones[0] if len(open_ones) == 1 else UNASSIGNED_DIRECTORY
+
+    def has_online_directory(self, broker_id: int, directory: Uuid) -> bool:
+        """Whether the broker can serve a replica that lies in directory."""
+        broker: BrokerRegistration | None = self.brokers.get(broker_id)
+        return broker is None or broker.has_online_directory(directory)
+
+    def check_epoch(self, broker_id: int, broker_epoch: int) -> BrokerRegistration:
+        """Return the registration; KafkaError STALE_BROKER_EPOCH when it is another or none."""
+        broker: BrokerRegistration | None = self.brokers.get(broker_id)
+        if broker is None:
+            raise KafkaError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"No broker registration found for broker id {broker_id}",
+            )
+        if broker.broker_epoch != broker_epoch:
+            raise KafkaError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"Expected broker epoch {broker.broker_epoch}, but got broker epoch {broker_epoch}",
+            )
+        return broker
+
+    def registration_offset(self, broker_id: int) -> int:
+        """Return the offset of the broker's registration: it must have read that far."""
+        return self._registration_offsets.get(broker_id, -1)  # type: ignore[no-any-return]  # `get` is untyped
+
+    def state_of(self, broker: BrokerRegistration) -> BrokerState:
+        """Return what the log says about a broker."""
+        if broker.fenced:
+            return BrokerState.FENCED
+        if broker.in_controlled_shutdown:
+            return BrokerState.CONTROLLED_SHUTDOWN
+        return BrokerState.UNFENCED
+
+    def feature_ranges(self, name: str) -> list[tuple[str, FeatureRange]]:
+        """Return what every registered node supports of a feature."""
+        none = FeatureRange(0, 0)
+        found = [
+            (f"Broker {broker.broker_id}", broker.features.get(name, none))
+            for broker in self.brokers.values()
+        ]
+        found += [
+            (f"Controller {node.controller_id}", node.features.get(name, none))
+            for node in self.controllers.values()
+        ]
+        return found
+
+    # Registration
+
+    def check_registration(self, request: BrokerRegistrationRequest, now_ms: int) -> None:
+        """Raise KafkaError, with Kafka's text, when the broker may not register."""
+        if request.cluster_id != self._cluster_id:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"Expected cluster ID {self._cluster_id}, but got cluster ID {request.cluster_id}",
+            )
+        existing: BrokerRegistration | None = self.brokers.get(request.broker_id)
+        if (
+            existing is not None
+            and existing.incarnation_id != request.incarnation_id
+            and not existing.in_controlled_shutdown
+            and self.heartbeats.has_valid_session(request.broker_id, now_ms)
+        ):
+            raise KafkaError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                "Another broker is registered with that broker id. If the broker was recently "
+                "restarted this should self-resolve once the heartbeat manager expires the "
+                "broker's session.",
+            )
+        self._check_directories(request)
+        self._check_features(request)
+
+    def _check_directories(self, request: BrokerRegistrationRequest) -> None:
+        directories = request.log_dirs
+        if not directories:
+            raise _invalid("No directories specified in request")
+        if any(directory in RESERVED_DIRECTORIES for directory in directories):
+            raise _invalid("Reserved directory ID in request")
+        if len(set(directories)) != len(directories):
+            raise _invalid("Duplicate directory ID in request")
+        for broker in self.brokers.values():
+            for directory in directories:
+                if directory in broker.log_directories and broker.broker_id != request.broker_id:
+                    raise _invalid(
+                        f"Broker {broker.broker_id} is already registered with directory "
+                        f"{directory}"
+                    )
+
+    def _check_features(self, request: BrokerRegistrationRequest) -> None:
+        offered = {
+            feature.name: FeatureRange(feature.min_supported_version, feature.max_supported_version)
+            for feature in request.features
+        }
+        if METADATA_VERSION not in offered:
+            raise _invalid("Request features do not contain 'metadata.version'")
+        for name, level in self._features.levels.items():
+            levels = offered.get(name, FeatureRange(0, 0))
+            if level not in levels:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    "Unable to register because the broker does not support finalized version "
+                    f"{level} of {name}. The broker wants a version between {levels.low} and "
+                    f"{levels.high}, inclusive.",
+                )
+
+    def registration_record(
+        self, request: BrokerRegistrationRequest, broker_epoch: int
+    ) -> MessageAndVersion:
+        """Return the record of a broker that may register; it begins fenced."""
+        existing: BrokerRegistration | None = self.brokers.get(request.broker_id)
+        same = existing is not None and existing.incarnation_id == request.incarnation_id
+        registration = BrokerRegistration(
+            request.broker_id,
+            existing.broker_epoch if same and existing else broker_epoch,
+            request.incarnation_id,
+            {
+                listener.name: ListenerAddress(
+                    listener.host, listener.port, listener.security_protocol
+                )
+                for listener in request.listeners
+            },
+            {
+                feature.name: FeatureRange(
+                    feature.min_supported_version, feature.max_supported_version
+                )
+                for feature in request.features
+            },
+            request.rack,
+            existing.fenced if same and existing else True,
+            existing.in_controlled_shutdown if same and existing else False,
+            log_directories=tuple(request.log_dirs),
+        )
+        version = register_broker_record_version(self._features.levels)
+        record = registration.to_record()
+        if version < 3:
+            record.log_dirs = []
+        return MessageAndVersion(record, version)
+
+    # Replay
+
+    def replay_register_broker(self, record: RegisterBrokerRecord, offset: int) -> None:
+        """Add or replace a broker."""
+        self.brokers[record.broker_id] = broker_registration_of(record)
+        self._registration_offsets[record.broker_id] = offset
+
+    def replay_unregister_broker(self, record: UnregisterBrokerRecord) -> None:
+        """Remove a broker."""
+        del self.brokers[record.broker_id]
+        self._registration_offsets.pop(record.broker_id, None)
+        self.heartbeats.remove(record.broker_id)
+
+    def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
+        """Change a broker."""
+        self.brokers[record.broker_id] = self.brokers[record.broker_id].merge(record)
+
+    def replay_fence(self, record: FenceBrokerRecord) -> None:
+        """Fence a broker, as old releases wrote it."""
+        self.brokers[record.id] = self.brokers[record.id]._replace(fenced=True)
+
+    def replay_unfence(self, record: UnfenceBrokerRecord) -> None:
+        """Undo a fence, as old releases wrote it."""
+        self.brokers[record.id] = self.brokers[record.id]._replace(fenced=False)
+
+    def replay_register_controller(self, record: RegisterControllerRecord) -> None:
+        """Add or replace a controller."""
+        self.controllers[record.controller_id] = controller_registration_of(record)
+
+    def usable_brokers(self) -> Iterator[BrokerRegistration]:
+        """Yield the brokers that new replicas may go to: with a directory that is not cordoned."""
+        for broker in self.brokers.values():
+            if broker.in_controlled_shutdown:
+                continue
+            cordoned = broker.cordoned_log_directories or ()
+            if not broker.log_directories or any(
+                directory not in cordoned for directory in broker.log_directories
+            ):
+                yield broker
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REGISTRATION, message)

@@ -1,0 +1,110 @@
+"""Whether the settings of a resource may be what a change would make them.
+
+Kafka: kafka.server.{ControllerConfigurationValidator, ConfigAdminManager},
+org.apache.kafka.coordinator.group.GroupConfig.validate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.config.dynamic import check_dynamic
+from ottla.config.group import ClientMetricsConfig, GroupConfig
+from ottla.config.problems import ConfigErrors
+from ottla.config.topic import parse_topic_config
+from ottla.controller.topic_names import check_topic_name
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.resources import ConfigResource, ConfigResourceType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.config.broker import BrokerConfig
+
+# A group's setting, the broker's setting that bounds it, and whether that is the lower bound.
+_GROUP_BOUNDS: Final = (
+    *(
+        (f"{kind}.{name}", f"group.{kind}.{bound}.{name}", bound == "min")
+        for kind in ("consumer", "share", "streams")
+        for name in ("session.timeout.ms", "heartbeat.interval.ms")
+        for bound in ("min", "max")
+    ),
+    ("share.record.lock.duration.ms", "group.share.min.record.lock.duration.ms", True),
+    ("share.record.lock.duration.ms", "group.share.max.record.lock.duration.ms", False),
+    ("share.delivery.count.limit", "group.share.min.delivery.count.limit", True),
+    ("share.delivery.count.limit", "group.share.max.delivery.count.limit", False),
+    ("share.partition.max.record.locks", "group.share.min.partition.max.record.locks", True),
+    ("share.partition.max.record.locks", "group.share.max.partition.max.record.locks", False),
+    ("streams.num.standby.replicas", "group.streams.max.standby.replicas", False),
+)
+
+
+def check_settings(
+    resource: ConfigResource,
+    settings: Mapping[str, str],
+    *,
+    changes: Mapping[str, str | None],
+    config: BrokerConfig,
+) -> None:
+    """Check all that a resource would have; KafkaError INVALID_CONFIG or INVALID_REQUEST."""
+    match resource.type:
+        case ConfigResourceType.TOPIC:
+            check_topic_name(resource.name)
+            _check_topic(settings, config)
+        case ConfigResourceType.BROKER:
+            _check_broker(resource.name, changes)
+        case ConfigResourceType.GROUP:
+            _check_group(resource.name, settings, config)
+        case ConfigResourceType.CLIENT_METRICS:
+            _check_client_metrics(resource.name, settings)
+
+
+def _check_topic(settings: Mapping[str, str], config: BrokerConfig) -> None:
+    if not settings:
+        return
+    try:
+        parse_topic_config(settings, config)
+    except ConfigErrors as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error.problems[0])) from error
+
+
+def _check_broker(name: str, changes: Mapping[str, str | None]) -> None:
+    values = {key: value for key, value in changes.items() if value is not None}
+    problems = check_dynamic(values, one_broker=bool(name))
+    if problems:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(problems[0]))
+
+
+def _check_group(name: str, settings: Mapping[str, str], config: BrokerConfig) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    for unknown in GroupConfig.unknown(settings):
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {unknown}")
+    try:
+        group = GroupConfig.parse(settings)
+    except ConfigErrors as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error.problems[0])) from error
+    for key, bound, is_lower in _GROUP_BOUNDS:
+        if key not in settings or bound not in config.keys:
+            continue
+        value, limit = group.value(key), config.value(bound)
+        if (value < limit) if is_lower else (value > limit):
+            relation = "greater" if is_lower else "less"
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"{key} must be {relation} than or equal to {bound}"
+            )
+
+
+def _check_client_metrics(name: str, settings: Mapping[str, str]) -> None:
+    if not name:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "Default client metrics resources are not allowed."
+        )
+    for unknown in ClientMetricsConfig.unknown(settings):
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"Unknown client metrics configuration: {unknown}"
+        )
+    try:
+        ClientMetricsConfig.parse(settings)
+    except ConfigErrors as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error.problems[0])) from error

@@ -1,0 +1,344 @@
+"""Stored settings: what may be changed, and the records of a change.
+
+Kafka: org.apache.kafka.controller.ConfigurationControlManager.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from ottla.config.definition import Type
+from ottla.config.dynamic import definition_of as broker_definition_of
+from ottla.config.group import ClientMetricsConfig, GroupConfig
+from ottla.config.topic import broker_defaults
+from ottla.config.topic import definition_of as topic_definition_of
+from ottla.controller.config_rules import check_settings
+from ottla.controller.result import ControllerResult
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.bootstrap import MIN_INSYNC_REPLICAS
+from ottla.metadata.framing import MessageAndVersion
+from ottla.metadata.resources import ConfigResource, ConfigResourceType
+from ottla.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from ottla.protocol.apis.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from ottla.protocol.records.metadata import ClearElrRecord, ConfigRecord
+from ottla.timeline import TimelineDict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ottla.config.broker import BrokerConfig
+    from ottla.config.definition import Key
+    from ottla.controller.features import FeatureControl
+    from ottla.timeline import SnapshotRegistry
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_MAX_VALUE_LENGTH: Final = 32_767
+
+
+class AlterOperation(IntEnum):
+    """What IncrementalAlterConfigs does to one setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigControl:
+    """Settings by resource; a resource's mapping is replaced, never changed in place."""
+
+    def __init__(
+        self, registry: SnapshotRegistry, *, config: BrokerConfig, features: FeatureControl
+    ) -> None:
+        self._settings: TimelineDict[ConfigResource, Mapping[str, str]] = TimelineDict(registry)
+        self._config = config
+        self._features = features
+        self.resource_exists: Callable[[ConfigResource], None] = _any_resource
+        """Raises KafkaError for a topic or broker that is not there; set by the owner."""
+
+    def of(self, resource: ConfigResource) -> Mapping[str, str]:
+        """Return what is stored for a resource."""
+        found: Mapping[str, str] = self._settings.get(resource, _NOTHING)
+        return found
+
+    def topic(self, name: str) -> Mapping[str, str]:
+        """Return a topic's own settings."""
+        return self.of(ConfigResource(ConfigResourceType.TOPIC, name))
+
+    def effective(self, topic: str, name: str) -> str | None:
+        """Return a topic's value: its own, the cluster's, the broker's file's or the default."""
+        own = self.topic(topic).get(name)
+        if own is not None:
+            return own
+        cluster = self.of(ConfigResource(ConfigResourceType.BROKER, ""))
+        if name in cluster:
+            return cluster[name]
+        definition = topic_definition_of(name)
+        default = broker_defaults(self._config).get(name)
+        return definition.text(default) if definition else None
+
+    def min_insync_replicas(self, topic: str) -> int:
+        """Return the topic's min.insync.replicas."""
+        own = self.topic(topic).get(MIN_INSYNC_REPLICAS)
+        if own is None:
+            cluster = self.of(ConfigResource(ConfigResourceType.BROKER, ""))
+            own = cluster.get(MIN_INSYNC_REPLICAS)
+        return int(own) if own is not None else self._config.min_insync_replicas
+
+    def allows_unclean_election(self, topic: str) -> bool:
+        """Whether a replica that is out of sync may lead the topic."""
+        own = self.topic(topic).get("unclean.leader.election.enable")
+        if own is None:
+            cluster = self.of(ConfigResource(ConfigResourceType.BROKER, ""))
+            own = cluster.get("unclean.leader.election.enable")
+        if own is None:
+            return bool(self._config.unclean_leader_election_enable)
+        return own.strip().lower() == "true"
+
+    # Replay
+
+    def replay_config(self, record: ConfigRecord) -> None:
+        """Set or (null) remove one setting."""
+        resource = ConfigResource(record.resource_type, record.resource_name)
+        settings = dict(self.of(resource))
+        if record.value is None:
+            settings.pop(record.name, None)
+        else:
+            settings[record.name] = record.value
+        if settings:
+            self._settings[resource] = settings
+        else:
+            self._settings.pop(resource, None)
+
+    def topic_removed(self, name: str) -> None:
+        """Forget a deleted topic's settings."""
+        self._settings.pop(ConfigResource(ConfigResourceType.TOPIC, name), None)
+
+    # Operations
+
+    def new_topic_records(
+        self, name: str, settings: Mapping[str, str | None]
+    ) -> list[MessageAndVersion]:
+        """Return the records of a topic's first settings; KafkaError INVALID_CONFIG."""
+        empty = [key for key, value in settings.items() if value is None]
+        if empty:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"Null value not supported for topic configs: {','.join(empty)}",
+            )
+        resource = ConfigResource(ConfigResourceType.TOPIC, name)
+        changes = {key: value for key, value in settings.items() if value is not None}
+        return self._records(resource, dict(changes), exists=True)
+
+    def alter_incrementally(
+        self, request: IncrementalAlterConfigsRequest
+    ) -> ControllerResult[IncrementalAlterConfigsResponse]:
+        """Change single settings; each resource succeeds or fails on its own."""
+        records: list[MessageAndVersion] = []
+        response = IncrementalAlterConfigsResponse(responses=[])
+        duplicates = _duplicates([(r.resource_type, r.resource_name) for r in request.resources])
+        for resource in request.resources:
+            key = ConfigResource(resource.resource_type, resource.resource_name)
+            error: KafkaError | None = None
+            try:
+                _check_resource(key, duplicates)
+                changes = self._changes(key, resource.configs)
+                records += self._records(key, changes)
+            except KafkaError as problem:
+                error = problem
+            response.responses.append(
+                IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+                    error_code=error.code if error else 0,
+                    error_message=error.message if error else None,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return ControllerResult([] if request.validate_only else records, response)
+
+    def alter(self, request: AlterConfigsRequest) -> ControllerResult[AlterConfigsResponse]:
+        """Replace all settings of resources (the old API): what is not named is removed."""
+        records: list[MessageAndVersion] = []
+        response = AlterConfigsResponse(responses=[])
+        duplicates = _duplicates([(r.resource_type, r.resource_name) for r in request.resources])
+        for resource in request.resources:
+            key = ConfigResource(resource.resource_type, resource.resource_name)
+            error: KafkaError | None = None
+            try:
+                _check_resource(key, duplicates)
+                names = [config.name for config in resource.configs]
+                _check_names(names, [c.name for c in resource.configs if c.value is None])
+                changes: dict[str, str | None] = {c.name: c.value for c in resource.configs}
+                for name in self.of(key):
+                    changes.setdefault(name, None)
+                records += self._records(key, changes)
+            except KafkaError as problem:
+                error = problem
+            response.responses.append(
+                AlterConfigsResponse.AlterConfigsResourceResponse(
+                    error_code=error.code if error else 0,
+                    error_message=error.message if error else None,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return ControllerResult([] if request.validate_only else records, response)
+
+    def _changes(
+        self,
+        resource: ConfigResource,
+        configs: list[IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig],
+    ) -> dict[str, str | None]:
+        """Turn operations into new values; None removes."""
+        empty = [
+            config.name
+            for config in configs
+            if config.value is None and config.config_operation != AlterOperation.DELETE
+        ]
+        _check_names([config.name for config in configs], empty)
+        changes: dict[str, str | None] = {}
+        for config in configs:
+            operation, value = config.config_operation, config.value or ""
+            if operation == AlterOperation.DELETE:
+                changes[config.name] = None
+            elif operation == AlterOperation.SET:
+                changes[config.name] = value
+            elif operation in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
+                changes[config.name] = self._edit_list(
+                    resource, config.name, value, AlterOperation(operation)
+                )
+            else:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {operation}")
+        return changes
+
+    def _edit_list(
+        self, resource: ConfigResource, name: str, value: str, operation: AlterOperation
+    ) -> str:
+        definition = _definition(resource.type, name)
+        if definition is None or definition.type is not Type.LIST:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"Can't {operation.name} to key {name} because its type is not LIST.",
+            )
+        current = self.of(resource).get(name)
+        if current is None:
+            current = self._default(resource, definition)
+        entries = [entry for entry in _split(current) if entry]
+        for entry in _split(value):
+            if operation is AlterOperation.APPEND and entry not in entries:
+                entries.append(entry)
+            elif operation is AlterOperation.SUBTRACT and entry in entries:
+                entries.remove(entry)
+        return ",".join(entries)
+
+    def _default(self, resource: ConfigResource, definition: Key) -> str:
+        if resource.type == ConfigResourceType.TOPIC:
+            defaults = broker_defaults(self._config)
+            return definition.text(defaults.get(definition.name, definition.default)) or ""
+        if resource.type == ConfigResourceType.BROKER and definition.name in self._config.keys:
+            return definition.text(self._config.value(definition.name)) or ""
+        return definition.text(definition.default) or ""
+
+    def _records(
+        self, resource: ConfigResource, changes: dict[str, str | None], *, exists: bool = False
+    ) -> list[MessageAndVersion]:
+        """Check what the resource would become and return the records that make it so."""
+        for value in changes.values():
+            if value is not None and len(value) > _MAX_VALUE_LENGTH:
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG,
+                    "The configuration value cannot be added because it exceeds the maximum value "
+                    f"size of {_MAX_VALUE_LENGTH} bytes.",
+                )
+        self._check_min_insync_replicas(resource, changes)
+        if not exists:
+            self.resource_exists(resource)
+        old = self.of(resource)
+        new = {name: value for name, value in {**old, **changes}.items() if value is not None}
+        check_settings(resource, new, changes=changes, config=self._config)
+        records: list[MessageAndVersion] = []
+        for name, value in changes.items():
+            # An unchanged setting of a broker is written again: it may name a file that changed.
+            if old.get(name) != value or resource.type == ConfigResourceType.BROKER:
+                record = ConfigRecord(
+                    resource_type=resource.type,
+                    resource_name=resource.name,
+                    name=name,
+                    value=value,
+                )
+                records.append(MessageAndVersion(record, 0))
+        if (
+            MIN_INSYNC_REPLICAS in changes
+            and self._features.is_elr_enabled
+            and resource.type in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER)
+        ):
+            topic = resource.name if resource.type == ConfigResourceType.TOPIC else ""
+            records.append(MessageAndVersion(ClearElrRecord(topic_name=topic), 0))
+        return records
+
+    def _check_min_insync_replicas(
+        self, resource: ConfigResource, changes: Mapping[str, str | None]
+    ) -> None:
+        """Refuse what would make min.insync.replicas differ between brokers (KIP-966)."""
+        if (
+            resource.type != ConfigResourceType.BROKER
+            or MIN_INSYNC_REPLICAS not in changes
+            or not self._features.is_elr_enabled
+        ):
+            return
+        if resource.name:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+            )
+        if changes[MIN_INSYNC_REPLICAS] is None:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+            )
+
+
+def _split(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",")]
+
+
+def _definition(resource_type: int, name: str) -> Key | None:
+    if resource_type == ConfigResourceType.TOPIC:
+        return topic_definition_of(name)
+    if resource_type == ConfigResourceType.BROKER:
+        return broker_definition_of(name)
+    if resource_type == ConfigResourceType.GROUP:
+        return GroupConfig.keys.get(name)
+    return ClientMetricsConfig.keys.get(name)
+
+
+def _duplicates(resources: list[tuple[int, str]]) -> set[tuple[int, str]]:
+    seen: set[tuple[int, str]] = set()
+    return {key for key in resources if key in seen or seen.add(key)}  # type: ignore[func-returns-value]  # `add` returns None on purpose
+
+
+def _check_resource(resource: ConfigResource, duplicates: set[tuple[int, str]]) -> None:
+    if tuple(resource) in duplicates:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    if resource.type == ConfigResourceType.BROKER_LOGGER:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")
+    if resource.type == 0 or resource.type not in ConfigResourceType._value2member_map_:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.type}.")
+
+
+def _check_names(names: list[str], empty: list[str]) -> None:
+    if len(set(names)) != len(names):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if empty:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(empty)}"
+        )
+
+
+def _any_resource(_resource: ConfigResource) -> None:
+    """Take every resource for existing."""

@@ -1,0 +1,325 @@
+"""The controller's shard: operations decide on the newest state, replay alone changes it.
+
+Kafka: org.apache.kafka.controller.QuorumController without its threads and its log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.controller.cluster import ClusterControl
+from ottla.controller.configs import ConfigControl
+from ottla.controller.directories import assign_replicas
+from ottla.controller.elections import Elections
+from ottla.controller.features import FeatureControl
+from ottla.controller.heartbeats import BrokerState, Wishes
+from ottla.controller.leadership import Leadership
+from ottla.controller.producer_ids import ProducerIdControl
+from ottla.controller.quotas import QuotaControl
+from ottla.controller.result import ControllerResult
+from ottla.controller.topic_creation import TopicCreation
+from ottla.controller.topic_deletion import delete_topics
+from ottla.controller.topics import Topics
+from ottla.errors import ErrorCode, KafkaError, UnsupportedVersion
+from ottla.metadata.framing import MessageAndVersion
+from ottla.metadata.resources import ConfigResource, ConfigResourceType
+from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatResponse
+from ottla.protocol.apis.broker_registration import BrokerRegistrationResponse
+from ottla.protocol.apis.unregister_broker import UnregisterBrokerResponse
+from ottla.protocol.records import metadata as kinds
+from ottla.timeline import SnapshotRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from random import Random
+
+    from ottla.config.broker import BrokerConfig
+    from ottla.metadata.broker import BrokerRegistration, FeatureRange
+    from ottla.protocol.apis.allocate_producer_ids import (
+        AllocateProducerIdsRequest,
+        AllocateProducerIdsResponse,
+    )
+    from ottla.protocol.apis.assign_replicas_to_dirs import (
+        AssignReplicasToDirsRequest,
+        AssignReplicasToDirsResponse,
+    )
+    from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
+    from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
+    from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
+    from ottla.protocol.apis.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+    from ottla.protocol.schema import Struct
+
+
+class Controller:
+    """One attribute a concern; those with operations of their own are called directly."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        cluster_id: str,
+        rng: Random,
+        supported_features: Mapping[str, FeatureRange],
+        kraft_version: Callable[[], int],
+    ) -> None:
+        self.registry = SnapshotRegistry()
+        self._config = config
+        self.features = FeatureControl(
+            self.registry,
+            node_id=config.node_id,
+            supported=supported_features,
+            kraft_version=kraft_version,
+        )
+        self.cluster = ClusterControl(
+            self.registry,
+            cluster_id=cluster_id,
+            features=self.features,
+            session_timeout_ms=config.broker_session_timeout_ms,
+        )
+        self.configs = ConfigControl(self.registry, config=config, features=self.features)
+        self.configs.resource_exists = self._check_resource
+        self.topics = Topics(self.registry)
+        self.creation = TopicCreation(
+            self.topics,
+            cluster=self.cluster,
+            configs=self.configs,
+            features=self.features,
+            config=config,
+            rng=rng,
+        )
+        self.leadership = Leadership(
+            self.topics, cluster=self.cluster, configs=self.configs, features=self.features
+        )
+        self.elections = Elections(
+            self.topics, self.leadership, cluster=self.cluster, features=self.features
+        )
+        self.producer_ids = ProducerIdControl(self.registry)
+        self.quotas = QuotaControl(self.registry)
+        self.in_transaction = False
+        self._transaction_epoch = -1
+        self._handlers = self._table()
+
+    # Replay
+
+    def _table(self) -> dict[int, Callable[[Any, int], None]]:
+        """Map every kind of record that we know to what it does."""
+        plain: dict[type[Struct], Callable[[Any], None]] = {
+            kinds.UnregisterBrokerRecord: self.cluster.replay_unregister_broker,
+            kinds.TopicRecord: self.topics.replay_topic,
+            kinds.PartitionRecord: self.topics.replay_partition,
+            kinds.ConfigRecord: self.configs.replay_config,
+            kinds.PartitionChangeRecord: self.topics.replay_partition_change,
+            kinds.FenceBrokerRecord: self.cluster.replay_fence,
+            kinds.UnfenceBrokerRecord: self.cluster.replay_unfence,
+            kinds.RemoveTopicRecord: self._replay_remove_topic,
+            kinds.FeatureLevelRecord: self.features.replay_feature_level,
+            kinds.ClientQuotaRecord: self.quotas.replay_client_quota,
+            kinds.ProducerIdsRecord: self.producer_ids.replay_producer_ids,
+            kinds.BrokerRegistrationChangeRecord: self.cluster.replay_change,
+            kinds.RegisterControllerRecord: self.cluster.replay_register_controller,
+            kinds.ClearElrRecord: self.topics.replay_clear_elr,
+        }
+        kept_by_the_image = (
+            kinds.DelegationTokenRecord,
+            kinds.RemoveDelegationTokenRecord,
+            kinds.UserScramCredentialRecord,
+            kinds.RemoveUserScramCredentialRecord,
+            kinds.AccessControlEntryRecord,
+            kinds.RemoveAccessControlEntryRecord,
+            kinds.NoOpRecord,
+            kinds.ZkMigrationStateRecord,
+        )
+        handlers: dict[int, Callable[[Any, int], None]] = {
+            kind.message_key: _without_offset(handler) for kind, handler in plain.items()
+        }
+        handlers.update({kind.message_key: _nothing for kind in kept_by_the_image})
+        handlers[kinds.RegisterBrokerRecord.message_key] = self.cluster.replay_register_broker
+        handlers[kinds.BeginTransactionRecord.message_key] = self._begin_transaction
+        handlers[kinds.EndTransactionRecord.message_key] = self._end_transaction
+        handlers[kinds.AbortTransactionRecord.message_key] = self._abort_transaction
+        return handlers
+
+    def replay(self, record: MessageAndVersion, offset: int) -> None:
+        """Change the state; UnsupportedVersion for a kind without a meaning here."""
+        handler = self._handlers.get(record.message.message_key)
+        if handler is None:
+            raise UnsupportedVersion(f"Unknown record type {type(record.message).__name__}")
+        handler(record.message, offset)
+
+    def _replay_remove_topic(self, record: kinds.RemoveTopicRecord) -> None:
+        self.configs.topic_removed(self.topics.replay_remove_topic(record))
+
+    def _begin_transaction(self, _record: kinds.BeginTransactionRecord, offset: int) -> None:
+        self.in_transaction = True
+        self._transaction_epoch = offset
+        self.registry.snapshot(offset)
+
+    def _end_transaction(self, _record: kinds.EndTransactionRecord, _offset: int) -> None:
+        self.in_transaction = False
+
+    def _abort_transaction(self, _record: kinds.AbortTransactionRecord, _offset: int) -> None:
+        self.registry.revert_to(self._transaction_epoch)
+        self.in_transaction = False
+
+    # Operations that concern more than one part
+
+    def delete_topics(self, request: DeleteTopicsRequest) -> ControllerResult[DeleteTopicsResponse]:
+        """Delete topics."""
+        return delete_topics(request, self.topics, enabled=self._config.delete_topic_enable)
+
+    def register_broker(
+        self, request: BrokerRegistrationRequest, *, next_offset: int, now_ms: int
+    ) -> ControllerResult[BrokerRegistrationResponse]:
+        """Register a broker, first cleaning up after its earlier incarnation."""
+        self.cluster.check_registration(request, now_ms)
+        existing: BrokerRegistration | None = self.cluster.brokers.get(request.broker_id)
+        records: list[MessageAndVersion] = []
+        epoch = next_offset
+        if existing is not None and existing.incarnation_id == request.incarnation_id:
+            epoch = existing.broker_epoch
+        elif existing is not None:
+            clean = request.previous_broker_epoch == existing.broker_epoch
+            records += self.leadership.shut_down(request.broker_id, clean=clean)
+        records.append(self.cluster.registration_record(request, epoch))
+        self.cluster.heartbeats.registered(request.broker_id, now_ms)
+        return ControllerResult(records, BrokerRegistrationResponse(broker_epoch=epoch))
+
+    def broker_heartbeat(
+        self, request: BrokerHeartbeatRequest, *, next_offset: int, now_ms: int
+    ) -> ControllerResult[BrokerHeartbeatResponse]:
+        """Take note that a broker lives; KafkaError STALE_BROKER_EPOCH when it is another's."""
+        cluster, broker_id = self.cluster, request.broker_id
+        broker = cluster.check_epoch(broker_id, request.broker_epoch)
+        heartbeats = cluster.heartbeats
+        heartbeats.touch(broker_id, request.current_metadata_offset, now_ms)
+        current = cluster.state_of(broker)
+        registered_at = cluster.registration_offset(broker_id)
+        leads = request.want_shut_down and self.topics.has_leaderships(broker_id)
+        state = heartbeats.next_state(
+            broker_id,
+            current,
+            Wishes(request.current_metadata_offset, request.want_fence, request.want_shut_down),
+            registration_offset=registered_at,
+            leads_partitions=leads,
+            active=cluster.active_ids(),
+        )
+        records = self._transition(broker, current, state)
+        records += self._directory_changes(broker, request)
+        if state is BrokerState.CONTROLLED_SHUTDOWN:
+            heartbeats.begin_controlled_shutdown(broker_id, next_offset + len(records) - 1)
+        response = BrokerHeartbeatResponse(
+            is_caught_up=request.current_metadata_offset >= registered_at,
+            is_fenced=state.is_fenced,
+            should_shut_down=state is BrokerState.SHUTDOWN_NOW,
+        )
+        return ControllerResult(records, response)
+
+    def _transition(
+        self, broker: BrokerRegistration, current: BrokerState, state: BrokerState
+    ) -> list[MessageAndVersion]:
+        if state is current or (state.is_fenced and current is BrokerState.FENCED):
+            return []
+        broker_id, epoch = broker.broker_id, broker.broker_epoch
+        if state.is_fenced:
+            return self.leadership.fenced(broker_id, epoch)
+        if state is BrokerState.UNFENCED:
+            return self.leadership.unfenced(broker_id, epoch)
+        return self.leadership.in_controlled_shutdown(
+            broker_id, epoch, already=broker.in_controlled_shutdown
+        )
+
+    def _directory_changes(
+        self, broker: BrokerRegistration, request: BrokerHeartbeatRequest
+    ) -> list[MessageAndVersion]:
+        records: list[MessageAndVersion] = []
+        if request.offline_log_dirs:
+            lost = tuple(request.offline_log_dirs)
+            records += self.leadership.directories_lost(broker.broker_id, broker.broker_epoch, lost)
+        cordoned = request.cordoned_log_dirs
+        if (
+            cordoned is not None
+            and self.features.metadata_version >= 30
+            and tuple(cordoned) != broker.cordoned_log_directories
+        ):
+            record = kinds.BrokerRegistrationChangeRecord(
+                broker_id=broker.broker_id,
+                broker_epoch=broker.broker_epoch,
+                cordoned_log_dirs=list(cordoned),
+            )
+            records.append(MessageAndVersion(record, 3))
+        return records
+
+    def fence_stale_brokers(self, now_ms: int) -> ControllerResult[None]:
+        """Fence the first unfenced broker that was silent for too long; call again for others."""
+        cluster = self.cluster
+        for broker_id in cluster.heartbeats.stale(cluster.unfenced_ids(), now_ms):
+            epoch = cluster.brokers[broker_id].broker_epoch
+            return ControllerResult(self.leadership.fenced(broker_id, epoch), None)
+        return ControllerResult([], None)
+
+    def unregister_broker(
+        self, request: UnregisterBrokerRequest
+    ) -> ControllerResult[UnregisterBrokerResponse]:
+        """Take a broker out of the cluster; KafkaError BROKER_ID_NOT_REGISTERED."""
+        broker: BrokerRegistration | None = self.cluster.brokers.get(request.broker_id)
+        if broker is None:
+            raise KafkaError(
+                ErrorCode.BROKER_ID_NOT_REGISTERED,
+                f"Broker ID {request.broker_id} is not currently registered",
+            )
+        records = self.leadership.unregistered(broker.broker_id, broker.broker_epoch)
+        response = UnregisterBrokerResponse(error_code=0, error_message=None)
+        return ControllerResult(records, response)
+
+    def allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest
+    ) -> ControllerResult[AllocateProducerIdsResponse]:
+        """Give a broker its next block of producer ids."""
+        self.cluster.check_epoch(request.broker_id, request.broker_epoch)
+        return self.producer_ids.allocate(request.broker_id, request.broker_epoch)
+
+    def update_features(
+        self, request: UpdateFeaturesRequest
+    ) -> ControllerResult[UpdateFeaturesResponse]:
+        """Change feature levels."""
+        return self.features.update_features(
+            request,
+            node_ranges=self.cluster.feature_ranges,
+            min_insync_replicas=self._config.min_insync_replicas,
+        )
+
+    def assign_replicas_to_dirs(
+        self, request: AssignReplicasToDirsRequest
+    ) -> ControllerResult[AssignReplicasToDirsResponse]:
+        """Take note of the directories that replicas lie in."""
+        self.cluster.check_epoch(request.broker_id, request.broker_epoch)
+        version = self.features.partition_version
+        return assign_replicas(request, self.topics, version=version)
+
+    def _check_resource(self, resource: ConfigResource) -> None:
+        """Raise KafkaError for settings of a topic or broker that is not there."""
+        if resource.type == ConfigResourceType.TOPIC and self.topics.by_name(resource.name) is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist."
+            )
+        if resource.type == ConfigResourceType.BROKER and resource.name:
+            try:
+                broker_id = int(resource.name)
+            except ValueError:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Node id must be an integer, but it is: {resource.name}",
+                ) from None
+            if broker_id not in self.cluster.brokers and broker_id != self._config.node_id:
+                raise KafkaError(
+                    ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {broker_id} found."
+                )
+
+
+def _without_offset(handler: Callable[[Any], None]) -> Callable[[Any, int], None]:
+    return lambda record, _offset: handler(record)
+
+
+def _nothing(_record: Struct, _offset: int) -> None:
+    """Ignore what only the image keeps."""

@@ -1,0 +1,223 @@
+"""Leader elections that someone asked for, and moves of partitions between brokers.
+
+Kafka: ReplicationControlManager.{electLeaders, listPartitionReassignments,
+alterPartitionReassignments, handleAssignReplicasToDirs}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from ottla.controller.assignment import check_manual_assignment
+from ottla.controller.partition_change import Election
+from ottla.controller.result import ControllerResult
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from ottla.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from ottla.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.controller.cluster import ClusterControl
+    from ottla.controller.features import FeatureControl
+    from ottla.controller.leadership import Leadership
+    from ottla.controller.topics import Topics, TopicState
+    from ottla.metadata.framing import MessageAndVersion
+    from ottla.metadata.partition import PartitionRegistration
+
+_ElectionResult = ElectLeadersResponse.ReplicaElectionResult
+_Reassigned = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+_Ongoing = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+_Reassignment: TypeAlias = (
+    AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition
+)
+
+
+class Elections:
+    """Decides; the records do the rest."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        leadership: Leadership,
+        *,
+        cluster: ClusterControl,
+        features: FeatureControl,
+    ) -> None:
+        self._topics = topics
+        self._leadership = leadership
+        self._cluster = cluster
+        self._features = features
+
+    def elect_leaders(self, request: ElectLeadersRequest) -> ControllerResult[ElectLeadersResponse]:
+        """Elect the preferred (0) or, where there is no leader, an unclean leader (1)."""
+        if request.election_type not in (0, 1):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
+            )
+        preferred = request.election_type == 0
+        records: list[MessageAndVersion] = []
+        response = ElectLeadersResponse(error_code=0, replica_election_results=[])
+        if request.topic_partitions is None:
+            wanted = [(topic.name, list(topic.partitions)) for topic in self._topics]
+        else:
+            wanted = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+        for name, partition_ids in wanted:
+            result = _ElectionResult(topic=name, partition_result=[])
+            for partition_id in partition_ids:
+                error = self._elect(name, partition_id, records, preferred=preferred)
+                needless = error is not None and error.code == ErrorCode.ELECTION_NOT_NEEDED
+                if needless and request.topic_partitions is None:
+                    continue
+                result.partition_result.append(
+                    _ElectionResult.PartitionResult(
+                        partition_id=partition_id,
+                        error_code=error.code if error else 0,
+                        error_message=error.message if error else None,
+                    )
+                )
+            if result.partition_result:
+                response.replica_election_results.append(result)
+        return ControllerResult(records, response)
+
+    def _elect(
+        self, name: str, partition_id: int, records: list[MessageAndVersion], *, preferred: bool
+    ) -> KafkaError | None:
+        topic = self._topics.by_name(name)
+        if topic is None:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+        partition: PartitionRegistration | None = topic.partitions.get(partition_id)
+        if partition is None:
+            return KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{partition_id}"
+            )
+        if partition.leader == partition.preferred_replica if preferred else partition.has_leader:
+            return KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+        change = self._leadership.change(topic, partition_id, partition)
+        change.election = Election.PREFERRED if preferred else Election.UNCLEAN
+        record = change.build(self._features.partition_version)
+        if record is None:
+            return KafkaError(
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+                if preferred
+                else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+            )
+        records.append(record)
+        return None
+
+    def list_reassignments(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        """Return the partitions whose replicas are being moved."""
+        response = ListPartitionReassignmentsResponse(error_code=0, error_message=None, topics=[])
+        wanted = None
+        if request.topics is not None:
+            wanted = {topic.name: set(topic.partition_indexes) for topic in request.topics}
+        for topic in self._topics:
+            if wanted is not None and topic.name not in wanted:
+                continue
+            ongoing = [
+                _Ongoing.OngoingPartitionReassignment(
+                    partition_index=partition_id,
+                    replicas=list(partition.replicas),
+                    adding_replicas=list(partition.adding_replicas),
+                    removing_replicas=list(partition.removing_replicas),
+                )
+                for partition_id, partition in topic.partitions.items()
+                if partition.is_reassigning
+                and (wanted is None or partition_id in wanted[topic.name])
+            ]
+            if ongoing:
+                response.topics.append(_Ongoing(name=topic.name, partitions=ongoing))
+        return response
+
+    def alter_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> ControllerResult[AlterPartitionReassignmentsResponse]:
+        """Begin, or with null replicas cancel, moves; each partition on its own."""
+        records: list[MessageAndVersion] = []
+        response = AlterPartitionReassignmentsResponse(
+            error_code=0,
+            error_message=None,
+            responses=[],
+            allow_replication_factor_change=request.allow_replication_factor_change,
+        )
+        for topic in request.topics:
+            result = _Reassigned(name=topic.name, partitions=[])
+            for wanted in topic.partitions:
+                error: KafkaError | None = None
+                try:
+                    records += self._reassign(
+                        topic.name,
+                        wanted,
+                        factor_may_change=request.allow_replication_factor_change,
+                    )
+                except KafkaError as problem:
+                    error = problem
+                result.partitions.append(
+                    _Reassigned.ReassignablePartitionResponse(
+                        partition_index=wanted.partition_index,
+                        error_code=error.code if error else 0,
+                        error_message=error.message if error else None,
+                    )
+                )
+            response.responses.append(result)
+        return ControllerResult(records, response)
+
+    def _reassign(
+        self, name: str, wanted: _Reassignment, *, factor_may_change: bool
+    ) -> Sequence[MessageAndVersion]:
+        topic = self._topics.by_name(name)
+        if topic is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}."
+            )
+        partition: PartitionRegistration | None = topic.partitions.get(wanted.partition_index)
+        if partition is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"Unable to find partition {name}:{wanted.partition_index}.",
+            )
+        change = self._leadership.change(topic, wanted.partition_index, partition)
+        before = [
+            replica for replica in partition.replicas if replica not in partition.adding_replicas
+        ]
+        if wanted.replicas is None:
+            if not partition.is_reassigning:
+                raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+            change.replicas = before
+            change.isr = [replica for replica in partition.isr if replica in before]
+            change.adding_replicas, change.removing_replicas = [], []
+        else:
+            target = list(wanted.replicas)
+            check_manual_assignment(target, None, self._cluster)
+            if not factor_may_change and len(target) != len(before):
+                raise KafkaError(
+                    ErrorCode.INVALID_REPLICATION_FACTOR,
+                    f"The replication factor is changed from {len(before)} to {len(target)}",
+                )
+            removing = [replica for replica in before if replica not in target]
+            change.replicas = target + removing
+            change.adding_replicas = [replica for replica in target if replica not in before]
+            change.removing_replicas = removing
+        self._assign_directories(change.replicas, topic, wanted.partition_index)
+        record = change.build(self._features.partition_version)
+        return [] if record is None else [record]
+
+    def _assign_directories(
+        self, replicas: Sequence[int], topic: TopicState, partition_id: int
+    ) -> None:
+        """Refuse replicas on brokers we cannot copy to: data moves come with replication."""
+        partition = topic.partitions[partition_id]
+        if any(replica not in partition.replicas for replica in replicas):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "Partitions cannot be moved to other brokers yet.",
+            )

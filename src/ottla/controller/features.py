@@ -1,0 +1,198 @@
+"""Finalised features as the controller decides on them.
+
+Kafka: org.apache.kafka.controller.FeatureControlManager.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from ottla.controller.result import ControllerResult
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_NAMES,
+    MINIMUM_METADATA_VERSION,
+    is_elr_supported,
+    partition_record_version,
+)
+from ottla.metadata.framing import MessageAndVersion
+from ottla.protocol.apis.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from ottla.protocol.records.metadata import ConfigRecord, FeatureLevelRecord
+from ottla.timeline import TimelineDict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ottla.metadata.broker import FeatureRange
+    from ottla.timeline import SnapshotRegistry
+
+
+class UpgradeType(IntEnum):
+    """How far an update may go back."""
+
+    UNKNOWN = 0
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureControl:
+    """Levels by name; a missing one is 0."""
+
+    def __init__(
+        self,
+        registry: SnapshotRegistry,
+        *,
+        node_id: int,
+        supported: Mapping[str, FeatureRange],
+        kraft_version: Callable[[], int],
+    ) -> None:
+        self._levels: TimelineDict[str, int] = TimelineDict(registry)
+        self._node_id = node_id
+        self.supported = supported
+        self._kraft_version = kraft_version
+
+    @property
+    def levels(self) -> Mapping[str, int]:
+        """The finalised levels."""
+        return self._levels
+
+    @property
+    def metadata_version(self) -> int:
+        """The finalised metadata.version."""
+        return self._levels.get(METADATA_VERSION, MINIMUM_METADATA_VERSION)  # type: ignore[no-any-return]  # `get` is untyped
+
+    @property
+    def is_elr_enabled(self) -> bool:
+        """Whether eligible leader replicas are tracked."""
+        return is_elr_supported(self._levels)
+
+    @property
+    def partition_version(self) -> int:
+        """The version in which partitions are written."""
+        return partition_record_version(self._levels)
+
+    def replay_feature_level(self, record: FeatureLevelRecord) -> None:
+        """Set a level; 0 removes it."""
+        if record.feature_level:
+            self._levels[record.name] = record.feature_level
+        else:
+            self._levels.pop(record.name, None)
+
+    def update_features(
+        self,
+        request: UpdateFeaturesRequest,
+        *,
+        node_ranges: Callable[[str], list[tuple[str, FeatureRange]]],
+        min_insync_replicas: int,
+    ) -> ControllerResult[UpdateFeaturesResponse]:
+        """Change levels, all or none.
+
+        node_ranges(feature) lists what every registered node supports, by the node's description.
+        """
+        records: list[MessageAndVersion] = []
+        error: KafkaError | None = None
+        for update in request.feature_updates:
+            try:
+                level = update.max_version_level
+                kind = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
+                self._check(update.feature, level, kind, node_ranges(update.feature))
+            except KafkaError as problem:
+                error = KafkaError(
+                    problem.code,
+                    "The update failed for all features since the following feature had an "
+                    f"error: {problem.message}",
+                )
+                break
+            if update.feature == KRAFT_VERSION:
+                continue
+            record = FeatureLevelRecord(name=update.feature, feature_level=level)
+            records.append(MessageAndVersion(record, 0))
+            if update.feature == ELIGIBLE_LEADER_REPLICAS_VERSION and not self.is_elr_enabled:
+                records += _cluster_min_isr(min_insync_replicas)
+        response = UpdateFeaturesResponse(
+            error_code=error.code if error else 0,
+            error_message=error.message if error else None,
+            results=[
+                UpdateFeaturesResponse.UpdatableFeatureResult(
+                    feature=update.feature, error_code=0, error_message=None
+                )
+                for update in request.feature_updates
+                if error is None
+            ],
+        )
+        return ControllerResult([] if error or request.validate_only else records, response)
+
+    def _check(
+        self, name: str, level: int, kind: int, nodes: list[tuple[str, FeatureRange]]
+    ) -> None:
+        """Raise KafkaError INVALID_UPDATE_VERSION or INVALID_REQUEST with Kafka's text."""
+        if kind not in (1, 2, 3):
+            raise KafkaError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                "The controller does not support the given upgrade type.",
+            )
+        if level < 0:
+            raise _invalid(name, level, "A feature version cannot be less than 0.")
+        reason = self._not_supported(name, level)
+        if reason is not None:
+            raise _invalid(name, level, reason)
+        for description, levels in nodes:
+            if level and level not in levels:
+                raise _invalid(
+                    name, level, f"{description} only supports versions {levels.low}-{levels.high}"
+                )
+        current = self._kraft_version() if name == KRAFT_VERSION else self._levels.get(name, 0)
+        if level < current:
+            self._check_downgrade(name, level, current, kind)
+        elif level > current and kind != UpgradeType.UPGRADE:
+            raise _invalid(name, level, "Can't downgrade to a newer version.")
+        if name == KRAFT_VERSION and level != current:
+            raise _invalid(name, level, "kraft.version cannot be changed yet.")
+
+    def _check_downgrade(self, name: str, level: int, current: int, kind: int) -> None:
+        if kind == UpgradeType.UPGRADE:
+            raise _invalid(
+                name,
+                level,
+                "Can't downgrade the version of this feature without setting the upgrade type to "
+                "either safe or unsafe downgrade.",
+            )
+        if name == METADATA_VERSION:
+            names = METADATA_VERSION_NAMES
+            raise KafkaError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                f"Unsupported metadata.version downgrade from {names.get(current, current)} to "
+                f"{names.get(level, level)}. Refusing to perform the requested downgrade because "
+                "it might delete metadata information.",
+            )
+
+    def _not_supported(self, name: str, level: int) -> str | None:
+        levels = self.supported.get(name)
+        if levels is None:
+            return f"Local controller {self._node_id} does not support this feature."
+        if (level or name == METADATA_VERSION) and level not in levels:
+            return (
+                f"Local controller {self._node_id} only supports versions "
+                f"{levels.low}-{levels.high}"
+            )
+        return None
+
+
+def _invalid(name: str, level: int, reason: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_UPDATE_VERSION,
+        f"Invalid update version {level} for feature {name}. {reason}",
+    )
+
+
+def _cluster_min_isr(value: int) -> list[MessageAndVersion]:
+    """Move min.insync.replicas into the cluster's settings, as turning ELR on does."""
+    record = ConfigRecord(
+        resource_type=4, resource_name="", name="min.insync.replicas", value=str(value)
+    )
+    return [MessageAndVersion(record, 0)]

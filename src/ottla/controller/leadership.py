@@ -1,0 +1,163 @@
+"""What becomes of partitions when brokers come and go.
+
+Kafka: ReplicationControlManager.generateLeaderAndIsrUpdates and the handleBroker… methods.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.controller.partition_change import Election, PartitionChange
+from ottla.metadata.framing import MessageAndVersion
+from ottla.metadata.partition import NO_LEADER
+from ottla.protocol.records.metadata import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ottla.controller.cluster import ClusterControl
+    from ottla.controller.configs import ConfigControl
+    from ottla.controller.features import FeatureControl
+    from ottla.controller.topics import Topics, TopicState
+    from ottla.metadata.partition import PartitionRegistration
+    from ottla.types import Uuid
+
+_FENCE = 1
+_UNFENCE = -1
+
+
+class Leadership:
+    """Makes the records of a broker's change together with those of its partitions."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        *,
+        cluster: ClusterControl,
+        configs: ConfigControl,
+        features: FeatureControl,
+    ) -> None:
+        self._topics = topics
+        self._cluster = cluster
+        self._configs = configs
+        self._features = features
+
+    def change(
+        self,
+        topic: TopicState,
+        partition_id: int,
+        partition: PartitionRegistration,
+        is_acceptable: Callable[[int], bool] | None = None,
+    ) -> PartitionChange:
+        """Return a change of one partition with the cluster's rules filled in."""
+        accepts = is_acceptable or self._cluster.is_active
+
+        def can_lead(broker_id: int) -> bool:
+            return accepts(broker_id) and self._cluster.has_online_directory(
+                broker_id, partition.directory_of(broker_id)
+            )
+
+        change = PartitionChange(topic.topic_id, partition_id, partition, can_lead)
+        change.elr_enabled = self._features.is_elr_enabled
+        change.min_isr = self._configs.min_insync_replicas(topic.name)
+        return change
+
+    def _updates(
+        self,
+        affected: Iterable[tuple[TopicState, int, PartitionRegistration]],
+        *,
+        removed: int = NO_LEADER,
+        added: int = NO_LEADER,
+        unclean: int = NO_LEADER,
+    ) -> list[MessageAndVersion]:
+        def is_acceptable(broker_id: int) -> bool:
+            if broker_id in (removed, unclean):
+                return False
+            return broker_id == added or self._cluster.is_active(broker_id)
+
+        records = []
+        for topic, partition_id, partition in affected:
+            change = self.change(topic, partition_id, partition, is_acceptable)
+            if self._configs.allows_unclean_election(topic.name):
+                change.election = Election.UNCLEAN
+            if unclean != NO_LEADER:
+                change.unclean_replicas = (unclean,)
+            change.isr = [replica for replica in change.isr if replica not in (removed, unclean)]
+            record = change.build(self._features.partition_version)
+            if record is not None:
+                records.append(record)
+        return records
+
+    def _with_broker(
+        self, broker_id: int, *, elr: bool = False
+    ) -> list[tuple[TopicState, int, PartitionRegistration]]:
+        return [
+            found
+            for found in self._topics.partitions()
+            if broker_id in found[2].isr
+            or found[2].leader == broker_id
+            or (elr and broker_id in found[2].eligible_leader_replicas)
+        ]
+
+    def fenced(self, broker_id: int, broker_epoch: int) -> list[MessageAndVersion]:
+        """Take a broker's leaderships away and fence it."""
+        records = self._updates(self._with_broker(broker_id), removed=broker_id)
+        record = BrokerRegistrationChangeRecord(
+            broker_id=broker_id, broker_epoch=broker_epoch, fenced=_FENCE
+        )
+        return [*records, MessageAndVersion(record, 0)]
+
+    def unfenced(self, broker_id: int, broker_epoch: int) -> list[MessageAndVersion]:
+        """Let a broker in, and elect leaders where there were none."""
+        record = BrokerRegistrationChangeRecord(
+            broker_id=broker_id, broker_epoch=broker_epoch, fenced=_UNFENCE
+        )
+        leaderless = [found for found in self._topics.partitions() if not found[2].has_leader]
+        return [MessageAndVersion(record, 0), *self._updates(leaderless, added=broker_id)]
+
+    def in_controlled_shutdown(
+        self, broker_id: int, broker_epoch: int, *, already: bool
+    ) -> list[MessageAndVersion]:
+        """Move leaderships off a broker that wants to stop."""
+        record = BrokerRegistrationChangeRecord(
+            broker_id=broker_id, broker_epoch=broker_epoch, in_controlled_shutdown=1
+        )
+        first = [] if already else [MessageAndVersion(record, 1)]
+        return first + self._updates(self._with_broker(broker_id), removed=broker_id)
+
+    def shut_down(self, broker_id: int, *, clean: bool) -> list[MessageAndVersion]:
+        """Clean up after an earlier incarnation of a broker that registers anew.
+
+        After an unclean shutdown its disk may have lost what it had, so that it leaves the
+        eligible leaders too (KIP-966).
+        """
+        if clean or not self._features.is_elr_enabled:
+            return self._updates(self._with_broker(broker_id), removed=broker_id)
+        return self._updates(self._with_broker(broker_id, elr=True), unclean=broker_id)
+
+    def unregistered(self, broker_id: int, broker_epoch: int) -> list[MessageAndVersion]:
+        """Take a broker out of the cluster."""
+        records = self._updates(self._with_broker(broker_id), removed=broker_id)
+        record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker_epoch)
+        return [*records, MessageAndVersion(record, 0)]
+
+    def directories_lost(
+        self, broker_id: int, broker_epoch: int, lost: tuple[Uuid, ...]
+    ) -> list[MessageAndVersion]:
+        """Take away the leaderships of replicas whose directories went offline."""
+        broker = self._cluster.brokers[broker_id]
+        online = [found for found in broker.log_directories if found not in lost]
+        if len(online) == len(broker.log_directories):
+            return []
+        affected = [
+            found
+            for found in self._with_broker(broker_id)
+            if found[2].directory_of(broker_id) in lost
+        ]
+        record = BrokerRegistrationChangeRecord(
+            broker_id=broker_id, broker_epoch=broker_epoch, log_dirs=online
+        )
+        return [
+            *self._updates(affected, removed=broker_id),
+            MessageAndVersion(record, 2),
+        ]

@@ -1,0 +1,22 @@
+"""What an operation of the controller gives back: records to write, and the answer to release.
+
+Kafka: org.apache.kafka.controller.ControllerResult.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.metadata.framing import MessageAndVersion
+
+T = TypeVar("T")
+
+
+class ControllerResult(NamedTuple, Generic[T]):
+    """The response may be shown when the records, and all before them, are committed."""
+
+    records: Sequence[MessageAndVersion]
+    response: T

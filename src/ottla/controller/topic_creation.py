@@ -1,0 +1,316 @@
+"""Creates topics and adds partitions to them.
+
+Kafka: ReplicationControlManager.createTopics and createPartitions, ControllerApis.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.controller.assignment import check_manual_assignment, new_partition, place_replicas
+from ottla.controller.effective_configs import EffectiveConfigs
+from ottla.controller.result import ControllerResult
+from ottla.controller.topic_names import METADATA_TOPIC_NAME, check_topic_name
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.framing import MessageAndVersion
+from ottla.metadata.resources import ConfigResource, ConfigResourceType
+from ottla.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.records.metadata import TopicRecord
+from ottla.types import Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from ottla.config.broker import BrokerConfig
+    from ottla.controller.cluster import ClusterControl
+    from ottla.controller.configs import ConfigControl
+    from ottla.controller.features import FeatureControl
+    from ottla.controller.topics import Topics, TopicState
+    from ottla.metadata.partition import PartitionRegistration
+
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+_MAX_REPLICATION_FACTOR: Final = 32_767
+_Topic = CreateTopicsRequest.CreatableTopic
+_Result = CreateTopicsResponse.CreatableTopicResult
+
+
+class TopicCreation:
+    """Decides; the records do the rest."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        *,
+        cluster: ClusterControl,
+        configs: ConfigControl,
+        features: FeatureControl,
+        config: BrokerConfig,
+        rng: Random,
+    ) -> None:
+        self._topics = topics
+        self._cluster = cluster
+        self._configs = configs
+        self._features = features
+        self._config = config
+        self._rng = rng
+
+    def create_topics(self, request: CreateTopicsRequest) -> ControllerResult[CreateTopicsResponse]:
+        """Create topics; each succeeds or fails on its own, but for a request that is too big."""
+        records: list[MessageAndVersion] = []
+        response = CreateTopicsResponse(topics=[])
+        too_many = self._requested_partitions(request) > MAX_PARTITIONS_PER_REQUEST
+        repeated = _repeated([topic.name for topic in request.topics])
+        effective = EffectiveConfigs(
+            self._config,
+            cluster_settings=self._configs.of(ConfigResource(ConfigResourceType.BROKER, "")),
+            node_settings=self._configs.of(
+                ConfigResource(ConfigResourceType.BROKER, str(self._config.node_id))
+            ),
+        )
+        answered: set[str] = set()
+        for topic in request.topics:
+            if topic.name in answered:
+                continue
+            answered.add(topic.name)
+            try:
+                if topic.name in repeated:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                if too_many:
+                    raise _too_many_partitions()
+                result = self._create(topic, effective, records)
+            except KafkaError as error:
+                result = _Result(
+                    name=topic.name, error_code=error.code, error_message=error.message
+                )
+            response.topics.append(result)
+        return ControllerResult([] if request.validate_only else records, response)
+
+    def _requested_partitions(self, request: CreateTopicsRequest) -> int:
+        return sum(
+            len(topic.assignments)
+            or (self._config.num_partitions if topic.num_partitions == -1 else topic.num_partitions)
+            for topic in request.topics
+        )
+
+    def _create(
+        self, topic: _Topic, effective: EffectiveConfigs, records: list[MessageAndVersion]
+    ) -> _Result:
+        self._check_name(topic.name)
+        settings = {config.name: config.value for config in topic.configs}
+        config_records = self._configs.new_topic_records(topic.name, settings) if settings else []
+        partitions = self._partitions(topic)
+        topic_id = self._new_topic_id()
+        version = self._features.partition_version
+        records.append(MessageAndVersion(TopicRecord(name=topic.name, topic_id=topic_id), 0))
+        records += config_records
+        records += [
+            MessageAndVersion(partition.to_record(topic_id, number, version=version), version)
+            for number, partition in enumerate(partitions)
+        ]
+        own = {name: value for name, value in settings.items() if value is not None}
+        return _Result(
+            name=topic.name,
+            topic_id=topic_id,
+            error_code=0,
+            error_message=None,
+            num_partitions=len(partitions),
+            replication_factor=len(partitions[0].replicas),
+            configs=effective.of(own),
+        )
+
+    def _check_name(self, name: str) -> None:
+        if name == METADATA_TOPIC_NAME:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
+            )
+        check_topic_name(name)
+        if self._topics.by_name(name) is not None:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        other = self._topics.colliding(name)
+        if other is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topic: {other}",
+            )
+
+    def _partitions(self, topic: _Topic) -> list[PartitionRegistration]:
+        if topic.assignments:
+            return self._assigned_partitions(topic)
+        if topic.replication_factor < -1 or topic.replication_factor == 0:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+        if topic.num_partitions < -1 or topic.num_partitions == 0:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                "Number of partitions was set to an invalid non-positive value.",
+            )
+        count = topic.num_partitions
+        if count == -1:
+            count = self._config.num_partitions
+        factor = topic.replication_factor
+        if factor == -1:
+            factor = self._config.default_replication_factor
+        placed = place_replicas(count, factor, self._cluster, self._rng)
+        return [
+            new_partition(replicas, self._cluster, partition_id=number)
+            for number, replicas in enumerate(placed)
+        ]
+
+    def _assigned_partitions(self, topic: _Topic) -> list[PartitionRegistration]:
+        if topic.replication_factor != -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but replication factor was not set "
+                "to -1.",
+            )
+        if topic.num_partitions != -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            )
+        by_number: dict[int, PartitionRegistration] = {}
+        factor: int | None = None
+        for assignment in topic.assignments:
+            number = assignment.partition_index
+            if number in by_number:
+                raise KafkaError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"Found multiple manual partition assignments for partition {number}",
+                )
+            check_manual_assignment(assignment.broker_ids, factor, self._cluster)
+            factor = len(assignment.broker_ids)
+            by_number[number] = new_partition(
+                assignment.broker_ids, self._cluster, partition_id=number
+            )
+        if sorted(by_number) != list(range(len(by_number))):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "partitions should be a consecutive 0-based integer sequence",
+            )
+        return [by_number[number] for number in sorted(by_number)]
+
+    def _new_topic_id(self) -> Uuid:
+        """Draw a version 4 UUID whose text does not begin with a dash, as Kafka's never do."""
+        while True:
+            drawn = bytearray(self._rng.randbytes(16))
+            drawn[6] = drawn[6] & 0x0F | 0x40
+            drawn[8] = drawn[8] & 0x3F | 0x80
+            topic_id = Uuid(drawn)
+            if not str(topic_id).startswith("-") and self._topics.by_id(topic_id) is None:
+                return topic_id
+
+    def create_partitions(
+        self, request: CreatePartitionsRequest
+    ) -> ControllerResult[CreatePartitionsResponse]:
+        """Add partitions; each topic succeeds or fails on its own."""
+        records: list[MessageAndVersion] = []
+        response = CreatePartitionsResponse(results=[])
+        repeated = _repeated([topic.name for topic in request.topics])
+        answered: set[str] = set()
+        for topic in request.topics:
+            if topic.name in answered:
+                continue
+            answered.add(topic.name)
+            error: KafkaError | None = None
+            try:
+                if topic.name in repeated:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                records += self._add_partitions(topic, len(records))
+            except KafkaError as problem:
+                error = problem
+            response.results.append(
+                CreatePartitionsResponse.CreatePartitionsTopicResult(
+                    name=topic.name,
+                    error_code=error.code if error else 0,
+                    error_message=_own_text(error),
+                )
+            )
+        return ControllerResult([] if request.validate_only else records, response)
+
+    def _add_partitions(
+        self, wanted: CreatePartitionsRequest.CreatePartitionsTopic, already: int
+    ) -> list[MessageAndVersion]:
+        topic = self._topics.by_name(wanted.name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        current = len(topic.partitions)
+        added = self._check_count(wanted, current)
+        if already + added > MAX_PARTITIONS_PER_REQUEST:
+            raise _too_many_partitions()
+        version = self._features.partition_version
+        return [
+            MessageAndVersion(
+                new_partition(replicas, self._cluster, partition_id=number).to_record(
+                    topic.topic_id, number, version=version
+                ),
+                version,
+            )
+            for number, replicas in enumerate(self._added_replicas(wanted, topic, added), current)
+        ]
+
+    def _check_count(
+        self, wanted: CreatePartitionsRequest.CreatePartitionsTopic, current: int
+    ) -> int:
+        """Return how many partitions are to be added; KafkaError with Kafka's text."""
+        if wanted.count == current:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s)."
+            )
+        if wanted.count < current:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The topic {wanted.name} currently has {current} partition(s); {wanted.count} "
+                "would not be an increase.",
+            )
+        added = wanted.count - current
+        if wanted.assignments is not None and len(wanted.assignments) != added:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {added} additional partition(s), but only "
+                f"{len(wanted.assignments)} assignment(s) were specified.",
+            )
+        return added
+
+    def _added_replicas(
+        self,
+        wanted: CreatePartitionsRequest.CreatePartitionsTopic,
+        topic: TopicState,
+        added: int,
+    ) -> Sequence[Sequence[int]]:
+        first: PartitionRegistration | None = topic.partitions.get(0)
+        if first is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"Invalid state: topic {topic.name} appears to have no partitions.",
+            )
+        factor = min(len(first.replicas), _MAX_REPLICATION_FACTOR)
+        if wanted.assignments is None:
+            return place_replicas(added, factor, self._cluster, self._rng)
+        for assignment in wanted.assignments:
+            check_manual_assignment(assignment.broker_ids, factor, self._cluster)
+        return [assignment.broker_ids for assignment in wanted.assignments]
+
+
+def _repeated(names: list[str]) -> set[str]:
+    seen: set[str] = set()
+    repeated: set[str] = set()
+    for name in names:
+        (repeated if name in seen else seen).add(name)
+    return repeated
+
+
+def _too_many_partitions() -> KafkaError:
+    return KafkaError(
+        ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+    )
+
+
+def _own_text(error: KafkaError | None) -> str | None:
+    """Return the message unless it is the code's own text, which Kafka leaves out."""
+    if error is None or error.message == error.code.text:
+        return None
+    return error.message

@@ -1,0 +1,147 @@
+"""Carries out what the quorum's machine asks for, on this node's disk.
+
+Kafka: the polling thread of org.apache.kafka.raft.KafkaRaftClient.
+
+Only the flush of the log leaves the loop: it runs in a worker, and what comes meanwhile shares
+the next one. The quorum's state is written in place, for no later effect may overtake it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from ottla.raft.messages import (
+    AnnounceHighWatermark,
+    AnnounceLeader,
+    AnnounceResignation,
+    AppendBatch,
+    FlushLog,
+    LogFlushed,
+    PersistElection,
+    RecordsOffered,
+    ShutdownRequested,
+    Started,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ottla.clock import Clock
+    from ottla.raft.messages import Effect
+    from ottla.raft.node import RaftNode
+    from ottla.raft.quorum_state import QuorumStateStore
+    from ottla.raft.replicated_log import ReplicatedLog
+    from ottla.types import Buffer
+
+    RunInWorker: TypeAlias = Callable[
+        [Callable[[], Any], Callable[[Any, Exception | None], None]], None
+    ]
+
+
+class RaftListener(Protocol):
+    """Who is told how the quorum fares."""
+
+    def became_leader(self, epoch: int, epoch_start_offset: int) -> None:
+        """This node leads; its first record is written but not committed."""
+
+    def batch_appended(self, last_offset: int, size_bytes: int) -> None:
+        """A batch of offered records is in the log, not durable yet."""
+
+    def high_watermark_moved(self, offset: int) -> None:
+        """Everything below offset is committed."""
+
+    def resigned(self, epoch: int) -> None:
+        """This node leads no longer."""
+
+    def failed(self, error: Exception) -> None:
+        """The disk failed: nothing may be promised any more."""
+
+
+class RaftDriver:
+    """One machine, one log."""
+
+    __slots__ = ("_clock", "_listener", "_run_in_worker", "_store", "failure", "log", "node")
+
+    def __init__(
+        self,
+        node: RaftNode,
+        log: ReplicatedLog,
+        store: QuorumStateStore,
+        *,
+        clock: Clock,
+        run_in_worker: RunInWorker,
+        listener: RaftListener,
+    ) -> None:
+        self.node = node
+        self.log = log
+        self.failure: Exception | None = None
+        self._store = store
+        self._clock = clock
+        self._run_in_worker = run_in_worker
+        self._listener = listener
+
+    def start(self, now_ms: int) -> None:
+        """Take part in the quorum."""
+        self._run(self.node.handle(Started(self.log.end_offset), now_ms))
+
+    def offer(self, values: Sequence[Buffer], now_ms: int) -> int:
+        """Hand in encoded records that belong together; return the last one's offset."""
+        effects = self.node.handle(RecordsOffered(values), now_ms)
+        last_offset = self.node.next_offset - 1
+        self._run(effects)
+        return last_offset
+
+    def stop(self, now_ms: int) -> None:
+        """Resign."""
+        self._run(self.node.handle(ShutdownRequested(), now_ms))
+
+    def _run(self, effects: list[Effect]) -> None:
+        try:
+            for effect in effects:
+                self._carry_out(effect)
+        except OSError as error:
+            self._fail(error)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case AppendBatch(data, _, last_offset):
+                epoch = self.node.epoch
+                self.log.append(data, epoch=epoch, now_ms=self._clock.now_ms())
+                self._listener.batch_appended(last_offset, len(data))
+            case FlushLog():
+                self._flush()
+            case AnnounceHighWatermark(offset):
+                self.log.update_high_watermark(offset)
+                self._listener.high_watermark_moved(offset)
+            case PersistElection(state):
+                self._store.write(state, kraft_version=self.node.kraft_version)
+            case AnnounceLeader(epoch, epoch_start_offset):
+                self._listener.became_leader(epoch, epoch_start_offset)
+            case AnnounceResignation(epoch):
+                self._listener.resigned(epoch)
+
+    def _flush(self) -> None:
+        end_offset = self.log.end_offset
+        job = self.log.start_flush(self._clock.now_ms())
+        assert job is not None, "there is something to flush after an append"
+
+        def flushed(_result: Any, error: Exception | None) -> None:
+            failure = error
+            if error is None or isinstance(error, OSError):
+                try:
+                    self.log.flush_completed(job, error)
+                except Exception as problem:  # noqa: BLE001 - whatever it is, the log is not durable
+                    failure = problem
+            if failure is not None:
+                self._fail(failure)
+                return
+            now_ms = self._clock.now_ms()
+            self._run(self.node.handle(LogFlushed(end_offset), now_ms))
+
+        self._run_in_worker(job.run, flushed)
+
+    def _fail(self, error: Exception) -> None:
+        """Stop for good: a page that an fsync failed for may be clean and lost."""
+        if self.failure is None:
+            self.failure = error
+            self._listener.failed(error)
