@@ -28,6 +28,7 @@ class FlushJob:
         "files",
         "folder",
         "generation",
+        "names_version",
         "offset",
         "partition_metadata",
         "snapshots",
@@ -42,6 +43,7 @@ class FlushJob:
         self.generation = generation
         self.files: list[File] = []
         self.snapshots: list[str] = []
+        self.names_version = 0
         self.sync_directory = False
         self.epochs: bytes | None = None
         self.epochs_version = 0

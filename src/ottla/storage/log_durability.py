@@ -23,7 +23,7 @@ class DurableLog(LogState):
         epochs = self.leader_epochs
         state = self.producer_state
         end = self.log_end_offset
-        is_durable = end <= self.recovery_point and self._directory_is_durable
+        is_durable = end <= self.recovery_point and self._names_are_durable
         if (
             is_durable
             and self._metadata_is_durable
@@ -41,8 +41,13 @@ class DurableLog(LogState):
         self._last_flush_ms = now_ms
         return job
 
+    @property
+    def _names_are_durable(self) -> bool:
+        return self._names_version == self._durable_names_version
+
     def _fill(self, job: FlushJob) -> None:
-        job.sync_directory = not self._directory_is_durable or bool(
+        job.names_version = self._names_version
+        job.sync_directory = not self._names_are_durable or bool(
             self.producer_state.unsynced_snapshots
         )
         if not self._metadata_is_durable and self.topic_id is not None:
@@ -59,7 +64,9 @@ class DurableLog(LogState):
             if (
                 self.segments.end_of(number, job.offset) > self.recovery_point
                 or segment is self.segments.active
+                or segment.needs_sync
             ):
+                segment.needs_sync = False
                 job.files.extend(segment.pin_for_sync())
 
     def flush_completed(self, job: FlushJob, error: OSError | None = None) -> None:
@@ -79,7 +86,7 @@ class DurableLog(LogState):
             raise self._storage_error("flushing", error) from error
         if job.generation == self._generation:
             self.recovery_point = max(self.recovery_point, job.offset)
-            self._directory_is_durable = True
+            self._durable_names_version = job.names_version
         if job.epochs is not None:
             self.leader_epochs.written_version = job.epochs_version
         if job.partition_metadata is not None:

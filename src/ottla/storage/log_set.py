@@ -303,9 +303,13 @@ class LogSet:
 
     def _want_flush(self, log: LogState) -> None:
         partition = log.topic_partition
+        if self._logs.get(partition) is not log:
+            return
         self._wanting_flush[partition] = self._logs[partition]
         if log.recovery_point < self._checkpointed.get(partition, 0):
             log.before_append = self._checkpoint_before_append
+            self._wanting_checkpoint[self._homes[partition].path] = self._homes[partition]
+        elif log.log_start_offset > log.segments[0].base_offset:
             self._wanting_checkpoint[self._homes[partition].path] = self._homes[partition]
 
     def _checkpoint_before_append(self, log: LogState) -> None:

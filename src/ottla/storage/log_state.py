@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.records.crc32c import crc32c
 from ottla.storage.directory import join
 from ottla.storage.partition_metadata import PARTITION_METADATA, encode_partition_metadata
 from ottla.storage.rules import validation_rules
 from ottla.storage.segment import Segment
-from ottla.storage.segment_recovery import rebuild_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +58,8 @@ class LogState:
         """Called ahead of the next append, to make a truncation durable first."""
         self._active_is_prepared = False
         self._metadata_is_durable = topic_id is None
-        self._directory_is_durable = False
+        self._names_version = 1
+        self._durable_names_version = 0
         self._generation = 0
         self.is_flushing = False
         self._removals: list[tuple[int, Segment]] = []
@@ -139,34 +139,35 @@ class LogState:
             ErrorCode.KAFKA_STORAGE_ERROR, f"Error while {what} {self.topic_partition}: {error}"
         )
 
-    def _rebuild_indexes(self, segment: Segment) -> None:
-        """Make an index anew that does not fit its log; the log is what counts."""
-        before = segment.indexes_rebuilt
-        if before:
-            raise CorruptMessage(f"{segment} cannot be read, though its indexes are new")
-        rebuild_indexes(segment)
-        segment.indexes_rebuilt = True
-        if segment is self.segments.active:
-            self._active_is_prepared = False
-
     def roll(self, now_ms: int, *, base_offset: int | None = None) -> Segment:
-        """Begin a new segment and return it; an active segment without data is made anew."""
+        """Begin a new segment and return it; an active segment without data is made anew.
+
+        KAFKA_STORAGE_ERROR when the disk fails, and then the log is fenced: half a new segment
+        may lie there.
+        """
         base = max(self.log_end_offset if base_offset is None else base_offset, self.log_end_offset)
         old = self.segments.active
+        try:
+            if old.base_offset == base:
+                assert old.size == 0, f"{old} cannot be rolled to its own base"
+                old.remove_files()
+            else:
+                old.become_inactive()
+                self.producer_state.end_offset = base
+                self.producer_state.take_snapshot()
+            segment = Segment.create(
+                self.directory, self.name, base, config=self.config, now_ms=now_ms
+            )
+        except OSError as error:
+            self.failure = error
+            raise self._storage_error("rolling", error) from error
         if old.base_offset == base:
-            assert old.size == 0, f"{old} cannot be rolled to its own base"
-            old.remove_files()
             self.segments.remove([old])
-        else:
-            old.become_inactive()
-            self.producer_state.end_offset = base
-            self.producer_state.take_snapshot()
-        segment = Segment.create(self.directory, self.name, base, config=self.config, now_ms=now_ms)
         segment.roll_jitter_ms = _jitter(self.name, base, self.config.segment_jitter_ms)
         self.segments.add(segment)
         self.log_end_offset = max(self.log_end_offset, base)
         self._active_is_prepared = True
-        self._directory_is_durable = False
+        self._names_version += 1
         self.on_flush_wanted(self)
         return segment
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log_durability import DurableLog
 from ottla.storage.recovery import rebuild_producer_state
 from ottla.storage.retention import segments_to_delete
@@ -40,6 +40,7 @@ class TruncatableLog(DurableLog):
 
     def _delete_segments(self, segments: Sequence[Segment], now_ms: int) -> None:
         self.segments.remove(segments)
+        self._names_version += bool(segments)
         for segment in segments:
             self.size_bytes -= segment.size
             if segment.base_offset in self.producer_state.snapshots:
@@ -120,11 +121,7 @@ class TruncatableLog(DurableLog):
 
     def _truncate_segment(self, segment: Segment, offset: int, now_ms: int) -> int:
         self._active_is_prepared = False
-        try:
-            return segment.truncate_to(offset, now_ms=now_ms)
-        except CorruptMessage:
-            self._rebuild_indexes(segment)
-            return segment.truncate_to(offset, now_ms=now_ms)
+        return segment.truncate_to(offset, now_ms=now_ms)
 
     def _set_end(self, offset: int) -> None:
         self.log_end_offset = offset
@@ -152,6 +149,6 @@ class TruncatableLog(DurableLog):
         self.size_bytes = 0
         self.log_start_offset = self.high_watermark = offset
         self._active_is_prepared = True
-        self._directory_is_durable = False
+        self._names_version += 1
         self.recovery_point = offset
         self._set_end(offset)

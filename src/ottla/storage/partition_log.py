@@ -92,16 +92,7 @@ class PartitionLog(TruncatableLog):
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
         """Return the first record at or after timestamp, or one of ListOffsets' special ones."""
-        for _ in range(len(self.segments) + 1):
-            try:
-                return offset_for_timestamp(self, timestamp)
-            except CorruptMessage:
-                self._rebuild_all_indexes()
-        raise CorruptMessage(f"the indexes of {self.name} cannot be rebuilt")
-
-    def _rebuild_all_indexes(self) -> None:
-        for segment in self.segments:
-            self._rebuild_indexes(segment)
+        return offset_for_timestamp(self, timestamp)
 
     # Appends
 
@@ -264,6 +255,8 @@ class PartitionLog(TruncatableLog):
         active = self.segments.active
         if self.before_append is not None:
             self.before_append(self)
+            if self.failure is not None:
+                self._refuse()
         try:
             if not self._active_is_prepared:
                 active.become_active()
@@ -404,11 +397,6 @@ class PartitionLog(TruncatableLog):
                     first = segment.batch_at(offset)
                     assert first is not None
                     end = max(end, start + first.size)
-        except CorruptMessage:
-            self._rebuild_indexes(segment)
-            return self._read_segment(
-                number, offset, limit, max_bytes, min_one_message=min_one_message
-            )
         except OSError as error:
             raise self._storage_error("reading", error) from error
         if end <= start:

@@ -197,13 +197,25 @@ class LogLoader:
             self._state.truncate_and_reload(start, base_offset, self._now_ms)
         for number in range(first, len(self._segments) if last is None else last + 1):
             segment = self._segments[number]
+            if segment.size == 0 and segment.base_offset < self._state.end_offset:
+                self._drop([segment])  # half a roll that failed
+                return self._recover_from(first, log_start_offset, last=last)
             self._state.end_offset = segment.base_offset
             self._state.take_snapshot()
             cut = recover_segment(segment, self._state, self._epochs)
-            if cut:
+            if cut or self._has_gap_behind(number):
                 self._drop(self._segments[number + 1 :])
                 return cut
         return 0
+
+    def _has_gap_behind(self, number: int) -> bool:
+        """Whether a lost tail, cut at a batch's very end, shows only as a gap to the next segment.
+
+        Kafka keeps what lies behind such a gap. Compaction makes gaps too, and those stay.
+        """
+        if self._config.is_compacted or number + 1 >= len(self._segments):
+            return False
+        return self._segments[number + 1].base_offset > self._state.end_offset
 
     def _drop(self, segments: list[Segment]) -> None:
         """Delete segments behind a torn one: what they hold can follow nothing."""
@@ -219,9 +231,6 @@ class LogLoader:
         if active.size == 0:
             return active.base_offset
         try:
-            return active.next_offset()
-        except CorruptMessage:
-            rebuild_indexes(active)
             return active.next_offset()
         finally:
             active.close_files()

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 from ottla.errors import CorruptMessage
 from ottla.storage.batches import NO_TIMESTAMP, walk_file
 from ottla.storage.directory import join
-from ottla.storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from ottla.storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex, OffsetPosition
+from ottla.storage.segment_recovery import rebuild_indexes
 from ottla.storage.time_index import TimeIndex, TimestampOffset
 from ottla.storage.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ottla.records.validator import BatchSummary
     from ottla.storage.batches import BatchHeader
     from ottla.storage.directory import Directory, File
     from ottla.storage.log_config import LogConfig
@@ -60,6 +62,7 @@ class Segment:
         "indexes_rebuilt",
         "is_torn",
         "max_timestamp_offset",
+        "needs_sync",
         "offset_index",
         "roll_jitter_ms",
         "size",
@@ -87,6 +90,7 @@ class Segment:
         self.roll_jitter_ms = 0
         self.deleted_suffix = ""
         self.is_torn = False
+        self.needs_sync = False
         self.indexes_rebuilt = False
         self.file: File
         self.size = 0
@@ -132,7 +136,9 @@ class Segment:
 
     # Appending
 
-    def append(self, buffers: Sequence[Buffer], size: int, batches: Sequence[BatchHeader]) -> None:
+    def append(
+        self, buffers: Sequence[Buffer], size: int, batches: Sequence[BatchHeader | BatchSummary]
+    ) -> None:
         """Write batches at the end and index them; OSError leaves the segment as it was.
 
         `size` is the sum of the buffers' bytes; the batches lie in them end to end.
@@ -240,9 +246,12 @@ class Segment:
 
     def _read_max_timestamp(self) -> None:
         """Take the time index's last entry and walk the batches that are newer."""
-        best = self.time_index.last()
-        start = self.offset_index.lookup(best.offset).position
-        for header in walk_file(self.file, start, self.size):
+        try:
+            best = self.time_index.last()
+        except CorruptMessage:
+            self._heal()
+            best = self.time_index.last()
+        for header in walk_file(self.file, self._walk_start(best.offset), self.size):
             if header.max_timestamp > best.timestamp:
                 best = TimestampOffset(header.max_timestamp, header.last_offset)
         self._max_timestamp, self.max_timestamp_offset = best
@@ -276,26 +285,50 @@ class Segment:
         if offsets and offset > offsets[0]:
             number = bisect_left(offsets, offset)
             return self._tail_positions[number] if number < len(offsets) else self.size
-        found, start = self.offset_index.lookup(offset)
-        if start >= self.size > 0 or (start and not self._starts_batch(start, found)):
-            raise CorruptMessage(
-                f"{self.offset_index.path} sends offset {found} to position {start}, "
-                "where its batch is not"
-            )
-        return start
+        try:
+            return self._checked_position(self.offset_index.lookup(offset))
+        except CorruptMessage:
+            self._heal()
+            return self._checked_position(self.offset_index.lookup(offset))
 
-    def _starts_batch(self, position: int, last_offset: int) -> bool:
+    def _checked_position(self, entry: OffsetPosition) -> int:
+        """Trust an entry only when a batch begins there that has not passed its offset."""
+        offset, position = entry
+        if position == 0:
+            return 0
         for header in walk_file(self.file, position, self.size):
-            return header.last_offset == last_offset
-        return False
+            if self.base_offset <= header.base_offset <= offset:
+                return position
+            break
+        raise CorruptMessage(
+            f"{self.offset_index.path} sends offset {offset} to position {position}, where its "
+            "batch is not"
+        )
+
+    def _heal(self) -> None:
+        """Make the indexes anew once; the log is what counts. CorruptMessage the second time."""
+        if self.indexes_rebuilt:
+            raise CorruptMessage(f"{self} cannot be read, though its indexes are new")
+        self.indexes_rebuilt = True
+        rebuild_indexes(self)
+
+    def position_before(self, timestamp: int) -> int:
+        """Return an offset before which no record is as new as timestamp, by the time index."""
+        try:
+            return self.time_index.lookup(timestamp).offset
+        except CorruptMessage:
+            self._heal()
+            return self.time_index.lookup(timestamp).offset
 
     def next_offset(self) -> int:
         """Return the offset behind the last whole batch, by the index and a short walk."""
         last = self.base_offset - 1
-        start = self.offset_index.last()
-        if start.position and not self._starts_batch(start.position, start.offset):
-            raise CorruptMessage(f"{self.offset_index.path} does not fit its log")
-        for header in walk_file(self.file, start.position, self.size):
+        try:
+            start = self._checked_position(self.offset_index.last())
+        except CorruptMessage:
+            self._heal()
+            start = self._checked_position(self.offset_index.last())
+        for header in walk_file(self.file, start, self.size):
             last = header.last_offset
         return last + 1
 
@@ -304,6 +337,7 @@ class Segment:
     def truncate_to(self, offset: int, *, now_ms: int) -> int:
         """Drop every batch from the one that holds offset on; return the bytes cut."""
         header = self.batch_at(offset)
+        self.position_before(0)  # heals a time index that cannot be cut
         self._tail_last_offsets = self._tail_positions = _EMPTY
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -311,6 +345,7 @@ class Segment:
         cut = 0
         if header is not None:
             cut = self.size - header.position
+            self.needs_sync = True
             self.file.truncate(header.position)
             self.size = header.position
         if self.size == 0:
@@ -322,6 +357,7 @@ class Segment:
 
     def become_inactive(self) -> None:
         """Seal the indexes when the log rolls on: the last timestamp entry, no hole."""
+        self.needs_sync = True
         self.time_index.append_if_newer(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.trim()
         self.time_index.trim()
@@ -331,8 +367,11 @@ class Segment:
 
     def become_active(self) -> None:
         """Give the index files their hole back."""
-        self.offset_index.preallocate()
-        self.time_index.preallocate()
+        try:
+            self.offset_index.preallocate()
+            self.time_index.preallocate()
+        except CorruptMessage:
+            self._heal()
 
     def pin_for_sync(self) -> list[File]:
         """Hand out the files that may hold bytes not yet durable, pinned."""

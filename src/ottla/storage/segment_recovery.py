@@ -86,7 +86,7 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochs
         except CorruptMessage:
             break
         segment.index_batch(header, header.position)
-        if header.magic >= 2 and header.leader_epoch > epochs.latest_epoch:
+        if header.magic >= 2 and _is_news(epochs, header):
             epochs.assign(header.leader_epoch, header.base_offset)
         state.end_offset = header.last_offset + 1
         end = header.position + header.size
@@ -94,8 +94,14 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochs
     if cut:
         segment.file.truncate(end)
         segment.size = end
+        segment.needs_sync = True
     _finish_indexes(segment)
     return cut
+
+
+def _is_news(epochs: LeaderEpochs, header: BatchHeader) -> bool:
+    """Whether the checkpoint, which may be older or newer than the log, says something else."""
+    return header.leader_epoch not in (-1, epochs.epoch_for_offset(header.base_offset))
 
 
 def _replay(segment: Segment, state: ProducerState, header: BatchHeader, data: memoryview) -> None:

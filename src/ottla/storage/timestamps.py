@@ -56,7 +56,7 @@ def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampAndOffset | 
 
 
 def _find_in(segment: Segment, timestamp: int, start_offset: int) -> TimestampAndOffset | None:
-    before = segment.time_index.lookup(timestamp).offset
+    before = segment.position_before(timestamp)
     for header in segment.walk(max(before, start_offset)):
         if header.max_timestamp < timestamp:
             continue
