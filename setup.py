@@ -11,7 +11,7 @@ from typing import Any
 
 from setuptools import Extension, setup
 
-SCAN = "src/ottla/records/scan.py"
+COMPILED = ("scan", "column_scan")  # all or none: the second uses the first
 DIRECTIVES = {
     "language_level": 3,
     "annotation_typing": False,  # scan.pxd gives the types; the hints are for people
@@ -33,10 +33,18 @@ def extensions() -> list[Any]:
     except ImportError:
         return []
     flags = ["/O2"] if sys.platform == "win32" else ["-O3", "-fwrapv"]
-    scan = Extension("ottla.records.scan", [SCAN], extra_compile_args=flags, optional=True)
+    wanted = [
+        Extension(
+            f"ottla.records.{name}",
+            [f"src/ottla/records/{name}.py"],
+            extra_compile_args=flags,
+            optional=True,
+        )
+        for name in COMPILED
+    ]
     try:
         translate: Any = cythonize
-        modules: list[Any] = translate([scan], compiler_directives=DIRECTIVES)
+        modules: list[Any] = translate(wanted, include_path=["src"], compiler_directives=DIRECTIVES)
     except Exception as error:  # noqa: BLE001 - whatever Cython says, the package installs pure
         print(f"ottla: the scan of records is not compiled: {error}", file=sys.stderr)  # noqa: T201
         return []

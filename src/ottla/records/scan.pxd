@@ -18,6 +18,8 @@ cdef class Cursor:
     cdef Py_ssize_t position
     cdef Py_ssize_t end
     cdef int fault
+    cdef long long name_bytes
+    cdef long long content_bytes
 
     @cython.locals(byte=cython.uint, bits=cython.ulonglong, value=cython.ulonglong, shift=cython.int)
     cdef long long varint(self) noexcept nogil
@@ -32,7 +34,7 @@ cdef class Cursor:
     cdef void skip_headers(self, long long count) noexcept nogil
 
 
-cdef bint overflows(long long base, long long delta) noexcept nogil
+cpdef bint overflows(long long base, long long delta) noexcept nogil
 
 
 @cython.locals(
@@ -69,7 +71,7 @@ cdef tuple decode_headers(Cursor cursor, const unsigned char *raw, long long cou
 
 
 @cython.locals(rest=cython.ulonglong, size=cython.int)
-cpdef int varint_bytes(long long value) noexcept
+cpdef int varint_bytes(long long value) noexcept nogil
 
 
 @cython.locals(rest=cython.ulonglong)

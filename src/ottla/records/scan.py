@@ -42,7 +42,7 @@ VARINT_TOO_LONG = 2
 class Cursor:
     """A position in bytes that reads varints and notes, instead of raising, what is wrong."""
 
-    __slots__ = ("data", "end", "fault", "position")
+    __slots__ = ("content_bytes", "data", "end", "fault", "name_bytes", "position")
 
     def __init__(self, data: Buffer, position: int, end: int) -> None:
         if position < 0 or position > end or end > len(data):
@@ -51,6 +51,8 @@ class Cursor:
         self.position = position
         self.end = end
         self.fault = 0
+        self.name_bytes = 0
+        self.content_bytes = 0
 
     def varint(self) -> int:
         """Return a zig-zag value of 32 bits; what the fifth byte has beyond them is dropped."""
@@ -112,15 +114,20 @@ class Cursor:
         return start
 
     def skip_headers(self, count: int) -> None:
-        """Step over that many headers."""
+        """Step over that many headers and add up what they hold."""
         if count < 0:
             self.fault = OUT_OF_BYTES
         while count > 0 and not self.fault:
             size = self.varint()
             if size < 0:
                 self.fault = OUT_OF_BYTES
+                return
             self.skip(size)
-            self.skip(self.varint())
+            self.name_bytes += size
+            size = self.varint()
+            self.skip(size)
+            if size > 0:
+                self.content_bytes += size
             count -= 1
 
 

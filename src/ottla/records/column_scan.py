@@ -1,0 +1,388 @@
+"""The walk between records and Arrow's columns, both ways, without an object per record.
+
+Compiled by Cython beside `scan.py` and in the same way (`column_scan.pxd` has the types); runs
+uncompiled too, byte by byte. `columns.py` is the way in.
+
+Hot path: all of it. benchmarks/records.py.
+
+Kafka: none; Spark's KafkaRecordToRowConverter has the same columns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.records.scan import Cursor, overflows, varint_bytes
+
+if TYPE_CHECKING:
+    from ottla.types import Buffer
+
+
+def measure_records(data: Buffer, count: int, base_timestamp: int, totals: memoryview[int]) -> bool:
+    """Add what `count` plain records hold to totals; False when they do not fill data exactly.
+
+    totals has bytes of keys, values, header names and header values, then headers.
+    """
+    end = len(data)
+    if count < 0 or count > end // 7 + 1:
+        return False
+    cursor = Cursor(data, 0, end)
+    for _ in range(count):
+        size = cursor.varint()
+        record_end = cursor.position + size
+        if cursor.fault or size < 0 or record_end > end:
+            return False
+        cursor.skip(1)
+        if overflows(base_timestamp, cursor.varlong()):
+            return False
+        cursor.varint()
+        size = cursor.varint()
+        cursor.skip(size)
+        if size > 0:
+            totals[0] += size
+        size = cursor.varint()
+        cursor.skip(size)
+        if size > 0:
+            totals[1] += size
+        header_count = cursor.varint()
+        cursor.skip_headers(header_count)
+        if cursor.fault or cursor.position != record_end:
+            return False
+        totals[4] += header_count
+    totals[2] += cursor.name_bytes
+    totals[3] += cursor.content_bytes
+    return cursor.position == end
+
+
+class BinarySink:
+    """An Arrow binary column that is being written: validity bits, 32-bit offsets, data."""
+
+    __slots__ = ("data", "filled", "nulls", "offsets", "rows", "validity")
+
+    def __init__(
+        self, validity: memoryview[int], offsets: memoryview[int], data: memoryview[int]
+    ) -> None:
+        self.validity = validity
+        self.offsets = offsets
+        self.data = data
+        self.filled = 0
+        self.rows = 0
+        self.nulls = 0
+
+    def append(self, source: Cursor, start: int, size: int) -> None:
+        """Add a row of size bytes at start of the cursor's data; negative: null."""
+        row = self.rows
+        filled = self.filled
+        for index in range(size):
+            self.data[filled + index] = source.data[start + index]
+        if size >= 0:
+            self.validity[row >> 3] |= 1 << (row & 7)
+            filled += size
+        else:
+            self.nulls += 1
+        self.filled = filled
+        self.rows = row + 1
+        self.offsets[row + 1] = filled
+
+
+class ColumnSink:
+    """The columns of records that are being written; `rows` counts them.
+
+    A sink that is None is a column that nobody asked for. Everything was sized by
+    `measure_records` before.
+    """
+
+    __slots__ = (
+        "contents",
+        "header_lists",
+        "header_validity",
+        "keys",
+        "names",
+        "offsets",
+        "rows",
+        "timestamp_types",
+        "timestamps",
+        "values",
+        "with_headers",
+        "with_keys",
+        "with_values",
+    )
+
+    def __init__(
+        self,
+        fixed: tuple[memoryview[int], memoryview[int], memoryview[int]],
+        keys: BinarySink | None,
+        values: BinarySink | None,
+        headers: tuple[memoryview[int], memoryview[int], BinarySink, BinarySink] | None,
+    ) -> None:
+        self.offsets, self.timestamps, self.timestamp_types = fixed
+        self.with_keys = keys is not None
+        if keys is not None:
+            self.keys = keys
+        self.with_values = values is not None
+        if values is not None:
+            self.values = values
+        self.with_headers = headers is not None
+        if headers is not None:
+            self.header_validity, self.header_lists, self.names, self.contents = headers
+        self.rows = 0
+
+    def fill(
+        self,
+        data: Buffer,
+        count: int,
+        base_offset: int,
+        base_timestamp: int,
+        log_append_time: int | None,
+        first_offset: int,
+        end_offset: int,
+    ) -> None:
+        """Add those of the measured records whose offset is in first_offset…end_offset - 1."""
+        cursor = Cursor(data, 0, len(data))
+        stamped = log_append_time is not None
+        stamp = 0 if log_append_time is None else log_append_time
+        for _ in range(count):
+            size = cursor.varint()
+            record_end = cursor.position + size
+            cursor.skip(1)
+            timestamp_delta = cursor.varlong()
+            offset_delta = cursor.varint()
+            offset = base_offset + offset_delta
+            if offset < first_offset or offset >= end_offset:
+                cursor.position = record_end
+                continue
+            row = self.rows
+            self.offsets[row] = offset
+            self.timestamps[row] = stamp if stamped else base_timestamp + timestamp_delta
+            self.timestamp_types[row] = stamped
+            size = cursor.varint()
+            start = cursor.skip(size)
+            if self.with_keys:
+                self.keys.append(cursor, start, size)
+            size = cursor.varint()
+            start = cursor.skip(size)
+            if self.with_values:
+                self.values.append(cursor, start, size)
+            if self.with_headers:
+                self.fill_headers(cursor, row)
+            cursor.position = record_end
+            self.rows = row + 1
+
+    def fill_headers(self, cursor: Cursor, row: int) -> None:
+        """Add the headers at the cursor; none at all are a null, as in Spark's own source."""
+        count = cursor.varint()
+        if count > 0:
+            self.header_validity[row >> 3] |= 1 << (row & 7)
+        for _ in range(count):
+            size = cursor.varint()
+            start = cursor.skip(size)
+            self.names.append(cursor, start, size)
+            size = cursor.varint()
+            start = cursor.skip(size)
+            self.contents.append(cursor, start, size)
+        self.header_lists[row + 1] = self.names.rows
+
+
+class BinarySource:
+    """An Arrow binary column that is read: 64-bit or 32-bit offsets, maybe validity bits."""
+
+    __slots__ = (
+        "data",
+        "first",
+        "is_absent",
+        "is_wide",
+        "narrow",
+        "validity",
+        "wide",
+        "with_validity",
+    )
+
+    def __init__(
+        self,
+        validity: memoryview[int] | None,
+        wide: memoryview[int] | None,
+        narrow: memoryview[int] | None,
+        data: memoryview[int] | None,
+        first: int,
+    ) -> None:
+        self.first = first
+        self.is_absent = data is None
+        self.with_validity = validity is not None
+        if validity is not None:
+            self.validity = validity
+        if data is not None:
+            self.data = data
+        # an empty view stands for the width that the column has not
+        self.wide = memoryview(b"").cast("q") if wide is None else wide
+        self.narrow = memoryview(b"").cast("i") if narrow is None else narrow
+        self.is_wide = wide is not None
+
+    def holds(self, rows: int) -> bool:
+        """Say whether so many rows can be read."""
+        if self.is_absent:
+            return True
+        if self.with_validity and self.first + rows > 8 * len(self.validity):
+            return False
+        return self.first + rows < len(self.wide) + len(self.narrow)
+
+    def is_null(self, row: int) -> bool:
+        """Say whether the validity bits mark the row as missing."""
+        place = self.first + row
+        return self.with_validity and not (self.validity[place >> 3] >> (place & 7)) & 1
+
+    def start(self, row: int) -> int:
+        """Return where the row's bytes begin."""
+        if self.is_wide:
+            return self.wide[self.first + row]
+        return self.narrow[self.first + row]
+
+    def size(self, row: int) -> int:
+        """Return the row's bytes, -1 for a null, -2 for one that lies outside the data."""
+        if self.is_absent or self.is_null(row):
+            return -1
+        start = self.start(row)
+        size = self.start(row + 1) - start
+        if start < 0 or size < 0 or start > len(self.data) - size:
+            return -2
+        return size
+
+
+class RecordSink:
+    """Bytes of a batch's records that are being written."""
+
+    __slots__ = ("data", "position")
+
+    def __init__(self, data: memoryview[int]) -> None:
+        self.data = data
+        self.position = 0
+
+    def varint(self, value: int) -> None:
+        """Write a zig-zag varint."""
+        rest = (value << 1) ^ (value >> 63)
+        position = self.position
+        while rest > 0x7F:
+            self.data[position] = (rest & 0x7F) | 0x80
+            position += 1
+            rest >>= 7
+        self.data[position] = rest
+        self.position = position + 1
+
+    def field(self, source: BinarySource, row: int) -> None:
+        """Write a row of a column with its length in front."""
+        size = source.size(row)
+        self.varint(size)
+        if size > 0:
+            start = source.start(row)
+            position = self.position
+            for index in range(size):
+                self.data[position + index] = source.data[start + index]
+            self.position = position + size
+
+
+class ColumnSource:
+    """The columns that records are made of: keys, values, timestamps (ms) and headers.
+
+    `header_lists` has where each row's headers start, and where the last one's end; it is empty
+    when there is no such column.
+    """
+
+    __slots__ = (
+        "contents",
+        "header_lists",
+        "header_presence",
+        "keys",
+        "names",
+        "timestamps",
+        "values",
+        "with_headers",
+    )
+
+    def __init__(
+        self,
+        keys: BinarySource,
+        values: BinarySource,
+        timestamps: memoryview[int],
+        headers: tuple[BinarySource, memoryview[int], BinarySource, BinarySource],
+    ) -> None:
+        self.keys = keys
+        self.values = values
+        self.timestamps = timestamps
+        self.header_presence, self.header_lists, self.names, self.contents = headers
+        self.with_headers = len(self.header_lists) > 0
+
+    def header_count(self, row: int) -> int:
+        """Return how many headers a row has; a null list has none, whatever it spans."""
+        if not self.with_headers or self.header_presence.is_null(row):
+            return 0
+        return self.header_lists[row + 1] - self.header_lists[row]
+
+    def record_bytes(self, row: int, timestamp_delta: int, offset_delta: int) -> int:
+        """Return the bytes of the row's record without its length; -1 when a column is broken."""
+        key_size = self.keys.size(row)
+        value_size = self.values.size(row)
+        count = self.header_count(row)
+        if key_size < -1 or value_size < -1 or count < 0:
+            return -1
+        total = 1 + varint_bytes(timestamp_delta) + varint_bytes(offset_delta)
+        total += field_bytes(key_size) + field_bytes(value_size) + varint_bytes(count)
+        if count > 0:
+            start = self.header_lists[row]
+            if start < 0 or not self.names.holds(start + count):
+                return -1
+            if not self.contents.holds(start + count):
+                return -1
+            for header in range(start, start + count):
+                key_size = self.names.size(header)
+                value_size = self.contents.size(header)
+                if key_size < 0 or value_size < -1:
+                    return -1
+                total += field_bytes(key_size) + field_bytes(value_size)
+        return total
+
+
+def field_bytes(size: int) -> int:
+    """Return what a key or value of that size takes with its length in front."""
+    if size < 0:
+        return 1
+    return varint_bytes(size) + size
+
+
+def write_records(
+    data: memoryview[int], source: ColumnSource, first_row: int, end_row: int
+) -> tuple[int, int, int]:
+    """Write the rows from first_row on as records of one batch, as many as data has room for.
+
+    Returns the rows, their bytes and the largest timestamp. When not even the first fits the rows
+    are 0 and the bytes those that it needs; -1 rows say that a column is broken there. The caller
+    made sure that keys, values and timestamps hold end_row rows.
+    """
+    sink = RecordSink(data)
+    capacity = len(data)
+    base_timestamp = source.timestamps[first_row]
+    largest = base_timestamp
+    rows = 0
+    for row in range(first_row, end_row):
+        timestamp = source.timestamps[row]
+        if timestamp < -1 or overflows(timestamp, -base_timestamp):
+            return -1, 0, largest
+        size = source.record_bytes(row, timestamp - base_timestamp, rows)
+        if size < 0:
+            return -1, 0, largest
+        if sink.position + varint_bytes(size) + size > capacity:
+            if not rows:
+                return 0, varint_bytes(size) + size, largest
+            break
+        sink.varint(size)
+        sink.varint(0)  # the attributes, a byte of zero
+        sink.varint(timestamp - base_timestamp)
+        sink.varint(rows)
+        sink.field(source.keys, row)
+        sink.field(source.values, row)
+        header_count = source.header_count(row)
+        sink.varint(header_count)
+        for index in range(header_count):
+            sink.field(source.names, source.header_lists[row] + index)
+            sink.field(source.contents, source.header_lists[row] + index)
+        largest = max(largest, timestamp)
+        rows += 1
+    return rows, sink.position, largest
