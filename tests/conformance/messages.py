@@ -1,4 +1,4 @@
-"""All message classes beside Kafka's definitions, random messages, and their JSON form.
+"""All message classes beside Kafka's definitions, and messages as Kafka's JSON.
 
 Kafka: the `*JsonConverter` classes. Fields are paired by their place on the wire, so that no rule
 about spelling is needed.
@@ -6,24 +6,16 @@ about spelling is needed.
 
 from __future__ import annotations
 
-import importlib
-import math
-import pkgutil
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
-import ottla.protocol.apis
-import ottla.protocol.records
-from ottla.protocol import headers
-from ottla.protocol.schema import Struct, StructMeta
 from ottla.protocol.versions import MAX_VERSION, NO_VERSIONS, Versions, parse_versions
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from random import Random
 
-    from ottla.protocol.schema import Field
+    from ottla.protocol.schema import Field, Struct, StructMeta
 
 JAVA_PACKAGES = {
     "clients": "org.apache.kafka.common.message",
@@ -34,38 +26,6 @@ JAVA_PACKAGES = {
     "raft": "org.apache.kafka.raft.generated",
     "storage": "org.apache.kafka.server.log.remote.metadata.storage.generated",
 }
-_INTEGERS = {
-    "int8": (-(1 << 7), (1 << 7) - 1),
-    "int16": (-(1 << 15), (1 << 15) - 1),
-    "uint16": (0, (1 << 16) - 1),
-    "int32": (-(1 << 31), (1 << 31) - 1),
-    "uint32": (0, (1 << 32) - 1),
-    "int64": (-(1 << 63), (1 << 63) - 1),
-}
-_BLOBS = (b"", b"\0", bytes(range(200)))
-_VALUES: dict[str, tuple[Any, ...]] = {
-    "str": ("", "a", "topic-1", "grüße", "日本語", "x" * 130),
-    "bytes": _BLOBS,
-    "Records": _BLOBS,
-    "bool": (False, True),
-    "float64": (0.0, -1.5, 1e300, math.pi),
-}
-
-
-def message_classes() -> dict[str, StructMeta]:
-    """Return every outermost message class by name."""
-    modules = [headers]
-    for package in (ottla.protocol.apis, ottla.protocol.records):
-        names = (found.name for found in pkgutil.iter_modules(package.__path__))
-        modules += [importlib.import_module(f"{package.__name__}.{name}") for name in names]
-    return {
-        name: value
-        for module in modules
-        for name, value in vars(module).items()
-        if isinstance(value, StructMeta)
-        and value.__module__ == module.__name__
-        and "versions" in vars(value)
-    }
 
 
 def java_class(definition: dict[str, Any]) -> str:
@@ -123,39 +83,6 @@ def cut(one: Versions, other: Versions) -> Versions:
 def is_empty(versions: Versions) -> bool:
     """Whether a range holds no version."""
     return versions.lowest > versions.highest or versions.lowest == MAX_VERSION
-
-
-# ---------------------------------------------------------------- random messages
-
-
-def random_message(cls: StructMeta, version: int, rng: Random, depth: int = 0) -> Struct:
-    """Make a message that this version can carry whole, every kind of value mixed."""
-    values = {}
-    for field in cls.fields:
-        if version not in field.versions or (field.tag is not None and rng.random() < 0.4):
-            continue
-        values[field.name] = _random_value(field, version, rng, depth)
-    return cls(**values)  # type: ignore[no-any-return]
-
-
-def _random_value(field: Field, version: int, rng: Random, depth: int) -> Any:
-    if version in field.nullable and rng.random() < 0.2:
-        return None
-    if field.is_array:
-        size = rng.choice((0, 1, 2, 3) if depth < 2 else (0, 1, 1))
-        return [_random_element(field, version, rng, depth) for _ in range(size)]
-    return _random_element(field, version, rng, depth)
-
-
-def _random_element(field: Field, version: int, rng: Random, depth: int) -> Any:
-    if field.struct is not None:
-        return random_message(field.struct, version, rng, depth + 1)
-    if field.element in _INTEGERS:
-        lowest, highest = _INTEGERS[field.element]
-        return rng.choice((0, 1, lowest, highest, rng.randint(lowest, highest)))
-    if field.element == "Uuid":
-        return Uuid(rng.randbytes(16))
-    return rng.choice(_VALUES[field.element])
 
 
 # ---------------------------------------------------------------- JSON as Kafka writes it

@@ -14,14 +14,13 @@ from tests.conformance.kafka import HERE, Kafka
 from tests.conformance.messages import (
     Paired,
     java_class,
-    message_classes,
     pair,
-    random_message,
     to_json,
 )
+from tests.protocol.messages import message_classes, random_message
 
 if TYPE_CHECKING:
-    from ottla.protocol.schema import Struct, StructMeta
+    from ottla.protocol.schema import Struct
 
 pytestmark = pytest.mark.conformance
 
@@ -37,7 +36,7 @@ class Case(NamedTuple):
     paired: Paired
 
     @property
-    def cls(self) -> StructMeta:
+    def cls(self) -> type[Struct]:
         """The class of the message."""
         return type(self.message)
 

@@ -9,7 +9,8 @@ import pytest
 from ottla.protocol.schema import PRIMITIVES, Request
 from ottla.protocol.versions import NO_VERSIONS, Versions, parse_versions
 from ottla.types import ZERO_UUID
-from tests.conformance.messages import Paired, cut, is_empty, message_classes, pair
+from tests.conformance.messages import Paired, cut, is_empty, pair
+from tests.protocol.messages import message_classes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
