@@ -1,0 +1,124 @@
+"""How a tool reaches the cluster: its flags, and settings from files and flags.
+
+Kafka: org.apache.kafka.server.util.CommandDefaultOptions, the tools' --command-config.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ottla.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
+from ottla.config.problems import nearest
+from ottla.config.properties import PropertiesError, parse_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ottla.clients.blocking import Admin
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+# Settings of Kafka's Java clients that mean nothing here: classes, JVM security, JMX.
+_JAVA_ONLY = ("key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
+
+
+def bootstrap_option(function: F) -> F:
+    """Add --bootstrap-server."""
+    return click.option(
+        "--bootstrap-server", metavar="HOST:PORT,…", help="REQUIRED. The server(s) to connect to."
+    )(function)
+
+
+def require(value: object, name: str) -> None:
+    """Refuse a call without a flag it needs, in Kafka's words."""
+    if value in (None, "", ()):
+        raise click.UsageError(f'Missing required argument "[{name}]"')
+
+
+def key_values(pairs: Iterable[str]) -> dict[str, str]:
+    """Read name=value flags."""
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise click.UsageError(f"Invalid command line properties: {pair}")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def read_file(path: str | None) -> dict[str, str]:
+    """Read a properties file of settings; none without a path."""
+    if path is None:
+        return {}
+    try:
+        return parse_properties(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, PropertiesError) as error:
+        raise click.ClickException(f"cannot read {path}: {error}") from error
+
+
+def usable(
+    given: Mapping[str, Any], table: type[ClientConfig], known: Iterable[str]
+) -> dict[str, Any]:
+    """Keep the settings that our client has; warn of names that no client has.
+
+    Settings that only Java's client has are passed over: files written for Kafka's tools work.
+    """
+    ours = set(known)
+    for name in given:
+        if name not in table.keys and name not in ours:
+            meant = nearest(name, [*table.keys, *ours])
+            proposal = f"; did you mean {meant}?" if meant else ""
+            click.echo(f"warning: unknown setting {name}{proposal}", err=True)
+    kept = {name: value for name, value in given.items() if name in ours and name not in _JAVA_ONLY}
+    if kept.get("ssl.truststore.type") == "JKS":
+        raise click.ClickException("ssl.truststore.type=JKS is not read; give PEM or PKCS12")
+    return kept
+
+
+def producer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep the settings of a Producer."""
+    from ottla.clients.settings import PRODUCER
+
+    return usable(given, ProducerConfig, PRODUCER)
+
+
+def consumer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep the settings of a Consumer."""
+    from ottla.clients.settings import CONSUMER
+
+    return usable(given, ConsumerConfig, CONSUMER)
+
+
+def open_admin(bootstrap_server: str, config_file: str | None) -> Admin:
+    """Make an Admin from a tool's flags."""
+    from ottla.clients.blocking import Admin
+    from ottla.clients.settings import ADMIN
+
+    given = {**read_file(config_file), "bootstrap.servers": bootstrap_server}
+    return Admin(usable(given, AdminConfig, ADMIN))
+
+
+_IRREGULAR = {
+    "NON_EMPTY_GROUP": "GroupNotEmptyException",
+    "TOPIC_ALREADY_EXISTS": "TopicExistsException",
+    "INVALID_TOPIC_EXCEPTION": "InvalidTopicException",
+    "INVALID_CONFIG": "InvalidConfigurationException",
+    "REQUEST_TIMED_OUT": "TimeoutException",
+    "NETWORK_EXCEPTION": "NetworkException",
+    "MESSAGE_TOO_LARGE": "RecordTooLargeException",
+    "LEADER_NOT_AVAILABLE": "LeaderNotAvailableException",
+    "NOT_LEADER_OR_FOLLOWER": "NotLeaderOrFollowerException",
+}
+
+
+def java_text(error: Exception) -> str:
+    """Write an error as Kafka's tools print it: the Java class before the message."""
+    code = getattr(error, "code", None)
+    if code is None:
+        return str(error)
+    words = "".join(word.capitalize() for word in code.name.split("_"))
+    name = _IRREGULAR.get(code.name, f"{words}Exception")
+    return f"org.apache.kafka.common.errors.{name}: {error}"

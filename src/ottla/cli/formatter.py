@@ -1,0 +1,126 @@
+"""A record as a line of text.
+
+Kafka: org.apache.kafka.tools.consumer.DefaultMessageFormatter.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ottla.clients.consumer.fetched import ConsumerRecord
+
+    Reader = Callable[[bytes], str]
+
+DEFAULTS = {
+    "print.timestamp": "false",
+    "print.key": "false",
+    "print.offset": "false",
+    "print.partition": "false",
+    "print.epoch": "false",
+    "print.headers": "false",
+    "print.value": "true",
+    "key.separator": "\t",
+    "line.separator": "\n",
+    "headers.separator": ",",
+    "null.literal": "null",
+    "key.deserializer": "",
+    "value.deserializer": "",
+    "headers.deserializer": "",
+}
+
+
+def _number(layout: str) -> Reader:
+    def read(data: bytes) -> str:
+        (number,) = struct.unpack(layout, data)
+        return str(number)
+
+    return read
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+_READERS: dict[str, Reader] = {
+    "StringDeserializer": _text,
+    "ByteArrayDeserializer": _text,
+    "IntegerDeserializer": _number(">i"),
+    "LongDeserializer": _number(">q"),
+    "ShortDeserializer": _number(">h"),
+    "DoubleDeserializer": _number(">d"),
+    "FloatDeserializer": _number(">f"),
+}
+
+
+class FormatError(Exception):
+    """A property of the formatter that cannot be used."""
+
+
+class Formatter:
+    """Writes records as the properties say."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        given = {**DEFAULTS, **properties}
+
+        def wanted(name: str) -> bool:
+            return given[f"print.{name}"].strip().lower() == "true"
+
+        self._timestamp, self._partition = wanted("timestamp"), wanted("partition")
+        self._offset, self._epoch = wanted("offset"), wanted("epoch")
+        self._headers, self._key, self._value = wanted("headers"), wanted("key"), wanted("value")
+        self._separator = given["key.separator"]
+        self._end = given["line.separator"]
+        self._headers_separator = given["headers.separator"]
+        self._null = given["null.literal"]
+        self._read_key = _reader(given["key.deserializer"])
+        self._read_value = _reader(given["value.deserializer"])
+        self._read_header = _reader(given["headers.deserializer"])
+
+    def format(self, record: ConsumerRecord) -> str:
+        """Write one record, its line separator included; ValueError when it cannot be read."""
+        parts: list[str] = []
+        if self._timestamp:
+            stamp = f"CreateTime:{record.timestamp}" if record.timestamp >= 0 else "NO_TIMESTAMP"
+            parts.append(stamp)
+        if self._partition:
+            parts.append(f"Partition:{record.partition}")
+        if self._offset:
+            parts.append(f"Offset:{record.offset}")
+        if self._epoch:
+            parts.append("Epoch:NOT_PRESENT")  # Kafka's tool drops the epoch before it prints
+        if self._headers:
+            parts.append(self._headers_text(record))
+        if self._key:
+            parts.append(self._shown(record.key, self._read_key))
+        if self._value:
+            parts.append(self._shown(record.value, self._read_value))
+        return self._separator.join(parts) + self._end
+
+    def _headers_text(self, record: ConsumerRecord) -> str:
+        if not record.headers:
+            return "NO_HEADERS"
+        pairs = (
+            f"{name}:{self._shown(value, self._read_header)}" for name, value in record.headers
+        )
+        return self._headers_separator.join(pairs)
+
+    def _shown(self, data: bytes | None, read: Reader) -> str:
+        if data is None:
+            return self._null
+        try:
+            return read(data)
+        except struct.error as error:
+            raise ValueError(f"{len(data)} bytes cannot be deserialized") from error
+
+
+def _reader(class_name: str) -> Reader:
+    if not class_name:
+        return _text
+    try:
+        return _READERS[class_name.rpartition(".")[2]]
+    except KeyError:
+        raise FormatError(f"Class {class_name} could not be found.") from None

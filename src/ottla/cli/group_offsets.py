@@ -1,0 +1,320 @@
+"""`consumer-groups --reset-offsets` and `--delete-offsets`.
+
+Kafka: org.apache.kafka.tools.OffsetsUtils, ConsumerGroupCommand.ConsumerGroupService.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from ottla.cli.connection import java_text
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.clients.blocking import Admin
+
+    Plan = dict[TopicPartition, int]
+
+EARLIEST, LATEST = -2, -1
+SCENARIOS = (
+    "to_offset",
+    "to_datetime",
+    "by_duration",
+    "to_earliest",
+    "to_latest",
+    "shift_by",
+    "from_file",
+    "to_current",
+)
+_DURATION = re.compile(
+    r"(?P<sign>-)?P(?:(?P<days>\d+)D)?"
+    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+class GroupCommandError(Exception):
+    """What stops the tool; the text is Kafka's."""
+
+
+class GroupFlags(NamedTuple):
+    """The flags that say which offsets, and where to."""
+
+    group: tuple[str, ...]
+    topic: tuple[str, ...]
+    all_topics: bool
+    to_offset: int | None
+    to_datetime: str | None
+    by_duration: str | None
+    to_earliest: bool
+    to_latest: bool
+    shift_by: int | None
+    from_file: str | None
+    to_current: bool
+    dry_run: bool
+    execute: bool
+    export: bool
+
+
+# ---------------------------------------------------------------- reset
+
+
+def reset_offsets(admin: Admin, groups: list[str], flags: GroupFlags) -> None:
+    """Plan and perhaps do a reset of each group, and print the plan."""
+    _one_scenario(flags)
+    plans: dict[str, Plan] = {}
+    for group, described in admin.describe_groups(groups).items():
+        if isinstance(described, KafkaError):
+            if described.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                raise described
+            state = "Dead"  # a group that was never there may be given offsets
+        else:
+            state = described.state
+        if state not in ("Empty", "Dead"):
+            click.echo(
+                f"\nError: Assignments can only be reset if the group '{group}' is inactive, but "
+                f"the current state is {state}."
+            )
+            plans[group] = {}
+            continue
+        plans[group] = _plan(admin, group, flags)
+        if flags.execute:
+            _commit(admin, group, plans[group])
+    if flags.export:
+        _export(plans)
+    else:
+        _print_plans(plans)
+
+
+def _one_scenario(flags: GroupFlags) -> None:
+    chosen = [name for name in SCENARIOS if getattr(flags, name) not in (None, False)]
+    if len(chosen) != 1:
+        names = ", ".join(f"[{name.replace('_', '-')}]" for name in sorted(SCENARIOS))
+        raise click.UsageError(f"Option [reset-offsets] takes one of these options: {names}")
+    if not flags.from_file and not flags.topic and not flags.all_topics:
+        raise GroupCommandError("One of the reset scopes should be defined: --all-topics, --topic.")
+
+
+def _commit(admin: Admin, group: str, plan: Plan) -> None:
+    for error in admin.alter_group_offsets(group, plan).values() if plan else ():
+        if error is not None:
+            raise error
+
+
+def _plan(admin: Admin, group: str, flags: GroupFlags) -> Plan:
+    if flags.from_file:
+        return _within(admin, _read_plan(flags.from_file, group, many=len(flags.group) > 1))
+    partitions = _partitions(admin, group, flags)
+    if flags.to_earliest or flags.to_latest:
+        end = EARLIEST if flags.to_earliest else LATEST
+        return _offsets_at(admin, dict.fromkeys(partitions, end))
+    if flags.to_offset is not None:
+        return _within(admin, dict.fromkeys(partitions, flags.to_offset))
+    if flags.shift_by is not None:
+        return _shifted(admin, group, partitions, flags.shift_by)
+    if flags.to_current:
+        return _current(admin, group, partitions)
+    return _offsets_by_time(admin, partitions, _moment(flags))
+
+
+def _partitions(admin: Admin, group: str, flags: GroupFlags) -> list[TopicPartition]:
+    if flags.all_topics:
+        return sorted(admin.list_group_offsets(group))
+    wanted: list[TopicPartition] = []
+    for argument in flags.topic:
+        topic, found, ids = argument.partition(":")
+        if found and not re.fullmatch(r"\d+(,\d+)*", ids):
+            raise GroupCommandError(
+                f"Invalid partition '{ids}' specified in topic arg '{argument}''"
+            )
+        described = admin.describe_topics([topic])[topic]
+        if isinstance(described, KafkaError):
+            raise described
+        there = {partition.partition for partition in described.partitions}
+        numbers = sorted({int(one) for one in ids.split(",")} if found else there)
+        unknown = [f"{topic}-{number}" for number in numbers if number not in there]
+        if unknown:
+            raise GroupCommandError(f'The partitions "{",".join(unknown)}" do not exist')
+        wanted += [TopicPartition(topic, number) for number in numbers]
+    return wanted
+
+
+def _offsets_at(admin: Admin, timestamps: Mapping[TopicPartition, int]) -> Plan:
+    plan: Plan = {}
+    for partition, found in (admin.list_offsets(timestamps) if timestamps else {}).items():
+        if isinstance(found, KafkaError):
+            raise found
+        plan[partition] = found.offset
+    return plan
+
+
+def _offsets_by_time(admin: Admin, partitions: list[TopicPartition], moment_ms: int) -> Plan:
+    plan = _offsets_at(admin, dict.fromkeys(partitions, moment_ms))
+    late = [partition for partition, offset in plan.items() if offset < 0]
+    for partition in late:
+        click.echo(
+            f"\nWarn: Partition {partition.partition} from topic {partition.topic} is empty. "
+            "Falling back to latest known offset."
+        )
+    return plan | _offsets_at(admin, dict.fromkeys(late, LATEST))
+
+
+def _within(admin: Admin, plan: Plan) -> Plan:
+    """Keep wanted offsets between the first and the last there are."""
+    first = _offsets_at(admin, dict.fromkeys(plan, EARLIEST))
+    last = _offsets_at(admin, dict.fromkeys(plan, LATEST))
+    bounded = {}
+    for partition, offset in plan.items():
+        bounded[partition] = offset
+        if offset > last[partition]:
+            bounded[partition] = last[partition]
+            _warn("higher than latest", partition, offset, last[partition])
+        elif offset < first[partition]:
+            bounded[partition] = first[partition]
+            _warn("lower than earliest", partition, offset, first[partition])
+    return bounded
+
+
+def _warn(how: str, partition: TopicPartition, offset: int, bound: int) -> None:
+    click.echo(
+        f"New offset ({offset}) is {how} offset for topic partition {partition}. "
+        f"Value will be set to {bound}",
+        err=True,
+    )
+
+
+def _shifted(admin: Admin, group: str, partitions: list[TopicPartition], by: int) -> Plan:
+    committed = admin.list_group_offsets(group, partitions)
+    plan: Plan = {}
+    for partition in partitions:
+        place = committed.get(partition)
+        if place is None:
+            raise GroupCommandError(
+                f"Cannot shift offset for partition {partition} since there is no current "
+                "committed offset"
+            )
+        plan[partition] = place.offset + by
+    return _within(admin, plan)
+
+
+def _current(admin: Admin, group: str, partitions: list[TopicPartition]) -> Plan:
+    committed = admin.list_group_offsets(group, partitions)
+    known = {p: place.offset for p, place in committed.items() if place is not None}
+    new = [partition for partition in partitions if partition not in known]
+    return known | _offsets_at(admin, dict.fromkeys(new, LATEST))
+
+
+def _moment(flags: GroupFlags) -> int:
+    if flags.to_datetime is not None:
+        text = flags.to_datetime
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise GroupCommandError(f'Unparseable date: "{text}"') from error
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return int(moment.timestamp() * 1000)
+    text = flags.by_duration or ""
+    match = _DURATION.fullmatch(text)
+    if match is None or text.upper() in ("P", "PT", "-P"):
+        raise GroupCommandError("Text cannot be parsed to a Duration")
+    parts = {name: float(match[name] or 0) for name in ("days", "hours", "minutes", "seconds")}
+    ago = timedelta(**parts) * (-1 if match["sign"] else 1)
+    return int((datetime.now(UTC) - ago).timestamp() * 1000)
+
+
+# ---------------------------------------------------------------- files and tables
+
+
+def _read_plan(path: str, group: str, *, many: bool) -> Plan:
+    """Read topic,partition,offset lines, with the group first when there are several."""
+    plan: Plan = {}
+    try:
+        with Path(path).open(encoding="utf-8", newline="") as file:
+            for row in csv.reader(file):
+                if not row:
+                    continue
+                cells = row
+                if many or len(row) == 4:
+                    if row[0] != group:
+                        continue
+                    cells = row[1:]
+                topic, partition, offset = cells
+                plan[TopicPartition(topic, int(partition))] = int(offset)
+    except (OSError, ValueError) as error:
+        raise GroupCommandError(f"cannot read {path}: {error}") from error
+    if not plan:
+        raise GroupCommandError(f"No reset plan for group {group} found")
+    return plan
+
+
+def _export(plans: Mapping[str, Plan]) -> None:
+    many = len(plans) > 1
+    for group, plan in plans.items():
+        for partition, offset in sorted(plan.items()):
+            cells = [partition.topic, str(partition.partition), str(offset)]
+            click.echo(",".join([group, *cells] if many else cells))
+    click.echo()
+
+
+def _print_plans(plans: Mapping[str, Plan]) -> None:
+    group_width = max([15, *(len(group) for group in plans)])
+    topics = [partition.topic for plan in plans.values() for partition in plan]
+    width = max([15, *(len(topic) for topic in topics)])
+    click.echo(f"\n{'GROUP':<{group_width}} {'TOPIC':<{width}} {'PARTITION':<10} NEW-OFFSET")
+    for group, plan in plans.items():
+        for partition, offset in sorted(plan.items()):
+            click.echo(
+                f"{group:<{group_width}} {partition.topic:<{width}} {partition.partition:<10} "
+                f"{offset}"
+            )
+
+
+# ---------------------------------------------------------------- delete
+
+
+def delete_offsets(admin: Admin, flags: GroupFlags) -> None:
+    """Forget the offsets of a group's topics and print what became of each partition."""
+    group = flags.group[0]
+    partitions = _partitions(admin, group, flags)
+    outcomes: dict[TopicPartition, KafkaError | None]
+    whole: KafkaError | None = None
+    try:
+        outcomes = admin.delete_group_offsets(group, partitions)
+    except KafkaError as error:
+        whole = error
+        outcomes = dict.fromkeys(partitions, error)
+    _tell(group, whole, outcomes)
+    width = max([15, *(len(partition.topic) for partition in outcomes)])
+    click.echo(f"\n{'TOPIC':<{width}} {'PARTITION':<10} {'STATUS':<15}", nl=False)
+    for partition, failure in sorted(outcomes.items(), key=_by_partition):
+        status = "Successful" if failure is None else f"Error: {java_text(failure)}"
+        click.echo(f"\n{partition.topic:<{width}} {partition.partition:<10} {status:<15}", nl=False)
+    click.echo()
+    if whole is not None or any(failure is not None for failure in outcomes.values()):
+        sys.exit(1)
+
+
+def _tell(
+    group: str, whole: KafkaError | None, outcomes: Mapping[TopicPartition, KafkaError | None]
+) -> None:
+    if whole is not None:
+        click.echo(f"\nError: {whole}")
+    elif any(failure is not None for failure in outcomes.values()):
+        click.echo("\nError: Encountered some partition-level error, see the follow-up details.")
+    else:
+        click.echo(f"Request succeeded for deleting offsets from group {group}.")
+
+
+def _by_partition(item: tuple[TopicPartition, object]) -> TopicPartition:
+    return item[0]

@@ -1,0 +1,230 @@
+"""What `consumer-groups --describe` prints: offsets and lag, members, states.
+
+Kafka: the print methods of ConsumerGroupCommand.ConsumerGroupService.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ottla.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ottla.clients.admin.groups import GroupDescription, MemberDescription
+    from ottla.clients.blocking import Admin
+    from ottla.types import TopicPartition
+
+MISSING = "-"
+LATEST = -1
+
+
+class OffsetRow(NamedTuple):
+    """One partition of one group; None is printed as a dash."""
+
+    group: str
+    topic: str | None
+    partition: int | None
+    leader_epoch: int | None
+    offset: int | None
+    end_offset: int | None
+    member_id: str | None
+    host: str | None
+    client_id: str | None
+
+    @property
+    def lag(self) -> int | None:
+        """How many records are not read yet."""
+        if self.offset is None or self.end_offset is None or self.offset < 0:
+            return None
+        return self.end_offset - self.offset
+
+
+def _cell(value: object) -> str:
+    return MISSING if value is None else str(value)
+
+
+def _width(values: Iterable[object], smallest: int = 15) -> int:
+    return max([smallest, *(len(_cell(value)) for value in values)])
+
+
+def has_rows(group: str, state: str, rows: int) -> bool:
+    """Say what stands above a group's table; tell whether there is one to print."""
+    if state == "Dead":
+        raise KafkaError(69, f"Consumer group '{group}' does not exist.")
+    if state == "Empty":
+        click.echo(f"\nConsumer group '{group}' has no active members.", err=True)
+    elif state in ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"):
+        click.echo(f"\nWarning: Consumer group '{group}' is rebalancing.", err=True)
+    return rows > 0
+
+
+# ---------------------------------------------------------------- offsets
+
+
+def print_offsets(admin: Admin, groups: Mapping[str, GroupDescription], *, verbose: bool) -> None:
+    """Print where each group stands in each partition."""
+    for group_id, group in groups.items():
+        rows = _offset_rows(admin, group_id, group)
+        if has_rows(group_id, group.state, len(rows)):
+            _print_offset_table(rows, verbose=verbose)
+
+
+def _offset_rows(admin: Admin, group_id: str, group: GroupDescription) -> list[OffsetRow]:
+    committed = admin.list_group_offsets(group_id)
+    owners: dict[TopicPartition, MemberDescription] = {}
+    for member in group.members:
+        owners.update(dict.fromkeys(member.assignment, member))
+    partitions = sorted({*committed, *owners})
+    ends = admin.list_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
+    rows = []
+    for partition in partitions:
+        place = committed.get(partition)
+        end = ends.get(partition)
+        owner = owners.get(partition)
+        rows.append(
+            OffsetRow(
+                group_id,
+                partition.topic,
+                partition.partition,
+                place.leader_epoch if place and place.leader_epoch >= 0 else None,
+                place.offset if place and place.offset >= 0 else None,
+                None if end is None or isinstance(end, KafkaError) else end.offset,
+                owner.member_id if owner else None,
+                owner.host if owner else None,
+                owner.client_id if owner else None,
+            )
+        )
+    idle = [member for member in group.members if not member.assignment]
+    rows += [
+        OffsetRow(group_id, None, None, None, None, None, one.member_id, one.host, one.client_id)
+        for one in idle
+    ]
+    return rows
+
+
+def _print_offset_table(rows: list[OffsetRow], *, verbose: bool) -> None:
+    group, topic = _width(row.group for row in rows), _width(row.topic for row in rows)
+    member, host = _width(row.member_id for row in rows), _width(row.host for row in rows)
+    epoch = f" {'LEADER-EPOCH':<15}" if verbose else ""
+    click.echo(
+        f"\n{'GROUP':<{group}} {'TOPIC':<{topic}} {'PARTITION':<10}{epoch} {'CURRENT-OFFSET':<15} "
+        f"{'LOG-END-OFFSET':<15} {'LAG':<15} {'CONSUMER-ID':<{member}} {'HOST':<{host}} CLIENT-ID",
+        nl=False,
+    )
+    for row in rows:
+        epoch = f" {_cell(row.leader_epoch):<15}" if verbose else ""
+        click.echo(
+            f"\n{row.group:<{group}} {_cell(row.topic):<{topic}} {_cell(row.partition):<10}{epoch} "
+            f"{_cell(row.offset):<15} {_cell(row.end_offset):<15} {_cell(row.lag):<15} "
+            f"{_cell(row.member_id):<{member}} {_cell(row.host):<{host}} {_cell(row.client_id)}",
+            nl=False,
+        )
+    click.echo()
+
+
+# ---------------------------------------------------------------- members
+
+
+def print_members(groups: Mapping[str, GroupDescription], *, verbose: bool) -> None:
+    """Print the members of each group, and with verbose what they have."""
+    for group_id, group in groups.items():
+        has_rows(group_id, group.state, len(group.members))
+        _print_member_table(group, verbose=verbose)
+
+
+def _print_member_table(group: GroupDescription, *, verbose: bool) -> None:
+    members = group.members
+    with_instances = any(member.instance_id is not None for member in members)
+    widths = [
+        _width([group.group_id]),
+        _width(member.member_id for member in members),
+        _width(member.instance_id for member in members) + 2,
+        _width(member.host for member in members),
+        _width(member.client_id for member in members),
+    ]
+    titles = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID"]
+    _print_member_line(titles, "#PARTITIONS", widths, with_instances=with_instances)
+    if verbose:
+        assigned = max([20, *(len(_assignment_text(m.assignment)) for m in members)])
+        targets = max([20, *(len(_target_text(m)) for m in members)])
+        click.echo(
+            f"{'CURRENT-EPOCH':<15} {'CURRENT-ASSIGNMENT':<{assigned}} {'TARGET-EPOCH':<15} "
+            f"{'TARGET-ASSIGNMENT':<{targets}}",
+            nl=False,
+        )
+    for member in members:
+        cells = [
+            group.group_id,
+            member.member_id,
+            member.instance_id,
+            member.host,
+            member.client_id,
+        ]
+        count = str(len(member.assignment))
+        _print_member_line(cells, count, widths, with_instances=with_instances)
+        if verbose:
+            current = _assignment_text(member.assignment)
+            click.echo(
+                f"{_cell(member.member_epoch):<15} {current:<{assigned}} "
+                f"{_cell(group.assignment_epoch):<15} {_target_text(member):<{targets}}",
+                nl=False,
+            )
+    click.echo()
+
+
+def _print_member_line(
+    cells: list[Any], count: str, widths: list[int], *, with_instances: bool
+) -> None:
+    shown = [
+        f"{_cell(cell):<{width}}"
+        for position, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        if position != 2 or with_instances
+    ]
+    click.echo("\n" + " ".join([*shown, f"{count:<15} "]), nl=False)
+
+
+def _target_text(member: MemberDescription) -> str:
+    target = member.target_assignment
+    return MISSING if target is None else _assignment_text(target)
+
+
+def _assignment_text(partitions: Iterable[TopicPartition]) -> str:
+    by_topic: dict[str, list[int]] = {}
+    for partition in sorted(partitions):
+        by_topic.setdefault(partition.topic, []).append(partition.partition)
+    if not by_topic:
+        return MISSING
+    return ";".join(f"{topic}:{','.join(map(str, ids))}" for topic, ids in by_topic.items())
+
+
+# ---------------------------------------------------------------- states
+
+
+def print_states(admin: Admin, groups: Mapping[str, GroupDescription], *, verbose: bool) -> None:
+    """Print the coordinator, assignor and state of each group."""
+    brokers = {node.node_id: node for node in admin.describe_cluster().brokers}
+    for group_id, group in groups.items():
+        has_rows(group_id, group.state, 1)
+        node = brokers.get(group.coordinator)
+        where = f"{node.host}:{node.port}" if node else MISSING
+        coordinator = f"{where}  ({group.coordinator})"
+        width = max(25, len(coordinator))
+        name = max(15, len(group_id))
+        strategy = group.assignor or MISSING
+        if verbose:
+            epochs = f" {_cell(group.group_epoch):<15} {_cell(group.assignment_epoch):<25}"
+            titles = f" {'GROUP-EPOCH':<15} {'TARGET-ASSIGNMENT-EPOCH':<25}"
+        else:
+            epochs = titles = ""
+        click.echo(
+            f"\n{'GROUP':<{name}} {'COORDINATOR (ID)':<{width}} {'ASSIGNMENT-STRATEGY':<20} "
+            f"{'STATE':<20}{titles} #MEMBERS"
+        )
+        click.echo(
+            f"{group_id:<{name}} {coordinator:<{width}} {strategy:<20} {group.state:<20}{epochs} "
+            f"{len(group.members)}"
+        )

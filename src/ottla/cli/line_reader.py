@@ -1,0 +1,107 @@
+"""Lines of text as records: headers, key and value apart by separators.
+
+Kafka: org.apache.kafka.tools.LineMessageReader.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+DEFAULTS = {
+    "parse.key": "false",
+    "key.separator": "\t",
+    "parse.headers": "false",
+    "headers.delimiter": "\t",
+    "headers.separator": ",",
+    "headers.key.separator": ":",
+    "ignore.error": "false",
+    "null.marker": "",
+}
+
+
+class LineError(Exception):
+    """A line that cannot be read as a record."""
+
+
+class Message(NamedTuple):
+    """A record to send."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class LineReader:
+    """Reads records from lines, as the properties say."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        given = {**DEFAULTS, **properties}
+        self._parse_key = given["parse.key"].strip().lower() == "true"
+        self._parse_headers = given["parse.headers"].strip().lower() == "true"
+        self._ignore_errors = given["ignore.error"].strip().lower() == "true"
+        self._key_separator = given["key.separator"]
+        self._headers_delimiter = given["headers.delimiter"]
+        self._headers_separator = given["headers.separator"]
+        self._header_key_separator = given["headers.key.separator"]
+        self._null_marker = given["null.marker"]
+        self._check()
+
+    def _check(self) -> None:
+        separators = [self._key_separator, self._headers_delimiter]
+        if self._headers_delimiter == self._headers_separator:
+            raise LineError("headers.delimiter and headers.separator may not be equal")
+        if self._headers_delimiter == self._header_key_separator:
+            raise LineError("headers.delimiter and headers.key.separator may not be equal")
+        if self._headers_separator == self._header_key_separator:
+            raise LineError("headers.separator and headers.key.separator may not be equal")
+        if self._null_marker and self._null_marker in separators:
+            name = "key.separator" if separators[0] == self._null_marker else "headers.delimiter"
+            raise LineError(f"null.marker and {name} may not be equal")
+
+    def read(self, lines: Iterable[str]) -> Iterator[Message]:
+        """Yield a record a line; raise LineError at one that cannot be read."""
+        for number, line in enumerate(lines, start=1):
+            yield self._message(line.rstrip("\n").removesuffix("\r"), number)
+
+    def _message(self, line: str, number: int) -> Message:
+        headers: tuple[tuple[str, bytes | None], ...] = ()
+        rest = line
+        if self._parse_headers:
+            text, rest = self._cut(rest, self._headers_delimiter, "headers delimiter", number)
+            headers = self._headers(text, number)
+        key = None
+        if self._parse_key:
+            key, rest = self._cut(rest, self._key_separator, "key separator", number)
+        return Message(self._bytes(key), self._bytes(rest), headers)
+
+    def _cut(self, text: str, separator: str, what: str, number: int) -> tuple[str | None, str]:
+        before, found, after = text.partition(separator)
+        if found:
+            return before, after
+        if self._ignore_errors:
+            return None, text
+        raise LineError(f"No {what} found on line number {number}: '{text}'")
+
+    def _headers(self, text: str | None, number: int) -> tuple[tuple[str, bytes | None], ...]:
+        if text is None or (self._null_marker and text == self._null_marker):
+            return ()
+        pairs = []
+        for part in text.split(self._headers_separator):
+            name, found, value = part.partition(self._header_key_separator)
+            if found:
+                pairs.append((name, self._bytes(value)))
+            elif self._ignore_errors:
+                pairs.append((part, None))
+            else:
+                raise LineError(
+                    f"No header key separator found in pair '{part}' on line number {number}"
+                )
+        return tuple(pairs)
+
+    def _bytes(self, text: str | None) -> bytes | None:
+        if text is None or (self._null_marker and text == self._null_marker):
+            return None
+        return text.encode("utf-8", "surrogateescape")

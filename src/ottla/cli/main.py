@@ -1,0 +1,136 @@
+"""The `ottla` command: one subcommand a kafka-*.sh tool, loaded only when it is called.
+
+Kafka: bin/*.sh. `ottla --help` must be quick, so the list of commands with their short texts
+stands here, and their modules are imported late.
+"""
+
+from __future__ import annotations
+
+import sys
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from ottla._version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+VERSION_TEXT = (
+    f"Ottla {__version__}, Apache Kafka protocol 4.3 (metadata.version 4.3-IV0)\n"
+    "Sends nothing home: no telemetry of any kind."
+)
+
+EXAMPLES = """
+\b
+Examples:
+  ottla server-start
+  ottla topics --bootstrap-server localhost:9092 --create --topic orders --partitions 3
+  ottla console-producer --bootstrap-server localhost:9092 --topic orders
+  ottla console-consumer --bootstrap-server localhost:9092 --topic orders --from-beginning
+  ottla consumer-groups --bootstrap-server localhost:9092 --describe --all-groups
+\b
+The commands have the flags and the output of Kafka's bin/kafka-<command>.sh.
+"""
+
+
+class Command(NamedTuple):
+    """Where a subcommand lives, and what the list of commands says of it."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS: dict[str, Command] = {
+    "console-consumer": Command(
+        "ottla.cli.console_consumer", "console_consumer", "Print the records of a topic."
+    ),
+    "console-producer": Command(
+        "ottla.cli.console_producer", "console_producer", "Send lines as records."
+    ),
+    "consumer-groups": Command(
+        "ottla.cli.consumer_groups", "consumer_groups", "List, describe, reset, delete groups."
+    ),
+    "demo": Command("ottla.cli.demo", "demo", "See a first topic with real events, in seconds."),
+    "quickstart": Command("ottla.cli.quickstart", "quickstart", "A node, a topic, a pipeline."),
+    "server-start": Command(
+        "ottla.cli.server_start", "server_start", "Run a node: broker and controller."
+    ),
+    "storage": Command("ottla.cli.storage", "storage", "Format and inspect log directories."),
+    "topics": Command("ottla.cli.topics", "topics", "Create, list, describe, change topics."),
+}
+
+
+class LateGroup(click.Group):
+    """A group whose commands are imported when they are called, not when they are listed."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """List the commands whose modules are installed."""
+        return sorted(name for name, one in COMMANDS.items() if find_spec(one.module))
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; Kafka's own script names work too."""
+        name = cmd_name.removeprefix("kafka-").removesuffix(".sh")
+        found = COMMANDS.get(name)
+        if found is None or find_spec(found.module) is None:
+            return None
+        command = getattr(import_module(found.module), found.attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; propose the nearest one for a name that does not exist."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = get_close_matches(name, self.list_commands(ctx), n=1, cutoff=0.5)
+            proposal = f" Did you mean '{near[0]}'?" if near else ""
+            raise click.UsageError(f"No such command '{name}'.{proposal}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any."""
+        rows = [(name, COMMANDS[name].help) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.group(
+    cls=LateGroup, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(__version__, "--version", message=VERSION_TEXT.partition("\n")[0])
+def ottla() -> None:
+    """Apache Kafka's system in Python: nodes, tools and clients."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 failed or wrongly called (as Kafka's tools)."""
+    try:
+        ottla.main(arguments, prog_name="ottla", standalone_mode=False)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except click.NoSuchOption as error:
+        near = _near_options(error)
+        click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx).show()
+        sys.exit(1)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(1)
+
+
+def _near_options(error: click.NoSuchOption) -> list[str]:
+    """Keep only the nearest flag: click alone would propose several."""
+    known = [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
+    flags = [flag for option in known for flag in option.opts if flag.startswith("--")]
+    return get_close_matches(error.option_name, flags, n=1, cutoff=0.5)
+
+
+if __name__ == "__main__":
+    main()
