@@ -27,8 +27,9 @@ _Directory = AssignReplicasToDirsResponse.DirectoryData
 def assign_replicas(
     request: AssignReplicasToDirsRequest, topics: Topics, *, version: int
 ) -> ControllerResult[AssignReplicasToDirsResponse]:
-    """Record the directories of replicas; the broker's epoch was checked. version is that of
-    PartitionChangeRecord.
+    """Record the directories of replicas; version is that of PartitionChangeRecord.
+
+    The caller has checked the broker's epoch.
     """
     records: list[MessageAndVersion] = []
     response = AssignReplicasToDirsResponse(error_code=0, directories=[])

@@ -34,6 +34,10 @@ RECORD_CLASSES: dict[int, type[Struct]] = {
 }
 
 
+NO_OP_VALUE = bytes((FRAME_VERSION, metadata.NoOpRecord.message_key, 0, 0))
+"""The most frequent record of all, known by its bytes: an idle log is full of them."""
+
+
 def encode_record(record: MessageAndVersion) -> bytes:
     """Return frame version, key, version and body."""
     message, version = record

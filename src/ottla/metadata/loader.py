@@ -35,12 +35,13 @@ _ABORT = AbortTransactionRecord.message_key
 class MetadataLoader:
     """Owns the broker's image."""
 
-    __slots__ = ("_listeners", "_transaction", "image")
+    __slots__ = ("_is_published", "_listeners", "_transaction", "image")
 
     def __init__(self) -> None:
         self.image = MetadataImage()
         self._transaction: list[MessageAndVersion] | None = None
         self._listeners: list[Listener] = []
+        self._is_published = False
 
     @property
     def in_transaction(self) -> bool:
@@ -53,18 +54,17 @@ class MetadataLoader:
         A listener that comes late is first told everything as a snapshot's delta.
         """
         self._listeners.append(listener)
-        if self.image.offset_and_epoch.offset >= 0:
-            delta = MetadataDelta(is_snapshot=True)
-            MetadataImage().apply(self.image.records(), self.image.offset_and_epoch, delta)
-            delta.topics_created = dict(self.image.topics.by_id)
-            listener(delta, self.image)
+        if self._is_published:
+            listener(self._everything(), self.image)
 
     def load_snapshot(
         self, records: Iterable[MessageAndVersion], offset_and_epoch: OffsetAndEpoch
     ) -> MetadataDelta:
-        """Start from a snapshot; call `publish` when what follows it is loaded too."""
-        self.image = MetadataImage()
-        self._transaction = None
+        """Start from a snapshot; call `publish_from` when what follows it is loaded too.
+
+        The image stays the same object: those who hold it see the new state.
+        """
+        assert self.image.offset_and_epoch.offset < 0, "a snapshot is only loaded at the start"
         return self.image.apply(records, offset_and_epoch, MetadataDelta(is_snapshot=True))
 
     def load_batch(
@@ -80,11 +80,21 @@ class MetadataLoader:
         ready: Sequence[MessageAndVersion] = records if plain else self._resolve(records)
         self.image.apply(ready, offset_and_epoch, delta)
 
-    def publish(self, delta: MetadataDelta) -> None:
-        """Tell all listeners."""
+    def publish_from(self, delta: MetadataDelta, *, everything: bool) -> None:
+        """Tell all listeners what changed; or everything, when it is the first time."""
+        self._is_published = True
+        if everything:
+            delta = self._everything()
         delta.offset_and_epoch = self.image.offset_and_epoch
         for listener in list(self._listeners):
             listener(delta, self.image)
+
+    def _everything(self) -> MetadataDelta:
+        """Return the delta that makes the image out of nothing."""
+        delta = MetadataDelta(is_snapshot=True)
+        MetadataImage().apply(self.image.records(), self.image.offset_and_epoch, delta)
+        delta.topics_created = dict(self.image.topics.by_id)
+        return delta
 
     def _resolve(self, records: Sequence[MessageAndVersion]) -> list[MessageAndVersion]:
         ready: list[MessageAndVersion] = []

@@ -41,26 +41,26 @@ if TYPE_CHECKING:
 class RaftListener(Protocol):
     """Who is told how the quorum fares."""
 
-    def became_leader(self, epoch: int, epoch_start_offset: int) -> None:
-        """This node leads; its first record is written but not committed."""
+    def became_leader(self, epoch: int, epoch_start_offset: int, /) -> None:
+        """Take note that this node leads; its first record is written but not committed."""
 
-    def batch_appended(self, last_offset: int, size_bytes: int) -> None:
-        """A batch of offered records is in the log, not durable yet."""
+    def batch_appended(self, last_offset: int, size_bytes: int, /) -> None:
+        """Take note that offered records are in the log, not durable yet."""
 
-    def high_watermark_moved(self, offset: int) -> None:
-        """Everything below offset is committed."""
+    def high_watermark_moved(self, offset: int, /) -> None:
+        """Take note that everything below offset is committed."""
 
-    def resigned(self, epoch: int) -> None:
-        """This node leads no longer."""
+    def resigned(self, epoch: int, /) -> None:
+        """Take note that this node leads no longer."""
 
     def failed(self, error: Exception) -> None:
-        """The disk failed: nothing may be promised any more."""
+        """Take note that the disk failed: nothing may be promised any more."""
 
 
 class RaftDriver:
     """One machine, one log."""
 
-    __slots__ = ("_clock", "_listener", "_run_in_worker", "_store", "failure", "log", "node")
+    __slots__ = ("_clock", "_listener", "_store", "failure", "log", "node", "run_in_worker")
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class RaftDriver:
         self.failure: Exception | None = None
         self._store = store
         self._clock = clock
-        self._run_in_worker = run_in_worker
+        self.run_in_worker = run_in_worker
         self._listener = listener
 
     def start(self, now_ms: int) -> None:
@@ -138,7 +138,7 @@ class RaftDriver:
             now_ms = self._clock.now_ms()
             self._run(self.node.handle(LogFlushed(end_offset), now_ms))
 
-        self._run_in_worker(job.run, flushed)
+        self.run_in_worker(job.run, flushed)
 
     def _fail(self, error: Exception) -> None:
         """Stop for good: a page that an fsync failed for may be clean and lost."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage
+from ottla.protocol.records.raft import SnapshotHeaderRecord
+from ottla.raft.control_records import decode_control_message
 from ottla.raft.snapshot import (
     SNAPSHOT_MODE,
     SUFFIX,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 METADATA_LOG: Final = "__cluster_metadata-0"
 READ_BYTES: Final = 8 * 1024 * 1024
+_HEAD_BYTES: Final = 1 << 16
 _LEFTOVERS: Final = (".part", ".deleted", ".tmp")
 
 
@@ -169,24 +172,36 @@ class ReplicatedLog:
 
         return write, written
 
-    def clean(self, *, now_ms: int, max_bytes: int, max_age_ms: int, timestamp_ms: int) -> int:
-        """Drop the oldest snapshots and the log before the next one; return how many.
+    def clean(self, *, now_ms: int, max_bytes: int, max_age_ms: int) -> int:
+        """Drop the oldest snapshots with the log before the next one; return how many.
 
-        As Kafka does it: while log and snapshots hold more than max_bytes, or the oldest snapshot
-        is older than max_age_ms; the newest snapshot always stays. timestamp_ms is when the
-        oldest snapshot was made.
+        As Kafka does it: while log and snapshots hold more than max_bytes (-1: no limit), or the
+        oldest snapshot's records are older than max_age_ms; the newest snapshot always stays.
         """
         dropped = 0
         while len(self.snapshots) > 1 and (
-            self._size() > max_bytes or (dropped == 0 and now_ms - timestamp_ms > max_age_ms)
+            0 <= max_bytes < self._size()
+            or 0 <= max_age_ms < now_ms - self._snapshot_timestamp(self.snapshots[0])
         ):
             oldest = self.snapshots.pop(0)
             self._directory.remove(_path(oldest))
-            self.delete_before(self.snapshots[0].offset, now_ms=now_ms)
             dropped += 1
-        if dropped == 0 and self.snapshots and self._size() > max_bytes:
-            self.delete_before(self.snapshots[-1].offset, now_ms=now_ms)
+        if dropped or (self.snapshots and 0 <= max_bytes < self._size()):
+            self.delete_before(self.snapshots[0].offset, now_ms=now_ms)
         return dropped
+
+    def _snapshot_timestamp(self, snapshot_id: OffsetAndEpoch) -> int:
+        """Return when the last record in a snapshot was made, in ms."""
+        file = self._directory.open(_path(snapshot_id))
+        try:
+            head = file.read(0, _HEAD_BYTES)
+        finally:
+            file.close()
+        for batch in iterate_batches(head, partial_tail=True):
+            message = decode_control_message(batch.records()[0])
+            if isinstance(message, SnapshotHeaderRecord):
+                return message.last_contained_log_timestamp
+        return 0
 
     def delete_before(self, offset: int, *, now_ms: int) -> None:
         """Let go of the log below offset, which a snapshot holds."""

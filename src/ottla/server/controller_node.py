@@ -1,0 +1,528 @@
+"""The controller of a node: its member of the quorum, the shard on top, one method an API.
+
+Kafka: kafka.server.ControllerServer, ControllerApis, SharedServer.
+
+Sans-IO: time, luck, disk and workers are arguments. Every method returns a Pending that completes
+when the decision is committed, or fails with KafkaError.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.controller.controller import Controller
+from ottla.controller.result import ControllerResult
+from ottla.controller.runtime import ControllerRuntime
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.bootstrap import BOOTSTRAP_CHECKPOINT, feature_records
+from ottla.metadata.broker import ControllerRegistration, FeatureRange, ListenerAddress
+from ottla.metadata.features import SUPPORTED_FEATURES
+from ottla.metadata.framing import MessageAndVersion, decode_record
+from ottla.metadata.loader import MetadataLoader
+from ottla.metadata.snapshot import SnapshotPolicy
+from ottla.protocol.apis.describe_quorum import DescribeQuorumResponse
+from ottla.protocol.records.raft import KRaftVersionRecord, VotersRecord
+from ottla.raft.control_records import decode_control_message
+from ottla.raft.driver import RaftDriver
+from ottla.raft.node import RaftNode
+from ottla.raft.quorum_state import QuorumStateStore
+from ottla.raft.replicated_log import METADATA_LOG, ReplicatedLog
+from ottla.raft.snapshot import decode_snapshot
+from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet, voter_set_of
+from ottla.types import OffsetAndEpoch, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from random import Random
+
+    from ottla.clock import Clock
+    from ottla.config.broker import BrokerConfig
+    from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.image import MetadataImage
+    from ottla.protocol.apis.allocate_producer_ids import (
+        AllocateProducerIdsRequest,
+        AllocateProducerIdsResponse,
+    )
+    from ottla.protocol.apis.alter_client_quotas import (
+        AlterClientQuotasRequest,
+        AlterClientQuotasResponse,
+    )
+    from ottla.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from ottla.protocol.apis.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsResponse,
+    )
+    from ottla.protocol.apis.assign_replicas_to_dirs import (
+        AssignReplicasToDirsRequest,
+        AssignReplicasToDirsResponse,
+    )
+    from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+    from ottla.protocol.apis.broker_registration import (
+        BrokerRegistrationRequest,
+        BrokerRegistrationResponse,
+    )
+    from ottla.protocol.apis.create_partitions import (
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+    )
+    from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
+    from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
+    from ottla.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from ottla.protocol.apis.incremental_alter_configs import (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+    from ottla.protocol.apis.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+    )
+    from ottla.protocol.apis.unregister_broker import (
+        UnregisterBrokerRequest,
+        UnregisterBrokerResponse,
+    )
+    from ottla.protocol.apis.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+    from ottla.purgatory.pending import Pending
+    from ottla.raft.driver import RunInWorker
+    from ottla.records.batch import RecordBatch
+    from ottla.storage.directory import Directory
+
+METADATA_TOPIC = "__cluster_metadata"
+
+
+class ControllerNode:
+    """Call `start` once, `tick` when its deadline comes, `stop` at the end."""
+
+    def __init__(  # noqa: PLR0913 - a node is made of all it stands on
+        self,
+        *,
+        node_id: int,
+        cluster_id: str,
+        directory_id: Uuid,
+        directory: Directory,
+        clock: Clock,
+        rng: Random,
+        config: BrokerConfig,
+        run_in_worker: RunInWorker,
+        supported_features: Mapping[str, FeatureRange] = SUPPORTED_FEATURES,
+        controller_listeners: Mapping[str, ListenerAddress] | None = None,
+        on_failure: Callable[[Exception], None] | None = None,
+    ) -> None:
+        """Take what the node stands on.
+
+        directory is the root of the metadata log directory; run_in_worker(job, done) calls
+        done(result, error) on the loop. controller_listeners are the addresses at which this
+        controller serves (it registers itself when they are given). on_failure(error) is called
+        once when the disk has failed or a record cannot be applied: the node must then halt.
+        """
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.directory_id = directory_id
+        self.supported_features = supported_features
+        self._directory = directory
+        self._clock = clock
+        self._rng = rng
+        self._config = config
+        self._run_in_worker = run_in_worker
+        self._listeners = controller_listeners
+        self._on_failure = on_failure or _ignore
+        self._loader = MetadataLoader()
+        self._runtime: ControllerRuntime | None = None
+        self._raft: RaftNode | None = None
+        self._log: ReplicatedLog | None = None
+
+    # What others look at
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed metadata; the same object for ever, changed in place."""
+        return self._loader.image
+
+    @property
+    def active(self) -> bool:
+        """Whether this controller takes operations."""
+        return self._runtime is not None and self._runtime.active
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why nothing works any more, if so."""
+        return None if self._runtime is None else self._runtime.failure
+
+    @property
+    def leader_id(self) -> int:
+        """Who leads the quorum, -1 when that is not known."""
+        return -1 if self._raft is None else self._raft.leader_id
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest epoch of the quorum."""
+        return 0 if self._raft is None else self._raft.epoch
+
+    @property
+    def kraft_version(self) -> int:
+        """The level of kraft.version."""
+        return 0 if self._raft is None else self._raft.kraft_version
+
+    @property
+    def high_watermark(self) -> int:
+        """The committed end of the metadata log, -1 when it is not known."""
+        return -1 if self._raft is None else self._raft.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        """The end of the metadata log."""
+        return 0 if self._log is None else self._log.end_offset
+
+    def add_listener(self, listener: Callable[[MetadataDelta, MetadataImage], None]) -> None:
+        """Call listener(delta, image) after every commit that changed something.
+
+        A late listener is told everything at once, as a snapshot's delta.
+        """
+        self._loader.add_listener(listener)
+
+    # Life
+
+    def start(self, now_ms: int) -> None:
+        """Load the log and take part in the quorum; now_ms is wall time.
+
+        CorruptMessage or UnsupportedVersion when what lies on the disk cannot be trusted or
+        understood, KafkaError INCONSISTENT_VOTER_SET for a quorum this node cannot serve.
+        """
+        config = self._config
+        controller = Controller(
+            config=config,
+            cluster_id=self.cluster_id,
+            rng=self._rng,
+            supported_features=self.supported_features,
+            kraft_version=lambda: self.kraft_version,
+        )
+        policy = SnapshotPolicy(
+            max_bytes=config.metadata_log_max_record_bytes_between_snapshots,
+            max_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        log = ReplicatedLog.open(
+            self._directory,
+            now_ms=now_ms,
+            segment_bytes=config.metadata_log_segment_bytes,
+            segment_ms=config.metadata_log_segment_ms,
+        )
+        runtime = ControllerRuntime(
+            controller,
+            self._loader,
+            clock=self._clock,
+            snapshots=policy,
+            bootstrap=self._bootstrap_records(),
+            min_insync_replicas=config.min_insync_replicas,
+            on_failure=self._on_failure,
+        )
+        runtime.on_active = self._register_controller
+        runtime.retention = lambda: self._clean(log)
+        store = QuorumStateStore(self._directory, METADATA_LOG)
+        raft = self._load(log, runtime, store)
+        runtime.driver = RaftDriver(
+            raft,
+            log,
+            store,
+            clock=self._clock,
+            run_in_worker=self._run_in_worker,
+            listener=runtime,
+        )
+        self._log, self._raft, self._runtime = log, raft, runtime
+        runtime.driver.start(now_ms)
+
+    def _load(
+        self, log: ReplicatedLog, runtime: ControllerRuntime, store: QuorumStateStore
+    ) -> RaftNode:
+        """Replay snapshot and log; return the quorum's member with the voters found there."""
+        kraft_version, voters, voters_in_log = 0, None, False
+        position = 0
+        found = log.newest_readable_snapshot()
+        if found is not None:
+            snapshot_id, content = found
+            position = snapshot_id.offset
+            kraft_version, voters = content.kraft_version, content.voters
+            voters_in_log = voters is not None and position > 0
+            if position > 0:
+                runtime.load_snapshot(
+                    content.values, snapshot_id, content.last_contained_log_timestamp
+                )
+        for batch in log.read(max(position, log.start_offset)):
+            if not batch.is_control:
+                runtime.load_batch(batch)
+                continue
+            for message in _control_messages(batch):
+                if isinstance(message, KRaftVersionRecord):
+                    kraft_version = message.kraft_version
+                elif isinstance(message, VotersRecord):
+                    voters, voters_in_log = voter_set_of(message), True
+        if kraft_version == 0 or voters is None:
+            voters = _static_voters(self._config)
+        election = store.read()
+        epoch = max(election.leader_epoch, log.epoch_at_end())
+        if epoch > election.leader_epoch:
+            election = election._replace(leader_epoch=epoch, voted_id=-1)
+        return RaftNode(
+            node_id=self.node_id,
+            directory_id=self.directory_id,
+            election=election,
+            voters=voters,
+            kraft_version=kraft_version,
+            voters_in_log=voters_in_log,
+        )
+
+    def _bootstrap_records(self) -> Sequence[MessageAndVersion]:
+        if not self._directory.exists(BOOTSTRAP_CHECKPOINT):
+            return feature_records()
+        content = decode_snapshot(self._directory.read_file(BOOTSTRAP_CHECKPOINT))
+        return [decode_record(value) for value in content.values]
+
+    def _clean(self, log: ReplicatedLog) -> None:
+        log.clean(
+            now_ms=self._clock.now_ms(),
+            max_bytes=self._config.metadata_max_retention_bytes,
+            max_age_ms=self._config.metadata_max_retention_ms,
+        )
+
+    def _register_controller(self) -> None:
+        """Tell the cluster where this controller is and what it supports."""
+        if self._listeners is None:
+            return
+        registration = ControllerRegistration(
+            self.node_id,
+            Uuid(self._rng.randbytes(16)),
+            zk_migration_ready=False,
+            listeners=self._listeners,
+            features=self.supported_features,
+        )
+        record = MessageAndVersion(registration.to_record(), 0)
+        self._running.write(lambda _offset: ControllerResult([record], None))
+
+    def tick(self, now_ms: int) -> int | None:
+        """Do what time demands; return when to call again. Times are monotonic ms."""
+        runtime = self._runtime
+        if runtime is None or not runtime.active:
+            return None
+        cluster = runtime.controller.cluster
+        while cluster.heartbeats.stale(cluster.unfenced_ids(), now_ms) and runtime.active:
+            runtime.write(lambda _offset: runtime.controller.fence_stale_brokers(now_ms))
+        deadlines = [cluster.heartbeats.next_expiry_ms(cluster.unfenced_ids())]
+        idle_ms = self._config.metadata_max_idle_interval_ms
+        if idle_ms > 0 and runtime.active:
+            if now_ms - runtime.last_append_ms >= idle_ms:
+                runtime.write_no_op()
+            deadlines.append(runtime.last_append_ms + idle_ms)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def stop(self) -> None:
+        """Resign and close the log; whatever was not committed fails with NOT_CONTROLLER."""
+        runtime, log = self._runtime, self._log
+        if runtime is None or log is None:
+            return
+        runtime.driver.stop(self._clock.now_ms())
+        if runtime.failure is None:
+            job = log.log.close()
+            if job is not None:
+                job.run()
+                log.flush_completed(job)
+        log.log.release()
+        self._runtime = None
+
+    @property
+    def _running(self) -> ControllerRuntime:
+        if self._runtime is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        return self._runtime
+
+    @property
+    def _controller(self) -> Controller:
+        return self._running.controller
+
+    # Topics
+
+    def create_topics(self, request: CreateTopicsRequest) -> Pending[CreateTopicsResponse]:
+        """Create topics."""
+        return self._running.write(lambda _: self._controller.creation.create_topics(request))
+
+    def delete_topics(self, request: DeleteTopicsRequest) -> Pending[DeleteTopicsResponse]:
+        """Delete topics; fails with TOPIC_DELETION_DISABLED where that is switched off."""
+        return self._running.write(lambda _: self._controller.delete_topics(request))
+
+    def create_partitions(
+        self, request: CreatePartitionsRequest
+    ) -> Pending[CreatePartitionsResponse]:
+        """Add partitions to topics."""
+        return self._running.write(lambda _: self._controller.creation.create_partitions(request))
+
+    def elect_leaders(self, request: ElectLeadersRequest) -> Pending[ElectLeadersResponse]:
+        """Elect preferred or unclean leaders."""
+        return self._running.write(lambda _: self._controller.elections.elect_leaders(request))
+
+    def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> Pending[AlterPartitionReassignmentsResponse]:
+        """Begin or cancel moves of partitions."""
+        elections = self._controller.elections
+        return self._running.write(lambda _: elections.alter_reassignments(request))
+
+    def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> Pending[ListPartitionReassignmentsResponse]:
+        """List moves of partitions."""
+        elections = self._controller.elections
+        return self._running.write(
+            lambda _: ControllerResult([], elections.list_reassignments(request))
+        )
+
+    def assign_replicas_to_dirs(
+        self, request: AssignReplicasToDirsRequest
+    ) -> Pending[AssignReplicasToDirsResponse]:
+        """Take note of the directories of replicas."""
+        return self._running.write(lambda _: self._controller.assign_replicas_to_dirs(request))
+
+    # Settings
+
+    def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest
+    ) -> Pending[IncrementalAlterConfigsResponse]:
+        """Change single settings."""
+        return self._running.write(lambda _: self._controller.configs.alter_incrementally(request))
+
+    def alter_configs(self, request: AlterConfigsRequest) -> Pending[AlterConfigsResponse]:
+        """Replace all settings of resources."""
+        return self._running.write(lambda _: self._controller.configs.alter(request))
+
+    def alter_client_quotas(
+        self, request: AlterClientQuotasRequest
+    ) -> Pending[AlterClientQuotasResponse]:
+        """Change quotas."""
+        return self._running.write(lambda _: self._controller.quotas.alter(request))
+
+    def update_features(self, request: UpdateFeaturesRequest) -> Pending[UpdateFeaturesResponse]:
+        """Change feature levels."""
+        return self._running.write(lambda _: self._controller.update_features(request))
+
+    # Brokers
+
+    def register_broker(
+        self, request: BrokerRegistrationRequest
+    ) -> Pending[BrokerRegistrationResponse]:
+        """Register a broker; it is fenced until a heartbeat shows that it has caught up."""
+        now_ms = self._clock.monotonic_ms()
+        return self._running.write(
+            lambda offset: self._controller.register_broker(
+                request, next_offset=offset, now_ms=now_ms
+            )
+        )
+
+    def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> Pending[BrokerHeartbeatResponse]:
+        """Hear of a broker; unfences it when it asks for that and has caught up."""
+        now_ms = self._clock.monotonic_ms()
+        return self._running.write(
+            lambda offset: self._controller.broker_heartbeat(
+                request, next_offset=offset, now_ms=now_ms
+            )
+        )
+
+    def unregister_broker(
+        self, request: UnregisterBrokerRequest
+    ) -> Pending[UnregisterBrokerResponse]:
+        """Take a broker out of the cluster."""
+        return self._running.write(lambda _: self._controller.unregister_broker(request))
+
+    def allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest
+    ) -> Pending[AllocateProducerIdsResponse]:
+        """Give a broker its next 1000 producer ids."""
+        return self._running.write(lambda _: self._controller.allocate_producer_ids(request))
+
+    # Quorum
+
+    def describe_quorum(self, request: DescribeQuorumRequest) -> Pending[DescribeQuorumResponse]:
+        """Describe leader, voters and how far they are."""
+        return self._running.write(lambda _: ControllerResult([], self._describe(request)))
+
+    def _describe(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+        raft = self._raft
+        assert raft is not None, "a running node is a member of a quorum"
+        answer = DescribeQuorumResponse.TopicData
+        response = DescribeQuorumResponse(error_message=None, topics=[])
+        for topic in request.topics:
+            partitions = []
+            for partition in topic.partitions:
+                known = topic.topic_name == METADATA_TOPIC and partition.partition_index == 0
+                partitions.append(
+                    self._describe_partition(raft)
+                    if known
+                    else answer.PartitionData(
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        error_message=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.text,
+                        leader_id=0,
+                        leader_epoch=0,
+                        high_watermark=0,
+                        current_voters=[],
+                        observers=[],
+                    )
+                )
+            response.topics.append(answer(topic_name=topic.topic_name, partitions=partitions))
+        response.nodes = [
+            DescribeQuorumResponse.Node(
+                node_id=voter.voter_id,
+                listeners=[
+                    DescribeQuorumResponse.Node.Listener(
+                        name=end.listener_name, host=end.host, port=end.port
+                    )
+                    for end in voter.endpoints
+                ],
+            )
+            for voter in raft.voters
+        ]
+        return response
+
+    def _describe_partition(self, raft: RaftNode) -> DescribeQuorumResponse.TopicData.PartitionData:
+        now_ms = self._clock.now_ms()
+        from ottla.protocol.apis import describe_quorum
+
+        return DescribeQuorumResponse.TopicData.PartitionData(
+            partition_index=0,
+            error_message=None,
+            leader_id=raft.leader_id,
+            leader_epoch=raft.epoch,
+            high_watermark=raft.high_watermark,
+            current_voters=[
+                describe_quorum.ReplicaState(
+                    replica_id=voter.voter_id,
+                    replica_directory_id=voter.directory_id,
+                    log_end_offset=self.log_end_offset,
+                    last_fetch_timestamp=now_ms,
+                    last_caught_up_timestamp=now_ms,
+                )
+                for voter in raft.voters
+            ],
+            observers=[],
+        )
+
+    def write_snapshot(self) -> OffsetAndEpoch:
+        """Write a snapshot now, whatever the policy says; return its id."""
+        return self._running.write_snapshot()
+
+
+def _control_messages(batch: RecordBatch) -> list[object]:
+    return [decode_control_message(record) for record in batch.records()]
+
+
+def _static_voters(config: BrokerConfig) -> VoterSet:
+    """Return the voters of controller.quorum.voters (kraft.version 0)."""
+    names = config.controller_listener_names
+    return VoterSet(
+        Voter(
+            voter.node_id,
+            endpoints=(VoterEndpoint(names[0] if names else "", voter.host, voter.port),),
+        )
+        for voter in config.voters
+    )
+
+
+def _ignore(_error: Exception) -> None:
+    """Nobody asked to be told."""
