@@ -216,8 +216,17 @@ def _is_not_default(source: _Source, field: Field, value: str) -> str:
     if field.is_array:
         return f"{value} is None or {value}"
     if field.struct is not None:
-        return f"{value} != {source.bind('default', field.make_default())}"
-    return f"{value} != {source.bind('default', field.default)}"
+        tests = [f"{value} is None", f"{value}.unknown_tagged_fields"]
+        tests += [
+            _is_not_default(source, one, f"{value}.{one.name}") for one in field.struct.fields
+        ]
+        return " or ".join(tests)
+    plain = type(field.default) in (int, bool, str, bytes)
+    return (
+        f"{value} != {field.default!r}"
+        if plain
+        else f"{value} != {source.bind('default', field.default)}"
+    )
 
 
 def _flush_fixed(source: _Source, fixed: list[tuple[str, str]], depth: int) -> None:
