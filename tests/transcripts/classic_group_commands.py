@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.purgatory.pending import Pending
+    from ottla.types import Uuid
 
 COMMIT_TOPIC = OffsetCommitRequest.OffsetCommitRequestTopic
 FETCH_GROUP = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -38,11 +39,12 @@ class Transcript:
     otherwise.
     """
 
-    def __init__(self) -> None:
-        self.world = World().elect()
+    def __init__(self, world: World | None = None) -> None:
+        self.world = world or World().elect()
         self.trace: list[str] = []
         self.members: dict[str, str] = {}
         self.generations: dict[str, int] = {}
+        self.protocols: dict[str, str | None] = {}
         self.batch_count = 0
 
     def run(self, command: str) -> list[str]:
@@ -60,7 +62,8 @@ class Transcript:
         settings = {key: int(value) for key, value in options.items()}
         self.world = World(GroupCoordinatorConfig(offsets_topic_num_partitions=1, **settings))
         self.world.elect()
-        self.members, self.generations, self.batch_count = {}, {}, 0
+        self.members, self.generations, self.protocols = {}, {}, {}
+        self.batch_count = 0
 
     def do_advance(self, delay: str) -> None:
         self.world.advance(int(delay))
@@ -121,8 +124,10 @@ class Transcript:
 
         def shown(answer: Any) -> str:
             if answer.error_code in (0, ErrorCode.MEMBER_ID_REQUIRED):
-                self.members[client] = answer.member_id
-                self.generations[client] = answer.generation_id
+                key = self._key(client, options)
+                self.members[key] = answer.member_id
+                self.generations[key] = answer.generation_id
+                self.protocols[key] = answer.protocol_name
             if answer.error_code:
                 return f"{ErrorCode(answer.error_code).name} member={answer.member_id or '-'}"
             members = " ".join(f"{m.member_id}:{m.metadata.decode()}" for m in answer.members)
@@ -137,16 +142,18 @@ class Transcript:
     def do_sync(self, client: str, **options: str) -> None:
         parts = options.get("assign", "")
         assignments = [part.partition(":") for part in parts.split(",") if part]
+        key = self._key(client, options)
         request = SyncGroupRequest(
             group_id=options.get("group", "g"),
             generation_id=self._generation(client, options),
             member_id=self._member(client, options),
             group_instance_id=options.get("instance"),
-            protocol_type=options.get("type"),
-            protocol_name=options.get("protocol"),
+            protocol_type=options.get("type", "consumer"),
+            protocol_name=options.get("protocol") or self.protocols.get(key) or "range",
             assignments=[
                 SyncGroupRequest.SyncGroupRequestAssignment(
-                    member_id=self.members.get(name, name), assignment=data.encode()
+                    member_id=self.members.get(self._key(name, options), name),
+                    assignment=data.encode(),
                 )
                 for name, _, data in assignments
             ],
@@ -178,7 +185,7 @@ class Transcript:
         if version <= 2:
             request.member_id = self._member(clients[0], options)
         identity = LeaveGroupRequest.MemberIdentity
-        for client in clients:
+        for client in clients if version >= 3 else ():
             request.members.append(identity(member_id=self._member(client, options)))
             request.members[-1].group_instance_id = options.get("instance")
         if "instances" in options:
@@ -209,7 +216,7 @@ class Transcript:
             topics=[
                 COMMIT_TOPIC(
                     name=topic if version < 10 else "",
-                    topic_id=self.world.topics.id_of(topic, int(options.get("incarnation", "1"))),
+                    topic_id=self._topic_id(topic, options),
                     partitions=[
                         COMMIT_TOPIC.OffsetCommitRequestPartition(
                             partition_index=int(partition),
@@ -336,15 +343,25 @@ class Transcript:
 
     # ---------------------------------------------------------------- inside
 
+    def _topic_id(self, topic: str, options: dict[str, str]) -> Uuid:
+        topics = self.world.topics
+        given = options.get("incarnation")
+        known = None if given else topics.topic_id(topic)
+        return known or topics.id_of(topic, int(given or "1"))
+
     def _member(self, client: str, options: dict[str, str]) -> str:
         given = options.get("member")
         if given == "-":
             return ""
-        return self.members.get(client, "") if given is None else given
+        return self.members.get(self._key(client, options), "") if given is None else given
 
     def _generation(self, client: str, options: dict[str, str]) -> int:
         given = options.get("generation")
-        return self.generations.get(client, -1) if given is None else int(given)
+        return self.generations.get(self._key(client, options), -1) if given is None else int(given)
+
+    @staticmethod
+    def _key(client: str, options: dict[str, str]) -> str:
+        return f"{options.get('group', 'g')}/{client}"
 
     def _report(self, what: str, pending: Pending[Any], shown: Callable[[Any], str]) -> None:
         def finished(done: Pending[Any]) -> None:

@@ -5,7 +5,7 @@ Kafka: org.apache.kafka.coordinator.group.GroupCoordinatorService.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import (
     classic_join,
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.types import Uuid
 
-T = TypeVar("T")
-R = TypeVar("R")
+PROTOCOL_NAMED_VERSION: Final = 5
+"""From this version on SyncGroup has to say the protocol (KIP-559)."""
 
 
 class GroupCoordinator:
@@ -137,10 +137,13 @@ class GroupCoordinator:
         return answer.then(lambda response: _join_in_version(response, context.api_version))
 
     def sync_group(
-        self, request: SyncGroupRequest, _context: RequestContext
+        self, request: SyncGroupRequest, context: RequestContext
     ) -> Pending[SyncGroupResponse]:
         """Ask for the assignment; the answer waits for the leader's to be committed."""
         answer: Pending[SyncGroupResponse] = Pending()
+        is_named = request.protocol_type is not None and request.protocol_name is not None
+        if context.api_version >= PROTOCOL_NAMED_VERSION and not is_named:
+            return Pending.of(sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         if not request.group_id:
             return Pending.of(sync_error(ErrorCode.INVALID_GROUP_ID))
         self._run_held(

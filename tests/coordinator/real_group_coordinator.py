@@ -1,0 +1,172 @@
+"""Kafka 4.3.0's group coordinator behind the methods of ours, so that both run one transcript."""
+
+from __future__ import annotations
+
+import re
+import select
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from ottla.protocol import codec, frames
+from ottla.protocol.api_keys import ApiKey, response_class, response_header_version
+from ottla.protocol.apis.create_topics import CreateTopicsRequest
+from ottla.protocol.apis.describe_groups import DescribeGroupsRequest
+from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.apis.list_groups import ListGroupsRequest
+from ottla.protocol.apis.metadata import MetadataRequest
+from ottla.protocol.headers import ResponseHeader
+from ottla.purgatory.pending import Pending
+from ottla.types import Uuid
+from tests.coordinator.harness import MemoryLog, Topics, context
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group import RequestContext
+    from ottla.protocol.schema import Request
+
+QUIET_S = 0.15
+
+
+class RealWorld:
+    """A running Kafka in place of `World`: time is real, answers come by socket."""
+
+    def __init__(self, port: int) -> None:
+        self.coordinator = RemoteCoordinator(port)
+        self.log = MemoryLog()
+        self.topics = Topics()
+
+    def create_topics(self, *names: str) -> None:
+        """Create topics of two partitions and learn their ids."""
+        topics = [_creatable(n) for n in names]
+        self.coordinator.call(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
+        deadline = time.monotonic() + 20
+        while len(self.topics.ids) < len(names) and time.monotonic() < deadline:
+            answer: Any = self.coordinator.call(MetadataRequest(topics=None), 12)
+            found = {t.name: Uuid(t.topic_id) for t in answer.topics if t.name in names}
+            self.topics.ids = found
+        self._wait_for_coordinator()
+
+    def _wait_for_coordinator(self) -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+            answer: Any = self.coordinator.call(request, 4)
+            listed: Any = self.coordinator.call(ListGroupsRequest(), 5)
+            probe = DescribeGroupsRequest(groups=["g"])
+            described: Any = self.coordinator.call(probe, 5)
+            codes = (answer.coordinators[0], listed, described.groups[0])
+            if not any(part.error_code for part in codes):
+                return
+            time.sleep(0.2)
+        raise AssertionError("no coordinator")
+
+    def advance(self, delay_ms: int) -> None:
+        """Let that much real time pass."""
+        time.sleep(delay_ms / 1000)
+        self.coordinator.pump()
+
+
+class ThroughTheWire:
+    """Our coordinator, with each request and response encoded and decoded in its version."""
+
+    def __init__(self, coordinator: object) -> None:
+        self._coordinator = coordinator
+
+    def __getattr__(self, name: str) -> Any:
+        """Any API's method: request and context in, pending response out."""
+
+        def ask(request: Request, context: RequestContext) -> Pending[Any]:
+            version = context.api_version
+            sent = codec.decode(type(request), version, codec.to_bytes(request, version))
+            pending: Pending[Any] = getattr(self._coordinator, name)(sent, context)
+            return pending.then(
+                lambda answer: codec.decode(type(answer), version, codec.to_bytes(answer, version))
+            )
+
+        return ask
+
+
+class RemoteCoordinator:
+    """Sends each request on a connection of its own, as many clients would."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._waiting: dict[socket.socket, tuple[ApiKey, int, Pending[Any]]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        """Any API's method: request and context in, pending response out."""
+
+        def ask(request: Request, context: RequestContext) -> Pending[Any]:
+            pending = self._send(request, context)
+            self.pump()
+            return pending
+
+        return ask
+
+    def call(self, request: Request, version: int) -> object:
+        """Ask and wait."""
+        pending = self._send(request, context(version))
+        while not pending.done:
+            self.pump()
+        return pending.value
+
+    def pump(self) -> None:
+        """Take answers until none has come for a while."""
+        while self._waiting:
+            readable, _, _ = select.select(list(self._waiting), [], [], QUIET_S)
+            if not readable:
+                return
+            for connection in readable:
+                key, version, pending = self._waiting.pop(connection)
+                with connection:
+                    pending.complete(_read(connection, key, version))
+
+    def close(self) -> None:
+        """Give up on what is not answered."""
+        for connection in self._waiting:
+            connection.close()
+        self._waiting.clear()
+
+    def _send(self, request: Request, context: RequestContext) -> Pending[Any]:
+        connection = socket.create_connection(("127.0.0.1", self._port), timeout=30)
+        parts = frames.encode_request(request, context.api_version, 1, context.client_id)
+        connection.sendall(b"".join(bytes(part) for part in parts))  # type: ignore[arg-type]  # no file slices
+        pending: Pending[Any] = Pending()
+        self._waiting[connection] = (ApiKey(request.message_key), context.api_version, pending)
+        return pending
+
+
+def _creatable(name: str) -> CreateTopicsRequest.CreatableTopic:
+    return CreateTopicsRequest.CreatableTopic(
+        name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[]
+    )
+
+
+def _read(connection: socket.socket, key: ApiKey, version: int) -> object:
+    size = int.from_bytes(_exactly(connection, 4), "big")
+    frame = memoryview(_exactly(connection, size))
+    header_version = response_header_version(key, version)
+    _, position = codec.decode_at(ResponseHeader, header_version, frame)
+    return codec.decode_at(response_class(key), version, frame, position)[0]
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        assert more, "Kafka closed the connection"
+        data += more
+    return data
+
+
+def numbered(lines: list[str], seen: dict[str, str]) -> list[str]:
+    """Replace UUIDs by numbers in order of appearance; forget the order of lines and words.
+
+    Kafka keeps members and groups in hash maps, so their order means nothing.
+    """
+    pattern = re.compile(r"[0-9a-zA-Z_-]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+    shown = []
+    for line in lines:
+        text = pattern.sub(lambda m: seen.setdefault(m[0], f"#{len(seen) + 1}"), line)
+        shown.append(" ".join(sorted(re.sub(r"[\[\]]", " ", text).split())))
+    return sorted(shown)

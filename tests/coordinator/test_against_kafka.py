@@ -1,0 +1,108 @@
+"""The same requests to Kafka 4.3.0's group coordinator and to ours: the same answers.
+
+And the other way round: what ours writes, Kafka's dump tool reads.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.coordinator.group import GroupCoordinatorConfig
+from tests.conformance.kafka import kafka_or_skip, running_kafka
+from tests.coordinator.harness import World
+from tests.coordinator.real_group_coordinator import RealWorld, ThroughTheWire, numbered
+from tests.transcripts.classic_group_commands import Transcript
+
+SCRIPT = Path(__file__).parent / "against_kafka.txt"
+SETTINGS = {
+    "group_initial_rebalance_delay_ms": 500,
+    "group_min_session_timeout_ms": 500,
+    "group_max_size": 3,
+    "offset_metadata_max_bytes": 8,
+}
+
+
+class WorldWithUuids(World):
+    """Member ids as long as Kafka's."""
+
+    def _new_uuid(self) -> str:
+        return f"00000000-0000-4000-8000-{super()._new_uuid():0>12}"
+
+
+def _properties() -> dict[str, str]:
+    names = {key: key.replace("_", ".") for key in SETTINGS}
+    return {"offsets.topic.num.partitions": "1"} | {names[k]: str(v) for k, v in SETTINGS.items()}
+
+
+@pytest.mark.conformance
+@pytest.mark.timeout(180)
+def test_same_answers(tmp_path: Path) -> None:
+    """Every command of the script leaves the same trace on both, member ids aside."""
+    kafka = kafka_or_skip()
+    config = GroupCoordinatorConfig(offsets_topic_num_partitions=1, **SETTINGS)
+    ours = Transcript(WorldWithUuids(config))
+    ours.world.elect()
+    wire: Any = ThroughTheWire(ours.world.coordinator)
+    ours.world.coordinator = wire
+    with running_kafka(kafka, tmp_path, _properties()) as node:
+        real_world = RealWorld(node.port)
+        try:
+            real_world.create_topics("t", "u")
+            differences = _differences(ours, Transcript(real_world))  # type: ignore[arg-type]  # stands in
+        finally:
+            real_world.coordinator.close()
+    assert not differences, "\n".join(differences)
+
+
+def _differences(ours: Transcript, real: Transcript) -> list[str]:
+    found = []
+    seen_ours: dict[str, str] = {}
+    seen_real: dict[str, str] = {}
+    for line in SCRIPT.read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        expected = numbered(real.run(line), seen_real)
+        trace = [text for text in ours.run(line) if not text.startswith("log ")]
+        actual = numbered(trace, seen_ours)
+        if expected != actual:
+            found.append(f"{line}\n  Kafka: {expected}\n  ours:  {actual}")
+    return found
+
+
+@pytest.mark.conformance
+def test_dump_tool_reads_what_we_write(tmp_path: Path) -> None:
+    """kafka-dump-log --offsets-decoder shows our groups and offsets with nothing unknown."""
+    kafka = kafka_or_skip()
+    ours = Transcript()
+    for line in (
+        "join a instance=i1",
+        "advance 3000",
+        "sync a instance=i1 assign=a:A",
+        "commit a instance=i1 offset=42 metadata=hello epoch=3",
+        "commit s generation=-1 group=simple offset=7 version=4 retention=1000",
+        "delete group=simple",
+    ):
+        ours.run(line)
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(b"".join(ours.world.log.batches[0]))
+    dumped = kafka.run(
+        "org.apache.kafka.tools.DumpLogSegments",
+        "--offsets-decoder", "--print-data-log", "--deep-iteration", "--files", str(path),
+    ).stdout  # fmt: skip
+    payloads = [line.partition("key: ")[2] for line in dumped.splitlines() if "key: {" in line]
+    assert len(payloads) == 6, dumped
+    assert all("isvalid: true" in line for line in dumped.splitlines() if "isvalid" in line)
+    group = '{"type":"2","data":{"group":"g"}}'
+    offset = '{"type":"1","data":{"group":"%s","topic":"t","partition":0}}'
+    assert payloads[0].startswith(f'{group} payload: {{"version":"3","data":{{"protocolType":""')
+    assert '"generation":1,"protocol":"range","leader":"i1-1"' in payloads[1]
+    assert '"groupInstanceId":"i1"' in payloads[1]
+    assert payloads[2].startswith(offset % "g" + ' payload: {"version":"4","data":{"offset":42')
+    assert '"leaderEpoch":3' in payloads[2]
+    assert '"topicId":' in payloads[2]
+    assert '"version":"1"' in payloads[3]
+    assert payloads[4] == offset % "simple" + " payload: <DELETE>"
+    assert payloads[5].endswith("payload: <DELETE>")
