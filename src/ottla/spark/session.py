@@ -66,11 +66,11 @@ def session(
     halves the next start (Java 19 and later; written once, when the JVM ends); `fast_start`
     compiles less well but sooner, for tests. Raises JavaMissing, OttlaError.
     """
-    if existing is None and not _is_running():
-        _start_java(
-            memory=memory, log_level=log_level, class_cache=class_cache, fast_start=fast_start
-        )
     if existing is None:
+        if not _is_running():
+            _start_java(
+                memory=memory, log_level=log_level, class_cache=class_cache, fast_start=fast_start
+            )
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         builder = SparkSession.builder.appName(app_name).master(master)
         for name, value in {**SETTINGS, **(config or {})}.items():
@@ -78,8 +78,18 @@ def session(
         existing = builder.getOrCreate()
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
             os.environ.pop(name, None)
-    existing.dataSource.register(OttlaDataSource)
+    else:
+        existing.dataSource.register(OttlaDataSource)  # its Python may not see our package's name
     return existing
+
+
+def use_in_this_thread(spark: SparkSession) -> None:
+    """Make a session that another thread started the active one of this thread.
+
+    The JVM keeps the active session by thread, and a streaming sink is looked up in it.
+    """
+    sessions = SparkSession._get_j_spark_session_class(spark._jvm)  # noqa: SLF001 - no other way
+    sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
 def stop(spark: SparkSession) -> None:

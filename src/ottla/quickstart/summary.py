@@ -1,0 +1,96 @@
+"""Flights per week and carrier: the direct computation, and the check of Spark's result by it.
+
+Kafka: none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.quickstart.flights import week_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class WeekKey(NamedTuple):
+    """A window of the result: Monday in ms since the epoch, and the carrier."""
+
+    week_ms: int
+    carrier: str
+
+
+class WeekCounts(NamedTuple):
+    """What is counted in a window."""
+
+    flights: int = 0
+    cancelled: int = 0
+    delay_minutes: int = 0
+    """Sum of the departure delays of flights that left."""
+
+    @property
+    def mean_delay(self) -> float:
+        """Mean departure delay in minutes of the flights that left."""
+        left = self.flights - self.cancelled
+        return self.delay_minutes / left if left else 0.0
+
+    def __add__(self, other: object) -> WeekCounts:
+        assert isinstance(other, WeekCounts)
+        return WeekCounts(
+            self.flights + other.flights,
+            self.cancelled + other.cancelled,
+            self.delay_minutes + other.delay_minutes,
+        )
+
+
+Weeks = dict[WeekKey, WeekCounts]
+
+
+def count_directly(flights: Iterable[tuple[int, str, int | None]]) -> Weeks:
+    """Count (time in ms, carrier, departure delay) per week and carrier."""
+    counted: dict[WeekKey, list[int]] = {}
+    for time_ms, carrier, delay in flights:
+        counts = counted.setdefault(WeekKey(week_of(time_ms), carrier), [0, 0, 0])
+        counts[0] += 1
+        if delay is None:
+            counts[1] += 1
+        else:
+            counts[2] += delay
+    return {key: WeekCounts(*counts) for key, counts in counted.items()}
+
+
+def from_records(values: Iterable[Mapping[str, Any]]) -> Weeks:
+    """Read the result topic's values; a window that is there twice counts as wrong."""
+    found: Weeks = {}
+    for value in values:
+        key = WeekKey(int(value["week"]), str(value["carrier"]))
+        counts = WeekCounts(
+            int(value["flights"]), int(value["cancelled"]), int(value["delay_minutes"])
+        )
+        found[key] = found[key] + counts if key in found else counts
+    return found
+
+
+def differences(expected: Weeks, found: Weeks) -> list[str]:
+    """Return what differs, one line a window; empty when both agree."""
+    return [
+        f"{key.carrier} in week {key.week_ms}: expected {expected.get(key)}, found {found.get(key)}"
+        for key in sorted(expected.keys() | found.keys())
+        if expected.get(key) != found.get(key)
+    ]
+
+
+def by_carrier(weeks: Weeks) -> dict[str, WeekCounts]:
+    """Add the weeks up, carriers with most flights first."""
+    totals: dict[str, WeekCounts] = {}
+    for key, counts in weeks.items():
+        totals[key.carrier] = totals.get(key.carrier, WeekCounts()) + counts
+    return dict(sorted(totals.items(), key=lambda item: -item[1].flights))
+
+
+def by_week(weeks: Weeks) -> dict[int, WeekCounts]:
+    """Add the carriers up, in the order of the weeks."""
+    totals: dict[int, WeekCounts] = {}
+    for key, counts in sorted(weeks.items()):
+        totals[key.week_ms] = totals.get(key.week_ms, WeekCounts()) + counts
+    return totals
