@@ -164,6 +164,8 @@ def decode_records(  # noqa: C901 - one loop, in C
     stamped = log_append_time is not None
     stamp = 0 if log_append_time is None else log_append_time
     for index in range(count):
+        if cursor.position == end:
+            raise CorruptMessage("Incorrect declared batch size, premature EOF reached")
         size = cursor.varint()
         record_end = cursor.position + size
         if cursor.fault or size < 0 or record_end > end:

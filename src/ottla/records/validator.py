@@ -375,8 +375,8 @@ def _timestamp_problem(
                 f"{_int64(now_ms + rules.after_max_ms)}]"
             )
     elif appended:
-        key_size = -1 if record.key is None else len(record.key)
-        value_size = -1 if record.value is None else len(record.value)
+        key_size = len(record.key or b"")
+        value_size = len(record.value or b"")
         return (
             f"Invalid timestamp type in message DefaultRecord(offset={record.offset}, "
             f"timestamp={timestamp}, key={key_size} bytes, value={value_size} bytes). "
