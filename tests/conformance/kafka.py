@@ -27,9 +27,12 @@ import pytest
 
 from ottla.protocol import frames
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
+from ottla.types import FileSlice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ottla.types import SendItem
 
 HERE = Path(__file__).parent
 VERSION = "4.3.0"
@@ -115,14 +118,14 @@ class RealKafka:
         self.kafka = kafka
         self.folder = folder
         self.log_dir = folder / "logs"
-        self.port, controller_port = _free_ports(2)
+        self.port, self.controller_port = _free_ports(2)
         self.process: subprocess.Popen[bytes] | None = None
         self.properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},"
-            f"CONTROLLER://127.0.0.1:{controller_port}",
+            f"CONTROLLER://127.0.0.1:{self.controller_port}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.log_dir),
             "offsets.topic.replication.factor": "1",
@@ -281,12 +284,24 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
+def exchange(port: int, frame: bytes) -> bytes:
+    """Send one whole request frame and return the response frame without its size."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(frame)
+        with connection.makefile("rb") as stream:
+            size = stream.read(4)
+            return stream.read(int.from_bytes(size, "big"))
+
+
 def _answers(port: int) -> bool:
     """Whether a node on this port answers an ApiVersions request."""
     request = frames.encode_request(ApiVersionsRequest(), 0, 1, "probe")
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
-            connection.sendall(b"".join(bytes(part) for part in request))  # type: ignore[arg-type] # no file slices here
-            return len(connection.recv(8)) > 0
+        return len(exchange(port, join(request))) > 0
     except OSError:
         return False
+
+
+def join(parts: list[SendItem]) -> bytes:
+    """Return an encoded frame as one piece."""
+    return b"".join(part.read() if isinstance(part, FileSlice) else part for part in parts)
