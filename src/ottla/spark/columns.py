@@ -2,8 +2,8 @@
 
 Kafka: org.apache.spark.sql.kafka010.KafkaRecordToRowConverter. Hot path: benchmarks/spark.py.
 
-No object is made per record: `records.scan` walks the bytes into buffers that Arrow takes as they
-are, and the constant columns (topic, partition) are filled by numpy.
+No object is made per record: `records.columns` walks the bytes into buffers that Arrow takes as
+they are, and the constant columns (topic, partition) are filled by numpy.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ottla.records.batch import TimestampType
-from ottla.spark.batches import readable_batches
+from ottla.records.columns import parse_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from ottla.records.record import Record
+    from ottla.records.columns import BinaryColumn, Columns, HeaderColumn
     from ottla.spark.fetching import Chunk
     from ottla.types import TopicPartition
 
@@ -54,57 +53,78 @@ class ColumnReader:
     def __init__(
         self, names: Sequence[str], partition: TopicPartition, *, check_crcs: bool = True
     ) -> None:
+        self._names = tuple(names)
         self._schema = arrow_schema(names)
         self._partition = partition
         self._check_crcs = check_crcs
 
-    def parse(self, chunk: Chunk, start: int, until: int) -> Parsed:
-        """Return the records with start <= offset < until; CorruptMessage for bad bytes.
+    def parse(self, chunk: Chunk, start: int, until: int) -> Iterator[Parsed]:
+        """Yield the records with start <= offset < until; CorruptMessage for bad bytes.
 
         `next_offset` is past the last whole batch, whether it had records to show or not.
         """
-        return self._parse_plainly(chunk, start, until)
+        for columns in parse_columns(
+            chunk.records,
+            start_offset=start,
+            end_offset=until,
+            aborted=chunk.aborted or (),
+            keys="key" in self._names,
+            values="value" in self._names,
+            headers="headers" in self._names,
+            check_crcs=self._check_crcs,
+        ):
+            batch = None
+            if columns.rows:
+                arrays = [self._array(name, columns) for name in self._names]
+                batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+            yield Parsed(batch, columns.next_offset)
 
-    def _parse_plainly(self, chunk: Chunk, start: int, until: int) -> Parsed:
-        records: list[Record] = []
-        types: list[int] = []
-        next_offset = start
-        for batch, is_readable in readable_batches(chunk):
-            if batch.base_offset >= until:
-                break
-            if self._check_crcs:
-                batch.check_crc()
-            next_offset = batch.next_offset
-            if is_readable:
-                found = [one for one in batch.records() if start <= one.offset < until]
-                records += found
-                appended = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
-                types += [int(appended)] * len(found)
-        if not records:
-            return Parsed(None, next_offset)
-        columns: dict[str, Any] = {
-            "key": [one.key for one in records],
-            "value": [one.value for one in records],
-            "offset": [one.offset for one in records],
-            "timestamp": [one.timestamp * 1000 for one in records],
-            "timestampType": types,
-            "headers": [
-                [{"key": key, "value": value} for key, value in one.headers] or None
-                for one in records
-            ],
-        }
-        arrays = [
-            self._constant(field.name, len(records))
-            if field.name in ("topic", "partition")
-            else pa.array(columns[field.name], field.type)
-            for field in self._schema
-        ]
-        return Parsed(pa.RecordBatch.from_arrays(arrays, schema=self._schema), next_offset)
+    def _array(self, name: str, columns: Columns) -> pa.Array:
+        rows = columns.rows
+        if name == "key":
+            assert columns.keys is not None
+            return _binary(columns.keys, rows, pa.binary())
+        if name == "value":
+            assert columns.values is not None
+            return _binary(columns.values, rows, pa.binary())
+        if name == "headers":
+            assert columns.headers is not None
+            return _headers(columns.headers, rows)
+        if name == "timestamp":
+            micros = np.frombuffer(columns.timestamps, np.int64, rows) * 1000
+            return _fixed(micros, rows, ARROW_TYPES[name])
+        if name in ("topic", "partition"):
+            return self._constant(name, rows)
+        buffer = columns.offsets if name == "offset" else columns.timestamp_types
+        return _fixed(buffer, rows, ARROW_TYPES[name])
 
     def _constant(self, name: str, count: int) -> pa.Array:
         if name == "partition":
-            return pa.array(np.full(count, self._partition.partition, np.int32))
+            numbers = np.full(count, self._partition.partition, np.int32)
+            return _fixed(numbers, count, pa.int32())
         text = self._partition.topic.encode()
         offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(text))
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * count)]
         return pa.Array.from_buffers(pa.string(), count, buffers)
+
+
+def _fixed(buffer: Any, rows: int, kind: Any) -> pa.Array:
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(buffer)])
+
+
+def _binary(column: BinaryColumn, rows: int, kind: Any) -> pa.Array:
+    validity = pa.py_buffer(column.validity) if column.null_count else None
+    buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
+    return pa.Array.from_buffers(kind, rows, buffers, column.null_count)
+
+
+def _headers(column: HeaderColumn, rows: int) -> pa.Array:
+    """Return the list column; rows without headers are null, as the connector has it."""
+    count = column.header_count
+    fields = [
+        _binary(column.names, count, pa.string()),
+        _binary(column.contents, count, pa.binary()),
+    ]
+    entries = pa.Array.from_buffers(HEADER_TYPE, count, [None], children=fields)
+    buffers = [pa.py_buffer(column.validity), pa.py_buffer(column.offsets)]
+    return pa.Array.from_buffers(ARROW_TYPES["headers"], rows, buffers, children=[entries])

@@ -67,10 +67,10 @@ def read_range(
     fetcher = RangeFetcher(options, task.wanted, task.topic_id, task.leader)
     reader = ColumnReader(columns, task.wanted.partition, check_crcs=options.check_crcs)
     for chunk in fetcher.chunks():
-        parsed = reader.parse(chunk, fetcher.position, task.wanted.until)
-        fetcher.advance(parsed.next_offset)
-        if parsed.batch is not None:
-            yield parsed.batch
+        for parsed in reader.parse(chunk, fetcher.position, task.wanted.until):
+            fetcher.advance(parsed.next_offset)
+            if parsed.batch is not None:
+                yield parsed.batch
 
 
 def all_partitions(topics: Mapping[str, Topic]) -> list[TopicPartition]:

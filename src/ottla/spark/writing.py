@@ -6,14 +6,15 @@ Kafka: org.apache.spark.sql.kafka010.KafkaWriteTask. Hot path: benchmarks/spark.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.builder import encode_batch
+from ottla.records.columns import InputColumn, InputHeaders, encode_columns
 from ottla.records.compression import Compression
 from ottla.spark.partitioning import partitions_for_keys
 from ottla.spark.sending import Sender
@@ -27,17 +28,17 @@ if TYPE_CHECKING:
     from ottla.spark.options import WriteOptions
     from ottla.spark.rows import FrameColumns
 
-RECORD_OVERHEAD_BYTES = 24
-"""What a record takes at most beside key, value and headers, when those are small."""
+C = TypeVar("C", InputColumn | None, InputHeaders | None)
 
 
-class Columns(NamedTuple):
-    """The columns of rows that all go to one topic, by position in `rows`."""
+class Inputs(NamedTuple):
+    """Rows that all go to one topic, as the encoder takes them."""
 
-    key: pa.Array | None
-    value: pa.Array
-    headers: pa.Array | None
-    timestamps_ms: NDArray[np.int64]
+    keys: InputColumn | None
+    values: InputColumn | None
+    headers: InputHeaders | None
+    timestamps: NDArray[np.int64]
+    """ms since the epoch."""
 
 
 class FrameWriter:
@@ -77,13 +78,16 @@ class FrameWriter:
             self._write_rows(name, frame.filter(pc.equal(topics, name)))
 
     def _write_rows(self, topic: str, frame: pa.RecordBatch) -> None:
+        """Bring the rows of one topic into the order of their partitions and send each run."""
         places = self._choose_partitions(topic, frame)
-        columns = self._take_columns(frame)
         order = np.argsort(places, kind="stable")
-        ends = np.flatnonzero(np.diff(places[order])) + 1
-        for rows in np.split(order, ends):
-            partition = TopicPartition(topic, int(places[rows[0]]))
-            self._write_partition(partition, columns, rows)
+        ordered = places[order]
+        frame = frame if bool((places == ordered).all()) else frame.take(pa.array(order))
+        columns = self._input_columns(frame)
+        edges = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(ordered)]
+        for start, end in pairwise(edges):
+            partition = TopicPartition(topic, int(ordered[start]))
+            self._write_run(partition, columns, start, end)
 
     def _choose_partitions(self, topic: str, frame: pa.RecordBatch) -> NDArray[np.int32]:
         count = len(self._sender.topic(topic).leaders)
@@ -106,13 +110,13 @@ class FrameWriter:
                 )
         return places
 
-    def _take_columns(self, frame: pa.RecordBatch) -> Columns:
+    def _input_columns(self, frame: pa.RecordBatch) -> Inputs:
         found = self._columns
-        return Columns(
-            key=None if found.key is None else binary(frame.column(found.key)),
-            value=binary(frame.column(found.value)),
-            headers=None if found.headers is None else frame.column(found.headers),
-            timestamps_ms=self._timestamps(frame),
+        return Inputs(
+            keys=None if found.key is None else input_column(binary(frame.column(found.key))),
+            values=input_column(binary(frame.column(found.value))),
+            headers=None if found.headers is None else input_headers(frame.column(found.headers)),
+            timestamps=self._timestamps(frame),
         )
 
     def _timestamps(self, frame: pa.RecordBatch) -> NDArray[np.int64]:
@@ -122,38 +126,55 @@ class FrameWriter:
         micros = frame.column(self._columns.timestamp).cast(pa.timestamp("us")).cast(pa.int64())
         return np.asarray(micros.fill_null(now_ms * 1000), np.int64) // 1000
 
-    def _write_partition(
-        self, partition: TopicPartition, columns: Columns, rows: NDArray[Any]
-    ) -> None:
-        indices = pa.array(rows)
-        records: list[Any] = list(
-            zip(
-                columns.timestamps_ms[rows].tolist(),
-                _plain(columns.key, indices, len(rows)),
-                _plain(columns.value, indices, len(rows)),
-                _headers(columns.headers, indices, len(rows)),
-                strict=True,
-            )
-        )
-        start, size = 0, 0
-        for index, (_, key, value, _) in enumerate(records):
-            more = len(key or b"") + len(value or b"") + RECORD_OVERHEAD_BYTES
-            if size and size + more > self._options.batch_bytes:
-                self._send(partition, records[start:index])
-                start, size = index, 0
-            size += more
-        self._send(partition, records[start:])
-
-    def _send(self, partition: TopicPartition, records: list[Any]) -> None:
-        batch = encode_batch(
-            records,
+    def _write_run(self, partition: TopicPartition, columns: Inputs, start: int, end: int) -> None:
+        sender = self._sender
+        batches = encode_columns(
+            end - start,
+            timestamps=columns.timestamps[start:end].data,
+            keys=_from_row(columns.keys, start),
+            values=_from_row(columns.values, start),
+            headers=_from_row(columns.headers, start),
+            limit_bytes=self._options.batch_bytes,
             compression=self._compression,
             level=self._options.compression_level,
-            producer_id=self._sender.producer_id,
-            producer_epoch=self._sender.producer_epoch,
-            base_sequence=self._sender.next_sequence(partition, len(records)),
+            producer_id=sender.producer_id,
+            producer_epoch=sender.producer_epoch,
+            base_sequence=sender.next_sequence(partition, end - start),
         )
-        self._sender.send(partition, batch)
+        for batch in batches:
+            sender.send(partition, batch)
+
+
+def _from_row(column: C, start: int) -> C:
+    """Return a column that begins start rows later."""
+    return column if column is None else column._replace(first=column.first + start)
+
+
+def input_column(column: pa.Array) -> InputColumn:
+    """Return a binary column's buffers."""
+    validity, offsets, data = column.buffers()
+    return InputColumn(
+        data=memoryview(b"" if data is None else data),
+        offsets=memoryview(offsets),
+        validity=memoryview(validity) if column.null_count else None,
+        first=column.offset,
+    )
+
+
+def input_headers(column: pa.Array) -> InputHeaders:
+    """Return the buffers of a header column; KafkaError(INVALID_CONFIG) for a nameless header."""
+    entries = column.values
+    names, contents = entries.flatten()
+    if names.null_count:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, "column 'headers': a header has no key")
+    validity, offsets = column.buffers()[:2]
+    return InputHeaders(
+        offsets=memoryview(offsets),
+        names=input_column(names.cast(pa.binary())),
+        contents=input_column(binary(contents)),
+        validity=memoryview(validity) if column.null_count else None,
+        first=column.offset,
+    )
 
 
 def binary(column: pa.Array) -> pa.Array:
@@ -175,21 +196,3 @@ def data_and_offsets(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.in
     offsets = offsets[column.offset : column.offset + len(column) + 1]
     data = np.zeros(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
     return data, offsets
-
-
-def _plain(column: pa.Array | None, indices: pa.Array, count: int) -> list[bytes | None]:
-    if column is None:
-        return [None] * count
-    values: list[bytes | None] = column.take(indices).to_pylist()
-    return values
-
-
-def _headers(
-    column: pa.Array | None, indices: pa.Array, count: int
-) -> list[tuple[tuple[str, bytes | None], ...]]:
-    if column is None:
-        return [()] * count
-    return [
-        tuple((one["key"] or "", one["value"]) for one in row or ())
-        for row in column.take(indices).to_pylist()
-    ]
