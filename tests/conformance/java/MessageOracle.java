@@ -14,7 +14,7 @@ import org.apache.kafka.common.protocol.MessageUtil;
 /**
  * Answers one line a question. "encode CLASS VERSION JSON": the bytes that Kafka writes, in hex;
  * "encode CLASS VERSION/OTHER JSON": the JSON is of that other version.
- * "decode CLASS VERSION HEX": the JSON of what Kafka reads, and how many bytes it left.
+ * "decode CLASS VERSION HEX": how many bytes Kafka leaves, what it writes again, its JSON.
  */
 public class MessageOracle {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -47,6 +47,10 @@ public class MessageOracle {
         Message message = (Message) Class.forName(name + "JsonConverter")
             .getMethod("read", JsonNode.class, short.class)
             .invoke(null, JSON.readTree(json), of);
+        return write(message, version);
+    }
+
+    private static String write(Message message, short version) {
         ByteBuffer bytes = MessageUtil.toByteBufferAccessor(message, version).buffer();
         byte[] copy = new byte[bytes.remaining()];
         bytes.get(copy);
@@ -61,6 +65,6 @@ public class MessageOracle {
         Object json = Class.forName(name + "JsonConverter")
             .getMethod("write", type, short.class, boolean.class)
             .invoke(null, message, version, false);
-        return bytes.remaining() + " " + JSON.writeValueAsString(json);
+        return bytes.remaining() + " " + write(message, version) + " " + JSON.writeValueAsString(json);
     }
 }
