@@ -208,7 +208,7 @@ class FakeCluster:
             for part in topic.partition_data:
                 assert part.records is not None
                 key = TopicPartition(name, part.index)
-                code, base = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+                code, base = int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
                 if self.leaders[key] == self.serving:
                     code, base = self.logs[key].append(joined([part.records]))
                 answers.append(

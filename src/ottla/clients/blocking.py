@@ -3,9 +3,9 @@
 Kafka: org.apache.kafka.clients.{producer.KafkaProducer, consumer.KafkaConsumer, admin.Admin}.
 Hot path: `Producer.send`, `Consumer.poll`; benchmarks/clients.py.
 
-Each has a daemon thread with an event loop that owns the sockets and runs the same cores as the
-asyncio façades. `send` and `poll` work on the cores directly, under the runtime's lock, and touch
-the loop only to wake it; everything else is the asyncio method, waited for.
+They run the same cores as the asyncio façades: Producer and Admin on a daemon thread with an event
+loop, Consumer on a loop that it drives itself while it waits (see loops.py). `send` and `poll` work
+on the cores directly, under the runtime's lock; everything else is the asyncio method, waited for.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.admin.admin import AsyncAdmin
 from ottla.clients.consumer.consumer import AsyncConsumer, ConsumerCore, call_listener
+from ottla.clients.loops import LoopThread, TurnLoop
 from ottla.clients.producer.producer import AsyncProducer, call_on_delivery
-from ottla.clients.transport import LoopThread
 
 if TYPE_CHECKING:
     import re
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.fetched import ConsumerRecord
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.metadata import PartitionMetadata
-    from ottla.clients.producer.accumulator import Delivery, RecordMetadata
+    from ottla.clients.producer.batches import Delivery, RecordMetadata
     from ottla.clients.producer.producer import HeadersInput
     from ottla.types import TopicPartition
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class _Blocking:
     """Context manager and thread of a façade."""
 
-    _thread: LoopThread
+    _thread: LoopThread | TurnLoop
 
     def close(self) -> None:
         """Close; overridden."""
@@ -68,7 +68,7 @@ class Producer(_Blocking):
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
         self._async = AsyncProducer(config, **settings)
         self._core = self._async._core  # noqa: SLF001 - two façades of one core
-        self._append = self._core.append
+        self._append = self._core.accumulator.append
         self._thread = LoopThread("ottla-producer")
         self._thread.call(self._async.start())
 
@@ -153,7 +153,7 @@ class Consumer(_Blocking):
     ) -> None:
         self._async = AsyncConsumer(*topics, config=config, **settings)
         self._core: ConsumerCore = self._async._core  # noqa: SLF001 - two façades of one core
-        self._thread = LoopThread("ottla-consumer")
+        self._thread: TurnLoop = TurnLoop(self._core.runtime, "ottla-consumer")
         self._thread.call(self._async.start())
 
     # ------------------------------------------------------------ records
@@ -170,19 +170,20 @@ class Consumer(_Blocking):
     def poll_batches(self, timeout: float = 1.0, max_records: int | None = None) -> Batches:
         """As `poll`, undecorated: (partition, records) pairs of bytes; the fastest way."""
         core = self._core
-        progress = core.runtime.progress
+        runtime = core.runtime
+        with runtime.lock:
+            step = core.user_poll()
+            batches = core.take(max_records) if step is None else []
         deadline_ms = core.now_ms() + timeout * 1000
-        while True:
-            with progress:
-                step = core.user_poll()
-                if step is None:
-                    batches = core.take(max_records)
-                    left_ms = deadline_ms - core.now_ms()
-                    if batches or left_ms <= 0:
-                        return batches
-                    progress.wait(left_ms / 1000)
+        while not batches:
             if step is not None:
                 self._run_step(step)
+            elif deadline_ms <= core.now_ms():
+                break
+            batches, step = self._thread.call(self._async.wait_batches(deadline_ms, max_records))
+        if runtime.work_waits:
+            self._thread.pump()
+        return batches
 
     def _run_step(self, step: Step) -> None:
         core = self._core

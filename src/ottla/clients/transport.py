@@ -19,7 +19,6 @@ from ottla.clients.tls import client_context
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
 
     from ottla.clients.settings import Settings
     from ottla.purgatory.pending import Pending
@@ -132,6 +131,15 @@ class Runtime:
             self._loop = asyncio.get_running_loop()
             self._thread_id = threading.get_ident()
             self.client.now_ms = self.now_ms()
+
+    def driven_by(self, thread_id: int) -> None:
+        """Take note of which thread runs the loop now, 0 for none."""
+        self._thread_id = thread_id
+
+    @property
+    def work_waits(self) -> bool:
+        """Whether the core was asked to be polled and has not been yet."""
+        return self._scheduled
 
     @property
     def attached(self) -> bool:
@@ -318,42 +326,3 @@ def _gathered(buffers: list[SendItem]) -> list[Any]:
     if small:
         out.append(b"".join(small))
     return out
-
-
-class LoopThread:
-    """An event loop on its own daemon thread: what the blocking façades run on."""
-
-    def __init__(self, name: str) -> None:
-        self.loop = _new_loop()
-        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
-        self._thread.start()
-
-    def _main(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
-
-    def call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Run a coroutine on the loop and wait for it here; TimeoutError after timeout seconds."""
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        try:
-            return future.result(timeout)
-        except BaseException:
-            future.cancel()
-            raise
-
-    def stop(self) -> None:
-        """End the thread."""
-        if self.loop.is_closed():
-            return
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(5)
-        if not self._thread.is_alive():
-            self.loop.close()
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return cast("asyncio.AbstractEventLoop", uvloop.new_event_loop())

@@ -356,15 +356,25 @@ class AsyncConsumer:
     async def poll_batches(self, timeout: float = 1.0, max_records: int | None = None) -> Batches:
         """As `poll`, undecorated: (partition, records) pairs of bytes; the fastest way."""
         self._runtime.attach()
-        core = self._core
-        deadline_ms = core.now_ms() + timeout * 1000
+        deadline_ms = self._core.now_ms() + timeout * 1000
         while True:
-            while (step := core.user_poll()) is not None:
-                await self._run_step(step)
-            batches = core.take(max_records)
-            left_ms = deadline_ms - core.now_ms()
-            if batches or left_ms <= 0:
+            batches, step = await self.wait_batches(deadline_ms, max_records)
+            if step is None:
                 return batches
+            await self._run_step(step)
+
+    async def wait_batches(
+        self, deadline_ms: float, max_records: int | None
+    ) -> tuple[Batches, Step | None]:
+        """Wait for records or for a step to run; nothing of both when the time is up."""
+        core = self._core
+        while True:
+            with self._runtime.lock:
+                step = core.user_poll()
+                batches = core.take(max_records) if step is None else []
+            left_ms = deadline_ms - core.now_ms()
+            if batches or step is not None or left_ms <= 0:
+                return batches, step
             await self._runtime.wait_progress(left_ms)
 
     async def _run_step(self, step: Step) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PURPOSE = "fetch"
 BUFFERED_FETCHES = 2
+SHORT_WAIT_MS = 5
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 SESSION_LOST = frozenset(
     {
@@ -98,6 +99,7 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: set[int] = set()
         self._deadline_ms: int | None = None
+        self._left_out: set[int] = set()  # nodes some of whose partitions have full buffers
         self._turn = 0
 
     # ------------------------------------------------------------ asking
@@ -105,6 +107,7 @@ class Fetcher:
     def poll(self, now_ms: int) -> None:
         """Send a Fetch to every node that has partitions to fetch and no Fetch under way."""
         self._deadline_ms = None
+        self._left_out = set()
         by_node: dict[int, dict[TopicPartition, PartitionEntry]] = {}
         for state in self.subscription.partitions.values():
             node_id = self._node_for(state, now_ms)
@@ -131,7 +134,10 @@ class Fetcher:
         limit = BUFFERED_FETCHES * self._settings.max_partition_fetch_bytes
         if state.position is None or state.paused or state.needs_validation:
             return -1
-        if state.fetching or state.buffered_bytes >= limit:
+        if state.fetching:
+            return -1
+        if state.buffered_bytes >= limit:
+            self._left_out.add(self.client.metadata.leader(state.topic_partition))
             return -1
         if state.retry_at_ms > now_ms:
             self._wake_at(state.retry_at_ms)
@@ -155,8 +161,12 @@ class Fetcher:
     def _send(self, node_id: int, wanted: dict[TopicPartition, PartitionEntry]) -> None:
         session = self._sessions.setdefault(node_id, FetchSession())
         changed, forgotten = session.changes(wanted)
+        # A long poll for partitions at their end must not hold up those whose buffers will soon
+        # have room again: the broker answers one request of a connection at a time.
+        longest_wait_ms: int = self._settings.fetch_max_wait_ms
+        max_wait_ms = min(longest_wait_ms, SHORT_WAIT_MS) if node_id in self._left_out else None
         request = FetchRequest(
-            max_wait_ms=self._settings.fetch_max_wait_ms,
+            max_wait_ms=longest_wait_ms if max_wait_ms is None else max_wait_ms,
             min_bytes=self._settings.fetch_min_bytes,
             max_bytes=self._settings.fetch_max_bytes,
             isolation_level=1 if self._committed_only else 0,

@@ -12,9 +12,9 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.producer.accumulator import Accumulator, Delivery, ProducerBatch
+from ottla.clients.producer.accumulator import Accumulator
 from ottla.clients.producer.sender import Sender
-from ottla.clients.serdes import serializer, to_bytes
+from ottla.clients.serdes import serializer
 from ottla.clients.settings import PRODUCER, read_settings
 from ottla.clients.transport import Runtime
 from ottla.errors import ErrorCode, KafkaError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ottla.clients.metadata import PartitionMetadata
+    from ottla.clients.producer.batches import Delivery, ProducerBatch
 
     HeadersInput = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
 
@@ -40,44 +41,17 @@ class ProducerCore:
             )
         self.runtime = Runtime(settings)
         self.client = self.runtime.client
-        self.serialize_key = serializer(settings.key_serializer)
-        self.serialize_value = serializer(settings.value_serializer)
         rng = self.client._rng  # noqa: SLF001 - one source of luck for the whole client
         self.accumulator = Accumulator(
             settings, self.client.metadata, rng=rng, lock=threading.Lock(), owner=self
         )
         self.accumulator.wake = self.runtime.wake
+        self.accumulator.wall_ns = time.time_ns
+        self.accumulator.to_key = serializer(settings.key_serializer)
+        self.accumulator.to_value = serializer(settings.value_serializer)
         self.sender = Sender(settings, self.client, self.accumulator)
         self.client.machines.append(self.sender)
         self.now_ms = self.runtime.now_ms
-
-    def append(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: HeadersInput,
-    ) -> Delivery | None:
-        """Serialize and queue a record; None when it must wait (see Accumulator.append)."""
-        if self.serialize_value is not None:
-            value = self.serialize_value(value)
-        elif type(value) is not bytes:
-            value = to_bytes(value)
-        if key is not None:
-            if self.serialize_key is not None:
-                key = self.serialize_key(key)
-            elif type(key) is not bytes:
-                key = to_bytes(key)
-        return self.accumulator.append(
-            topic,
-            value,
-            key,
-            partition,
-            time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms,
-            _headers(headers) if headers else (),
-        )
 
     def blocked(self, topic: str, waited_ms: float) -> None:
         """Prepare for another try of an append that had to wait.
@@ -121,11 +95,6 @@ class ProducerCore:
         await self.runtime.wait_for(batch.when_done())
 
 
-def _headers(given: HeadersInput) -> tuple[tuple[str, bytes | None], ...]:
-    pairs = given.items() if hasattr(given, "items") else given
-    return tuple((name, to_bytes(value)) for name, value in pairs)
-
-
 class AsyncProducer:
     """Sends records from coroutines. Use as `async with AsyncProducer(...) as producer`.
 
@@ -136,6 +105,7 @@ class AsyncProducer:
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
         self._core = ProducerCore(config, settings)
         self._runtime = self._core.runtime
+        self._append = self._core.accumulator.append
 
     async def start(self) -> Self:
         """Belong to the running loop; called by `async with` and by the first send."""
@@ -159,7 +129,7 @@ class AsyncProducer:
         Await the returned Delivery for the record's place. on_delivery is called on the event
         loop. Raises KafkaError as max.block.ms passes, and for records that can never be sent.
         """
-        delivery = self._core.append(topic, value, key, partition, timestamp_ms, headers)
+        delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
         if delivery is None:
             delivery = await self._send_later(topic, (value, key, partition, timestamp_ms, headers))
         if on_delivery is not None:
@@ -174,7 +144,7 @@ class AsyncProducer:
             with self._runtime.lock:
                 self._core.blocked(topic, waited_ms)
             await self._runtime.wait_progress(min(self._core.settings.max_block_ms, 1000))
-            delivery = self._core.append(topic, *rest)
+            delivery = self._append(topic, *rest)
             if delivery is not None:
                 return delivery
 
@@ -246,6 +216,6 @@ def call_on_delivery(delivery: Delivery, callback: Callable[[Delivery], None]) -
         if batch.done:
             callback(delivery)
         elif batch.callbacks is None:
-            batch.callbacks = [(delivery.index, callback)]
+            batch.callbacks = [(delivery.position, callback)]
         else:
-            batch.callbacks.append((delivery.index, callback))
+            batch.callbacks.append((delivery.position, callback))

@@ -24,7 +24,8 @@ from ottla.records.compression import Compression
 
 if TYPE_CHECKING:
     from ottla.clients.client import Client
-    from ottla.clients.producer.accumulator import Accumulator, PartitionQueue, ProducerBatch
+    from ottla.clients.producer.accumulator import Accumulator
+    from ottla.clients.producer.batches import PartitionQueue, ProducerBatch
     from ottla.clients.settings import Settings
     from ottla.protocol.apis.produce import ProduceResponse
     from ottla.purgatory.pending import Pending

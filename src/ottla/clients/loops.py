@@ -1,0 +1,160 @@
+"""Event loops for programs that have none: on a thread of its own, or in turns with the caller.
+
+Kafka: the network and heartbeat threads of its clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from ottla.clients.transport import Runtime
+
+T = TypeVar("T")
+IDLE_SECONDS = 0.1
+JOIN_SECONDS = 5
+
+
+class LoopThread:
+    """An event loop on its own daemon thread: what the blocking façades run on."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = _new_loop()
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+        self._thread.start()
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """Run a coroutine on the loop and wait for it here; TimeoutError after timeout seconds."""
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result(timeout)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the thread."""
+        if self.loop.is_closed():
+            return
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(JOIN_SECONDS)
+        if not self._thread.is_alive():
+            self.loop.close()
+
+
+class TurnLoop:
+    """An event loop that the caller drives while it waits, and a thread otherwise.
+
+    A loop on a thread of its own competes with a busy caller for the interpreter: every read of a
+    socket would wait up to 5 ms for its turn. So calls run the loop in the caller's own thread.
+    When none came for `IDLE_SECONDS` the thread takes over, for heartbeats and what else must not
+    wait. `_driving` is held by whoever runs the loop.
+    """
+
+    def __init__(self, runtime: Runtime, name: str) -> None:
+        self.loop = _new_loop()
+        self._runtime = runtime
+        self._driving = threading.Lock()
+        self._wanted = 0
+        self._closed = False
+        self._last_use = time.monotonic()
+        self._attention = threading.Event()
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+        self._thread.start()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end."""
+        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - the documented low-level way
+            return self._call_from_another_loop(work)
+        self._take_over()
+        try:
+            self._runtime.driven_by(threading.get_ident())
+            return self._run(work)
+        finally:
+            self._hand_back()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        task = self.loop.create_task(work)
+        task.add_done_callback(lambda _: self.loop.stop())
+        try:
+            while not task.done():  # a stop that was meant for the thread may come late
+                self.loop.run_forever()
+        except BaseException:  # Ctrl-C leaves the loop with the work half done
+            task.cancel()
+            while not task.done():
+                self.loop.run_forever()
+            raise
+        return task.result()
+
+    def _call_from_another_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Leave it to the thread: this one has a loop running, as a notebook's has."""
+        self._last_use = 0.0
+        self._attention.set()
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+    def pump(self) -> None:
+        """Let the loop do what is due at once, unless the thread is at it."""
+        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - see call
+            return
+        if self._driving.acquire(blocking=False):
+            try:
+                self._runtime.driven_by(threading.get_ident())
+                self.loop.call_soon(self.loop.stop)
+                self.loop.run_forever()
+            finally:
+                self._hand_back(counted=False)
+
+    def _take_over(self) -> None:
+        self._wanted += 1
+        while not self._driving.acquire(timeout=0.001):
+            with suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self.loop.stop)
+
+    def _hand_back(self, *, counted: bool = True) -> None:
+        if counted:
+            self._wanted -= 1
+        self._runtime.driven_by(0)
+        self._last_use = time.monotonic()
+        self._driving.release()
+
+    def _main(self) -> None:
+        while not self._closed:
+            idle = time.monotonic() - self._last_use
+            if self._wanted or idle < IDLE_SECONDS:
+                self._attention.wait(max(IDLE_SECONDS - idle, 0.001))
+                self._attention.clear()
+                continue
+            with self._driving:
+                if not self._wanted and not self._closed:
+                    self._runtime.driven_by(threading.get_ident())
+                    self.loop.run_forever()
+                    self._runtime.driven_by(0)
+
+    def stop(self) -> None:
+        """End the thread and the loop."""
+        if self.loop.is_closed():
+            return
+        self._closed = True
+        self._attention.set()
+        while self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(0.01)
+        self.loop.close()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return cast("asyncio.AbstractEventLoop", uvloop.new_event_loop())

@@ -1,0 +1,211 @@
+"""Records that travel together, and the handles by which their senders follow them.
+
+Kafka: org.apache.kafka.clients.producer.internals.{ProducerBatch, FutureRecordMetadata}.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory.pending import Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.records.record import Headers
+    from ottla.types import TopicPartition
+
+RECORD_OVERHEAD = 12
+"""Typical bytes of a record besides key, value and headers: lengths, deltas, attributes."""
+BATCH_OVERHEAD = 61
+
+RecordInput = tuple[int, bytes | None, bytes | None, "Headers"]
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was stored. offset is -1 when the broker did not say (acks=0, duplicates)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key_size: int
+    value_size: int
+
+
+class ProducerBatch:
+    """Records of one partition that are sent, retried and acknowledged together."""
+
+    __slots__ = (
+        "attempts",
+        "base_offset",
+        "base_sequence",
+        "callbacks",
+        "created_ms",
+        "done",
+        "error",
+        "full",
+        "log_append_time_ms",
+        "owner",
+        "payload",
+        "pending",
+        "producer_epoch",
+        "producer_id",
+        "record_errors",
+        "records",
+        "reserved",
+        "retry_at_ms",
+        "size",
+        "split_into",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, created_ms: int, owner: Any) -> None:
+        self.topic_partition = topic_partition
+        self.records: list[RecordInput] = []
+        self.size = BATCH_OVERHEAD
+        self.reserved = 0  # bytes of buffer.memory that it holds: the size it may grow to
+        self.full = False  # has reached batch.size once
+        self.created_ms = created_ms
+        self.owner = owner
+        self.attempts = 0
+        self.retry_at_ms = 0
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.base_sequence = -1
+        self.payload: bytearray | None = None
+        self.done = False
+        self.base_offset = -1
+        self.log_append_time_ms = -1
+        self.error: KafkaError | None = None
+        self.record_errors: dict[int, str] | None = None
+        self.callbacks: list[tuple[int, Callable[[Delivery], None]]] | None = None
+        self.pending: Pending[ProducerBatch] | None = None
+        self.split_into: list[tuple[int, ProducerBatch]] | None = None
+
+    def when_done(self) -> Pending[ProducerBatch]:
+        """Return a Pending that is complete when the batch is; it never fails."""
+        if self.pending is None:
+            self.pending = Pending()
+            if self.done:
+                self.pending.complete(self)
+        return self.pending
+
+    def finish(self, *, error: KafkaError | None = None) -> None:
+        """Mark it acknowledged or failed and tell everyone who asked."""
+        self.error = error
+        self.done = True
+        self.payload = None
+        if self.pending is not None:
+            self.pending.complete(self)
+        for index, callback in self.callbacks or ():
+            callback(Delivery(self, index))
+
+
+class Delivery(NamedTuple):
+    """What became of one record: a light handle, made for every send.
+
+    `done`, `error`, `metadata` look; `result(timeout)` waits in a thread; `await` waits in a
+    coroutine. The record's batch is kept alive by it, so do not collect millions of them.
+    """
+
+    batch: ProducerBatch
+    position: int
+
+    def __repr__(self) -> str:
+        state = "waiting" if not self.done else repr(self.error or self.metadata)
+        return f"<Delivery to {self.batch.topic_partition}: {state}>"
+
+    @property
+    def done(self) -> bool:
+        """Whether the record was acknowledged or has failed."""
+        return self.batch.done
+
+    def _resolve(self) -> tuple[ProducerBatch, int]:
+        batch, index = self
+        while batch.split_into is not None:
+            start, batch = next(part for part in reversed(batch.split_into) if part[0] <= index)
+            index -= start
+        return batch, index
+
+    @property
+    def error(self) -> KafkaError | None:
+        """Why the record could not be stored, None while unknown or when it was."""
+        batch, index = self._resolve()
+        if batch.error is not None and batch.record_errors:
+            text = batch.record_errors.get(index)
+            if text is not None:
+                return KafkaError(batch.error.code, text)
+        return batch.error
+
+    @property
+    def metadata(self) -> RecordMetadata:
+        """Where the record was stored; raises its error, or KafkaError when not done yet."""
+        if not self.done:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not delivered yet")
+        error = self.error
+        if error is not None:
+            raise error
+        batch, index = self._resolve()
+        timestamp, key, value, _ = batch.records[index]
+        if batch.log_append_time_ms >= 0:
+            timestamp = batch.log_append_time_ms
+        return RecordMetadata(
+            *batch.topic_partition,
+            batch.base_offset + index if batch.base_offset >= 0 else -1,
+            timestamp,
+            -1 if key is None else len(key),
+            -1 if value is None else len(value),
+        )
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait, at most timeout seconds, in a thread that is not the client's own.
+
+        Raises the record's KafkaError, TimeoutError when the time is up first.
+        """
+        if not self.batch.done:
+            self.batch.owner.wait(self.batch, timeout)
+        return self.metadata
+
+    def __await__(self) -> Any:
+        if not self.batch.done:
+            yield from self.batch.owner.wait_async(self.batch).__await__()
+        return self.metadata
+
+
+class PartitionQueue:
+    """Everything that one partition still has to send, and its idempotence state."""
+
+    __slots__ = (
+        "closed",
+        "in_flight",
+        "last_acked_sequence",
+        "needs_reset",
+        "next_sequence",
+        "open",
+        "producer_epoch",
+        "producer_id",
+        "queued_bytes",
+        "retries",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.open: ProducerBatch | None = None
+        self.closed: deque[ProducerBatch] = deque()
+        self.retries: list[ProducerBatch] = []
+        self.in_flight: list[ProducerBatch] = []
+        self.queued_bytes = 0
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.next_sequence = 0
+        self.last_acked_sequence = -1
+        self.needs_reset = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits and nothing is in flight."""
+        return not (self.open or self.closed or self.retries or self.in_flight)
