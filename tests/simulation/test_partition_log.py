@@ -23,6 +23,7 @@ from ottla.records.control import encode_end_txn_marker
 from ottla.storage.append_info import FetchIsolation
 from ottla.storage.batches import BatchHeader, scan_batches
 from ottla.storage.log_config import LogConfig
+from ottla.storage.log_dir import LogDirectory
 from ottla.storage.log_set import LogSet
 from ottla.storage.producer_update import read_marker
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
@@ -113,7 +114,7 @@ class _Run:
 
     def start(self) -> LogSet:
         return LogSet.open(
-            {DIRECTORY: self.disk},
+            [LogDirectory(DIRECTORY, self.disk)],
             config_for=lambda _: CONFIG,
             now_ms=self.now_ms,
             rng=self.rng,

@@ -62,6 +62,9 @@ class LogDirectory:
         self.previous_broker_epoch = -1
         self.meta: MetaProperties | None = None
         self._lock: Lock | None = None
+        self._is_open = False
+        self._checkpoints = 0
+        self._in_place: dict[str, int] = {}  # checkpoint's name → sequence of its content
 
     def __repr__(self) -> str:
         return f"LogDirectory({self.path!r})"
@@ -81,9 +84,15 @@ class LogDirectory:
 
         KafkaError KAFKA_STORAGE_ERROR when another process has the lock, OSError for the disk.
         The marker goes first: a crash while loading must lead to recovery again (KAFKA-10471).
+        Opening twice does nothing.
         """
+        if self._is_open:
+            return
         self.lock()
         directory = self.directory
+        for name in directory.list():
+            if name.endswith(".tmp"):
+                directory.remove(name)  # half a checkpoint
         if directory.exists(META_PROPERTIES):
             self.meta = decode_meta_properties(directory.read_file(META_PROPERTIES))
         self.had_clean_shutdown = directory.exists(CLEAN_MARKER)
@@ -91,6 +100,7 @@ class LogDirectory:
             self.previous_broker_epoch = decode_clean_marker(directory.read_file(CLEAN_MARKER))
             directory.remove(CLEAN_MARKER)
             directory.sync()
+        self._is_open = True
 
     def lock(self) -> None:
         """Take `.lock`, unless we have it."""
@@ -114,9 +124,32 @@ class LogDirectory:
         except CorruptMessage:
             return {}
 
-    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace a checkpoint durably; a worker's job."""
-        self.directory.write_file_atomically(name, encode_offsets(offsets))
+    def next_checkpoint_sequence(self) -> int:
+        """Return the number of a new checkpoint."""
+        self._checkpoints += 1
+        return self._checkpoints
+
+    def write_offsets_beside(
+        self, name: str, offsets: Mapping[TopicPartition, int], sequence: int
+    ) -> None:
+        """Write a checkpoint's next content, durably, under another name; a worker's job."""
+        path = f"{name}.{sequence}.tmp"
+        file = self.directory.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.write_at(0, encode_offsets(offsets))
+            file.sync()
+        finally:
+            file.close()
+
+    def put_in_place(self, name: str, sequence: int) -> None:
+        """Rename it over the checkpoint, unless a newer one is there already."""
+        path = f"{name}.{sequence}.tmp"
+        if sequence > self._in_place.get(name, 0):
+            self.directory.rename(path, name)
+            self._in_place[name] = sequence
+        else:
+            self.directory.remove(path)
 
     def mark_clean(self, broker_epoch: int) -> None:
         """Leave the marker that lets the next start skip recovery; durable on return."""
@@ -128,6 +161,7 @@ class LogDirectory:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+        self._is_open = False
 
 
 def decode_clean_marker(data: bytes) -> int:

@@ -53,9 +53,14 @@ class LogFlush:
 
 
 class CheckpointJob:
-    """Writes checkpoint files of one directory."""
+    """Writes checkpoint files of one directory.
 
-    __slots__ = ("_files", "_home", "_logs")
+    The files are written under other names in the worker and put in place by `done`, on the
+    owner's thread, unless a newer job of the directory did so before: a recovery point that was
+    lowered meanwhile must not rise again.
+    """
+
+    __slots__ = ("_files", "_home", "_logs", "_sequence")
 
     def __init__(
         self,
@@ -66,18 +71,41 @@ class CheckpointJob:
         self._logs = logs
         self._home = home
         self._files = files
+        self._sequence = home.next_checkpoint_sequence()
 
     def run(self) -> None:
-        """Write them, durably."""
+        """Write them beside, durably."""
         for name, offsets in self._files.items():
-            self._home.write_offsets(name, offsets)
+            self._home.write_offsets_beside(name, offsets, self._sequence)
 
     def done(self, error: BaseException | None) -> None:
-        """Note what is durable, or put the directory offline."""
+        """Put them in place, or put the directory offline."""
+        if self._home.failure is not None:
+            return
+        if error is None:
+            try:
+                for name in self._files:
+                    self._home.put_in_place(name, self._sequence)
+            except OSError as failure:
+                error = failure
         if error is not None:
             self._logs.fail(self._home, error)
         elif RECOVERY_POINT_CHECKPOINT in self._files:
             self._logs.checkpoint_written(self._files[RECOVERY_POINT_CHECKPOINT])
+
+    def run_now(self) -> None:
+        """Do all of it here, durably on return; waits for the disk."""
+        error: BaseException | None = None
+        try:
+            self.run()
+        except OSError as failure:
+            error = failure
+        self.done(error)
+        if self._home.failure is None:
+            try:
+                self._home.directory.sync()
+            except OSError as failure:
+                self._logs.fail(self._home, failure)
 
 
 class RemovalJob:

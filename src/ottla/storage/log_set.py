@@ -17,16 +17,16 @@ from ottla.storage.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from ottla.storage.directory import join
-from ottla.storage.log_dir import LogDirectory
 from ottla.storage.log_jobs import CheckpointJob, LogFlush, RemovalJob
 from ottla.storage.partition_log import PartitionLog, parse_partition_name
 from ottla.storage.partition_metadata import PARTITION_METADATA, decode_partition_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ottla.storage.directory import Directory
     from ottla.storage.log_config import LogConfig
+    from ottla.storage.log_dir import LogDirectory
     from ottla.storage.log_jobs import StorageJob
     from ottla.storage.log_state import LogState
     from ottla.types import TopicPartition, Uuid
@@ -70,20 +70,20 @@ class LogSet:
     @classmethod
     def open(
         cls,
-        directories: Mapping[str, Directory],
+        directories: Sequence[LogDirectory],
         *,
         config_for: Callable[[str], LogConfig],
         now_ms: int,
         rng: RandomBits,
         is_stray: Callable[[PartitionLog], bool] | None = None,
     ) -> LogSet:
-        """Lock and load every directory (path → disk); those that fail are offline, not fatal.
+        """Lock and load every directory; those that fail are offline, not fatal.
 
         `is_stray` says which logs are not ours any more; logs without a topic id never are.
         KafkaError when a directory is locked by somebody else, or when none is left.
         """
         self = cls(
-            [LogDirectory(path, directory) for path, directory in directories.items()],
+            list(directories),
             config_for=config_for,
             rng=rng,
         )
@@ -97,7 +97,7 @@ class LogSet:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 "Shutdown broker because none of the specified log dirs from "
-                + ", ".join(directories)
+                + ", ".join(home.path for home in directories)
                 + " can be created or validated",
             )
         return self
@@ -174,6 +174,7 @@ class LogSet:
         self._logs[partition] = log
         self._homes[partition] = home
         log.on_flush_wanted = self._want_flush
+        log.on_recovery_point_lowered = self._recovery_point_lowered
 
     # Questions
 
@@ -306,29 +307,19 @@ class LogSet:
         if self._logs.get(partition) is not log:
             return
         self._wanting_flush[partition] = self._logs[partition]
-        if log.recovery_point < self._checkpointed.get(partition, 0):
-            log.before_append = self._checkpoint_before_append
-            self._wanting_checkpoint[self._homes[partition].path] = self._homes[partition]
-        elif log.log_start_offset > log.segments[0].base_offset:
+        if log.log_start_offset > log.segments[0].base_offset:
             self._wanting_checkpoint[self._homes[partition].path] = self._homes[partition]
 
-    def _checkpoint_before_append(self, log: LogState) -> None:
-        """Make a truncation below the checkpointed recovery point durable before it is overtaken.
-
-        Else a crash would take the new bytes below the old recovery point for flushed ones.
-        """
-        home = self._homes.get(log.topic_partition)
-        if home is not None:
+    def _recovery_point_lowered(self, log: LogState) -> None:
+        """Write the checkpoint at once when the one on the disk says more."""
+        partition = log.topic_partition
+        home = self._homes.get(partition)
+        if home is not None and log.recovery_point < self._checkpointed.get(partition, 0):
             self._checkpoint_now(home)
 
     def _checkpoint_now(self, home: LogDirectory) -> None:
-        job = self._checkpoint_job(home)
-        error = None
-        try:
-            job.run()
-        except OSError as failure:
-            error = failure
-        job.done(error)
+        self._checkpoint_job(home).run_now()
+        self._wanting_checkpoint.pop(home.path, None)
 
     def take_jobs(self) -> list[StorageJob]:
         """Return the work for the disk that has come up: run each in a worker, then `done`."""
@@ -368,27 +359,17 @@ class LogSet:
 
     def high_watermark_jobs(self) -> list[StorageJob]:
         """Return the jobs that write `replication-offset-checkpoint` everywhere."""
-        return [
-            CheckpointJob(
-                self,
-                home,
-                {
-                    HIGH_WATERMARK_CHECKPOINT: {
-                        log.topic_partition: log.high_watermark for log in self._logs_in(home)
-                    }
-                },
-            )
-            for home in self.online_directories
-        ]
+        return [self._high_watermark_job(home) for home in self.online_directories]
+
+    def _high_watermark_job(self, home: LogDirectory) -> CheckpointJob:
+        marks = {log.topic_partition: log.high_watermark for log in self._logs_in(home)}
+        return CheckpointJob(self, home, {HIGH_WATERMARK_CHECKPOINT: marks})
 
     def checkpoint_written(self, recovery_points: Mapping[TopicPartition, int]) -> None:
         """Take note of what the recovery-point checkpoint says now."""
         for partition, offset in recovery_points.items():
-            log = self._logs.get(partition)
-            if log is not None:
+            if partition in self._logs:
                 self._checkpointed[partition] = offset
-                if log.recovery_point >= offset:
-                    log.before_append = None
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete what retention gives up, in every log; return the number of segments."""
@@ -454,8 +435,7 @@ class LogSet:
             try:
                 self._close_logs(home)
                 self._checkpoint_now(home)
-                for job in self.high_watermark_jobs():
-                    job.run()
+                self._high_watermark_job(home).run_now()
                 if home.is_online:
                     home.mark_clean(broker_epoch)
             except (OSError, KafkaError) as error:

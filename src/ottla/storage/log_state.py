@@ -54,8 +54,9 @@ class LogState:
         self.on_flush_wanted: Callable[[LogState], None] = _nobody
         """Called when something waits that `start_flush` should make durable soon."""
         self._first_unstable_offset = self.producer_state.first_unstable_offset
-        self.before_append: Callable[[LogState], None] | None = None
-        """Called ahead of the next append, to make a truncation durable first."""
+        self.on_recovery_point_lowered: Callable[[LogState], None] = _nobody
+        """Called before a truncation below `recovery_point` touches a file: a durable checkpoint
+        above it would, after a crash, take bytes written later for flushed ones."""
         self._active_is_prepared = False
         self._metadata_is_durable = topic_id is None
         self._names_version = 1

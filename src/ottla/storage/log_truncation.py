@@ -86,8 +86,7 @@ class TruncatableLog(DurableLog):
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
         """Cut the log so that offset is the next to be written; return whether anything changed.
 
-        When that cuts below `recovery_point`, the recovery-point checkpoint must be durable
-        before anything is appended: `LogSet` hands the job out.
+        `on_recovery_point_lowered` is called first, which may wait for the disk.
         """
         if offset < 0:
             raise ValueError(f"cannot truncate {self.topic_partition} to offset {offset}")
@@ -108,7 +107,7 @@ class TruncatableLog(DurableLog):
         number = self.segments.number_for(offset)
         behind = [self.segments[at] for at in range(number + 1, len(self.segments))]
         target = self.segments[number]
-        self._generation += 1
+        self._lower_recovery_point(offset)
         self.leader_epochs.truncate_from_end(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self._delete_segments(behind, now_ms)
@@ -118,6 +117,13 @@ class TruncatableLog(DurableLog):
             self.producer_state, self.segments, self.log_start_offset, offset, now_ms=now_ms
         )
         self._set_end(offset)
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        self._generation += 1  # a flush under way must not raise it again
+        self.recovery_point = min(self.recovery_point, offset)
+        self.on_recovery_point_lowered(self)
+        if self.failure is not None:
+            raise self.failure
 
     def _truncate_segment(self, segment: Segment, offset: int, now_ms: int) -> int:
         self._active_is_prepared = False
@@ -132,8 +138,8 @@ class TruncatableLog(DurableLog):
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
         """Drop everything and begin at offset: the log is too far behind its leader's start."""
-        self._generation += 1
         try:
+            self._lower_recovery_point(min(offset, self.log_start_offset))
             old = list(self.segments)
             for segment in old:
                 segment.remove_files()

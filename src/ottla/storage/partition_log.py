@@ -253,10 +253,6 @@ class PartitionLog(TruncatableLog):
                 f"{config.segment_bytes}.",
             )
         active = self.segments.active
-        if self.before_append is not None:
-            self.before_append(self)
-            if self.failure is not None:
-                self._refuse()
         try:
             if not self._active_is_prepared:
                 active.become_active()
@@ -310,6 +306,7 @@ class PartitionLog(TruncatableLog):
             completed.last_offset,
             self.producer_state.last_stable_offset(completed),
         )
+        self._names_version += 1
         try:
             segment.transaction_index.append(entry)
         except OSError as error:

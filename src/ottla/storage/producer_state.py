@@ -248,7 +248,7 @@ class ProducerState:
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Go to the newest state at or below the end; the caller replays what lies between."""
         for offset in list(self.snapshots):
-            if offset > log_end_offset or offset <= log_start_offset:
+            if offset > log_end_offset or offset < log_start_offset:
                 self.remove_snapshot(offset)
         if log_end_offset != self.end_offset:
             self._clear()

@@ -28,7 +28,7 @@ from ottla.storage.segment import (
     Segment,
 )
 from ottla.storage.segment_list import SegmentList
-from ottla.storage.segment_recovery import rebuild_indexes, recover_segment
+from ottla.storage.segment_recovery import rebuild_indexes, recover_segment, trim_tail
 from ottla.storage.swap_files import finish_swaps
 
 if TYPE_CHECKING:
@@ -175,6 +175,8 @@ class LogLoader:
                 rebuild_indexes(segment)
         if self._epochs_lost:
             self._find_epochs(self._segments[:first])
+        if first:
+            trim_tail(self._segments[first - 1], self._segments[first].base_offset)
         self._recover_transactions(log_start_offset, first)
         return self._recover_from(first, log_start_offset)
 
@@ -195,27 +197,36 @@ class LogLoader:
             rebuild_producer_state(self._state, before, start, base_offset, now_ms=self._now_ms)
         else:
             self._state.truncate_and_reload(start, base_offset, self._now_ms)
-        for number in range(first, len(self._segments) if last is None else last + 1):
-            segment = self._segments[number]
-            if segment.size == 0 and segment.base_offset < self._state.end_offset:
-                self._drop([segment])  # half a roll that failed
-                return self._recover_from(first, log_start_offset, last=last)
+        for number, segment in enumerate(list(self._segments)):
+            if number < first or segment not in self._segments:
+                continue
+            if last is not None and number > last:
+                break
             self._state.end_offset = segment.base_offset
             self._state.take_snapshot()
             cut = recover_segment(segment, self._state, self._epochs)
-            if cut or self._has_gap_behind(number):
-                self._drop(self._segments[number + 1 :])
+            if cut or not self._is_followed(segment):
+                behind = self._segments.index(segment) + 1
+                self._drop(self._segments[behind:])
                 return cut
         return 0
 
-    def _has_gap_behind(self, number: int) -> bool:
-        """Whether a lost tail, cut at a batch's very end, shows only as a gap to the next segment.
+    def _is_followed(self, segment: Segment) -> bool:
+        """Whether the next segment begins where this one ends.
 
-        Kafka keeps what lies behind such a gap. Compaction makes gaps too, and those stay.
+        A lost tail, cut at a batch's very end, shows only as a gap; Kafka keeps what lies behind
+        it. Compaction makes gaps too, and those stay. Segments that begin before the end are of
+        another life of the log: empty ones are half a roll, others came back after a truncation.
         """
-        if self._config.is_compacted or number + 1 >= len(self._segments):
-            return False
-        return self._segments[number + 1].base_offset > self._state.end_offset
+        end = self._state.end_offset
+        for behind in self._segments[self._segments.index(segment) + 1 :]:
+            if behind.base_offset < end and behind.size == 0:
+                self._drop([behind])
+                continue
+            return behind.base_offset == end or (
+                behind.base_offset > end and self._config.is_compacted
+            )
+        return True
 
     def _drop(self, segments: list[Segment]) -> None:
         """Delete segments behind a torn one: what they hold can follow nothing."""

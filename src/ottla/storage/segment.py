@@ -320,15 +320,18 @@ class Segment:
             self._heal()
             return self.time_index.lookup(timestamp).offset
 
+    def last_indexed_position(self) -> int:
+        """Return the position of the last batch that the index knows, 0 when it knows none."""
+        try:
+            return self._checked_position(self.offset_index.last())
+        except CorruptMessage:
+            self._heal()
+            return self._checked_position(self.offset_index.last())
+
     def next_offset(self) -> int:
         """Return the offset behind the last whole batch, by the index and a short walk."""
         last = self.base_offset - 1
-        try:
-            start = self._checked_position(self.offset_index.last())
-        except CorruptMessage:
-            self._heal()
-            start = self._checked_position(self.offset_index.last())
-        for header in walk_file(self.file, start, self.size):
+        for header in walk_file(self.file, self.last_indexed_position(), self.size):
             last = header.last_offset
         return last + 1
 

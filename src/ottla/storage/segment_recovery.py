@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1 << 20
 
 
-def read_valid_batches(file: File, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+def read_valid_batches(
+    file: File, end: int, position: int = 0
+) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield the whole batches with right checksums and growing offsets; end at the first other."""
-    position = 0
     next_offset = -1
-    chunk, chunk_start = memoryview(b""), 0
+    chunk, chunk_start = memoryview(b""), position
     while position + LEAST_BATCH_BYTES <= end:
         at = position - chunk_start
         if at + HEADER_BYTES > len(chunk):
@@ -77,12 +78,13 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochs
     Returns the bytes cut off. `state` must stand at the segment's base offset.
     """
     _reset_indexes(segment)
+    aborted: list[AbortedTransaction] = []
     end = 0
     for header, data in read_valid_batches(segment.file, segment.size):
         if not 0 <= header.last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET:
             break
         try:
-            _replay(segment, state, header, data)
+            aborted += _replay(state, header, data)
         except CorruptMessage:
             break
         segment.index_batch(header, header.position)
@@ -96,6 +98,7 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochs
         segment.size = end
         segment.needs_sync = True
     _finish_indexes(segment)
+    segment.transaction_index.replace(aborted)
     return cut
 
 
@@ -104,33 +107,47 @@ def _is_news(epochs: LeaderEpochs, header: BatchHeader) -> bool:
     return header.leader_epoch not in (-1, epochs.epoch_for_offset(header.base_offset))
 
 
-def _replay(segment: Segment, state: ProducerState, header: BatchHeader, data: memoryview) -> None:
+def _replay(
+    state: ProducerState, header: BatchHeader, data: memoryview
+) -> list[AbortedTransaction]:
+    aborted = []
     for completed in replay_batch(state, header, lambda _: data):
         if completed.is_aborted:
-            segment.transaction_index.append(
-                AbortedTransaction(
-                    completed.producer_id,
-                    completed.first_offset,
-                    completed.last_offset,
-                    state.last_stable_offset(completed),
-                )
-            )
+            stable = state.last_stable_offset(completed)
+            aborted.append(AbortedTransaction(*completed[:3], stable))
         state.complete(completed)
+    return aborted
+
+
+def trim_tail(segment: Segment, next_base_offset: int) -> None:
+    """Cut what lies behind the last batch that may stand before the next segment.
+
+    For the last segment that was flushed: when its end was cut in an earlier recovery and the cut
+    itself was lost, the torn batches are back.
+    """
+    start = segment.last_indexed_position()
+    end = start
+    for header, _ in read_valid_batches(segment.file, segment.size, start):
+        if header.last_offset >= next_base_offset:
+            break
+        end = header.position + header.size
+    if end < segment.size:
+        segment.file.truncate(end)
+        segment.size = end
+        segment.needs_sync = True
 
 
 def rebuild_indexes(segment: Segment) -> None:
     """Make offset and time index anew from the headers, for an index that lies."""
-    _reset_indexes(segment, transactions=False)
+    _reset_indexes(segment)
     for header in walk_file(segment.file, 0, segment.size):
         segment.index_batch(header, header.position)
     _finish_indexes(segment)
 
 
-def _reset_indexes(segment: Segment, *, transactions: bool = True) -> None:
+def _reset_indexes(segment: Segment) -> None:
     segment.offset_index.create(preallocate=False)
     segment.time_index.create(preallocate=False)
-    if transactions:
-        segment.transaction_index.reset()
     segment.begin_indexing()
 
 

@@ -78,6 +78,19 @@ class TransactionIndex:
             file.close()
             self._entries = kept
 
+    def replace(self, entries: list[AbortedTransaction]) -> None:
+        """Let the file hold exactly these, durably: what was flushed once must not get lost.
+
+        Waits for the disk, but only where a recovery found something else than the file says.
+        """
+        data = b"".join(_ENTRY.pack(0, *entry) for entry in entries)
+        if self.directory.exists(self.path):
+            if self.directory.read_file(self.path) != data:
+                self.directory.write_file_atomically(self.path, data)
+        elif entries:
+            self.directory.write_file_atomically(self.path, data)
+        self._entries = entries
+
     def reset(self) -> None:
         """Drop everything, whatever the file holds."""
         if self.directory.exists(self.path):
