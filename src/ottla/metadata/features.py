@@ -65,6 +65,15 @@ SUPPORTED_FEATURES: Final[Mapping[str, FeatureRange]] = MappingProxyType(
     }
 )
 
+UNBUILT_FEATURES: Final = (
+    GROUP_VERSION,
+    SHARE_VERSION,
+    STREAMS_VERSION,
+    TRANSACTION_VERSION,
+)
+"""What later parts bring: a directory of Kafka's may have their levels, but nothing here serves
+them, so they are neither advertised nor set in a directory that Ottla formats for itself."""
+
 # The metadata.version from which a level is the default of a fresh cluster.
 _BOOTSTRAP_LEVELS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = MappingProxyType(
     {

@@ -97,7 +97,7 @@ class Cluster:
             target=_run_loop, args=(self._loop,), name="ottla-node", daemon=True
         )
         self._thread.start()
-        node = Node(config)
+        node = Node(config, may_format=True)
         try:
             self._call(node.start(), START_TIMEOUT_S)
         except BaseException:

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
+from ottla.metadata.features import UNBUILT_FEATURES
 from ottla.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.server.dispatch import handles, served_apis
 
@@ -31,6 +32,7 @@ def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
     response.supported_features = [
         ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)
         for name, (low, high) in sorted(ctx.broker.supported_features.items())
+        if name not in UNBUILT_FEATURES
     ]
     response.finalized_features_epoch = ctx.broker.image.offset_and_epoch.offset
     response.finalized_features = [
@@ -38,6 +40,7 @@ def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
             name=name, max_version_level=level, min_version_level=level
         )
         for name, level in sorted(features.levels.items())
+        if name not in UNBUILT_FEATURES
     ]
     return response
 

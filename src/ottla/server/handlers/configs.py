@@ -123,6 +123,7 @@ def _shape(entry: Entry, request: DescribeConfigsRequest) -> ResourceResult:
         config_source=int(entry.source),
         is_sensitive=entry.sensitive,
         config_type=entry.type,
+        synonyms=[],
     )
     if request.include_documentation:
         result.documentation = entry.documentation

@@ -1,0 +1,263 @@
+"""The budgets against real Kafka 4.3.0: alternating runs, ratios of medians, CPU from /proc.
+
+    python benchmarks/against_kafka/run.py --libs KAFKA_LIBS [--quick] [--only NAME]
+
+Prints a table and writes it to benchmarks/against_kafka/RESULTS.md. A ratio below 1 means that
+Ottla needs less. Kafka is warmed up first: cold it costs three times as much.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent))
+from brokers import HEAP, Broker, Ottla, RealKafka
+
+HERE = Path(__file__).parent
+LOADER = HERE / "load"
+
+
+class Case(NamedTuple):
+    """One load: what the loader is told, what is counted, and the budget for the CPU ratio."""
+
+    name: str
+    arguments: tuple[str, ...]
+    budget: float
+    unit: str = "request"
+    partitions: int = 1
+
+
+def produce(*arguments: str) -> tuple[str, ...]:
+    """Return the loader's arguments for a produce load."""
+    return ("produce", *arguments)
+
+
+CASES = (
+    Case("small produce, 8 clients", produce("-clients", "8", "-requests", "40000"), 0.7),
+    Case("small produce, 64 clients", produce("-clients", "64", "-requests", "40000"), 0.7),
+    Case(
+        "500 records/s", produce("-clients", "4", "-requests", "2500", "-rate", "500"), 0.5
+    ),
+    Case(
+        "100 x 100 B, none",
+        produce("-clients", "8", "-requests", "8000", "-batch", "100"),
+        0.5,
+        "record",
+    ),
+    Case(
+        "100 x 100 B, lz4",
+        produce("-clients", "8", "-requests", "8000", "-batch", "100", "-codec", "lz4"),
+        0.8,
+        "record",
+    ),
+    Case(
+        "100 x 100 B, zstd",
+        produce("-clients", "8", "-requests", "8000", "-batch", "100", "-codec", "zstd"),
+        0.8,
+        "record",
+    ),
+    Case(
+        "100 x 1 KB, none",
+        produce("-clients", "4", "-requests", "6000", "-batch", "100", "-size", "1000"),
+        0.65,
+        "GB",
+    ),
+    Case(
+        "small produce, acks=all, 8 clients",
+        produce("-clients", "8", "-requests", "20000", "-acks", "all"),
+        0.7,
+    ),
+    Case(
+        "small produce over 100 partitions",
+        produce("-clients", "8", "-requests", "20000", "-partitions", "100"),
+        0.7,
+        partitions=100,
+    ),
+    Case(
+        "small produce over 1000 partitions",
+        produce("-clients", "8", "-requests", "20000", "-partitions", "1000"),
+        0.7,
+        partitions=1000,
+    ),
+    Case("consume 1 KB", ("consume", "-records", "600000"), 0.7, "GB"),
+)
+CONSUME_FROM = "100 x 1 KB, none"
+_SCALE = {"request": 1e6, "record": 1e6, "GB": 1e9}
+_SHOWN = {"request": "µs/request", "record": "µs/record", "GB": "s/GB"}
+
+
+class Sample(NamedTuple):
+    """One run: broker CPU a unit, throughput in units a second, latency."""
+
+    cpu: float
+    rate: float
+    p99_ms: float
+
+
+def topic_of(case: Case) -> str:
+    """Return the topic a case writes to or reads from."""
+    name = CONSUME_FROM if case.arguments[0] == "consume" else case.name
+    return "".join(c if c.isalnum() else "-" for c in name)
+
+
+def run_case(loader: str, broker: Broker, case: Case) -> Sample:
+    """Run the load once and return what it cost."""
+    before = broker.cpu_seconds()
+    spread = ["-partitions", str(case.partitions)] if case.partitions > 1 else []
+    command = [loader, *case.arguments, *spread]
+    output = subprocess.run(
+        [*command, "-brokers", broker.bootstrap, "-topic", topic_of(case)],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    cpu = broker.cpu_seconds() - before
+    done = json.loads(output)
+    batch = int(_argument(case.arguments, "-batch", "1"))
+    requests = done["records"] / batch
+    amount = {"request": requests, "record": done["records"], "GB": done["bytes"]}[case.unit]
+    scale = _SCALE[case.unit]
+    return Sample(cpu / amount * scale, amount / done["seconds"], done["p99_ms"])
+
+
+def _argument(arguments: tuple[str, ...], name: str, default: str) -> str:
+    return arguments[arguments.index(name) + 1] if name in arguments else default
+
+
+def create_topics(broker: Broker) -> None:
+    """Create every case's topic."""
+    from ottla import Admin
+
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        for case in CASES:
+            admin.create_topic(
+                topic_of(case),
+                partitions=case.partitions,
+                replication_factor=1,
+                configs={"retention.bytes": "4000000000"},
+                if_not_exists=True,
+            )
+
+
+def warm(loader: str, broker: Broker, seconds: float) -> None:
+    """Run small produces for a while, so that the JVM has compiled what matters."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        run_case(loader, broker, CASES[0])
+
+
+def build_loader() -> str:
+    """Compile the load generator; needs Go."""
+    target = str(Path(tempfile.gettempdir()) / "ottla-load")
+    subprocess.run(["go", "build", "-o", target, "."], cwd=LOADER, check=True)
+    return target
+
+
+def compare(loader: str, brokers: list[Broker], case: Case, runs: int) -> dict[str, object]:
+    """Run a case in turn against both and return medians and ratios."""
+    samples: dict[str, list[Sample]] = {broker.name: [] for broker in brokers}
+    for _ in range(runs):
+        for broker in brokers:
+            samples[broker.name].append(run_case(loader, broker, case))
+    medians = {
+        name: Sample(*(statistics.median(column) for column in zip(*some, strict=True)))
+        for name, some in samples.items()
+    }
+    kafka, ottla = medians["kafka"], medians["ottla"]
+    return {
+        "case": case.name,
+        "unit": _SHOWN[case.unit],
+        "kafka": kafka,
+        "ottla": ottla,
+        "cpu_ratio": ottla.cpu / kafka.cpu if kafka.cpu else 0.0,
+        "rate_ratio": ottla.rate / kafka.rate,
+        "p99_ratio": ottla.p99_ms / kafka.p99_ms if kafka.p99_ms else 0.0,
+        "budget": case.budget,
+    }
+
+
+def markdown(rows: list[dict[str, object]], facts: list[str]) -> str:
+    """Return the table."""
+    lines = [
+        "# Ottla against Kafka 4.3.0",
+        "",
+        *[f"- {fact}" for fact in facts],
+        "",
+        "| load | broker CPU kafka | ottla | ratio | budget | throughput ratio | p99 ratio |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        kafka, ottla = row["kafka"], row["ottla"]
+        assert isinstance(kafka, Sample)
+        assert isinstance(ottla, Sample)
+        held = "" if row["cpu_ratio"] <= row["budget"] else " **missed**"  # type: ignore[operator]
+        lines.append(
+            f"| {row['case']} | {kafka.cpu:.2f} {row['unit']} | {ottla.cpu:.2f} "
+            f"| {row['cpu_ratio']:.2f}{held} | {row['budget']} | {row['rate_ratio']:.2f} "
+            f"| {row['p99_ratio']:.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--libs", required=True, help="folder with Kafka 4.3.0's jars")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--warm-seconds", type=float, default=60)
+    parser.add_argument("--quick", action="store_true", help="3 runs, 15 s of warming")
+    parser.add_argument("--only", help="only cases whose name holds this")
+    options = parser.parse_args()
+    runs, warm_seconds = (3, 15.0) if options.quick else (options.runs, options.warm_seconds)
+    loader = build_loader()
+    directory = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
+    brokers: list[Broker] = []
+    try:
+        brokers.append(RealKafka(options.libs, directory / "kafka"))
+        brokers.append(Ottla(directory / "ottla"))
+        time.sleep(3)
+        idle = {broker.name: broker.resident_mb() for broker in brokers}
+        starts = {broker.name: broker.start_seconds for broker in brokers}
+        for broker in brokers:
+            create_topics(broker)
+            warm(loader, broker, warm_seconds if broker.name == "kafka" else 3)
+        rows = []
+        for case in CASES:
+            if options.only and options.only not in case.name:
+                continue
+            rows.append(compare(loader, brokers, case, runs))
+            print(rows[-1], flush=True)
+        facts = [
+            f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, {platform.machine()}, "
+            f"{os.cpu_count()} cores, Python {platform.python_version()}, heap {HEAP}",
+            f"command: `{' '.join(['scripts/bench', *sys.argv[1:]])}`".replace(options.libs, "…"),
+            f"medians of {runs} alternating runs, Kafka warmed for {warm_seconds:.0f} s",
+            *[
+                f"{broker.name}: port open after {starts[broker.name]:.2f} s, idle "
+                f"{idle[broker.name]:.0f} MB, loaded {broker.resident_mb():.0f} MB"
+                for broker in brokers
+            ],
+        ]
+        table = markdown(rows, facts)
+        (HERE / "RESULTS.md").write_text(table, encoding="utf-8")
+        print(table)
+    finally:
+        for broker in brokers:
+            broker.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Who a node is, by the `meta.properties` of its directories.
+
+Kafka: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble, kafka.server.KafkaRaftServer.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.features import UNBUILT_FEATURES
+from ottla.server.format import FormatRequest, Surroundings, format_directories
+from ottla.storage.log_dir import META_PROPERTIES, decode_meta_properties
+from ottla.types import Uuid
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+    from ottla.storage.log_dir import LogDirectory, MetaProperties
+
+
+class Identity(NamedTuple):
+    """The ids of cluster and directories; whether the directories were formatted just now."""
+
+    cluster_id: str
+    directory_ids: list[Uuid]
+    metadata_directory_id: Uuid
+    is_new: bool
+
+
+def identify(config: BrokerConfig, homes: list[LogDirectory], *, may_format: bool) -> Identity:
+    """Read the directories' ids; format them first when they are empty and that is allowed.
+
+    Raises KafkaError when a directory is not formatted, belongs to another node or another
+    cluster, or when two are one.
+    """
+    is_new = not any(home.directory.exists(META_PROPERTIES) for home in homes)
+    if is_new and may_format:
+        _format(config, homes)
+    found = [_read(home) for home in homes]
+    for home, meta in zip(homes, found, strict=True):
+        _check(config, home, meta, found[0].cluster_id)
+    ids = [meta.directory_id for meta in found if meta.directory_id is not None]
+    if len(set(ids)) != len(ids):
+        raise _refused("two log directories have the same directory.id: one is a copy")
+    paths = [home.path for home in homes]
+    return Identity(found[0].cluster_id, ids, ids[paths.index(config.metadata_directory)], is_new)
+
+
+def random_uuid() -> Uuid:
+    """Return a random id as Kafka makes them: none that reads as a flag on a command line."""
+    while True:
+        found = Uuid(os.urandom(16))
+        if not str(found).startswith("-"):
+            return found
+
+
+def _format(config: BrokerConfig, homes: list[LogDirectory]) -> None:
+    """Format the directories of a node that is started without a file: a quorum of itself."""
+    format_directories(
+        config,
+        FormatRequest(
+            cluster_id=str(random_uuid()),
+            standalone=not config.voters,
+            feature_levels=dict.fromkeys(UNBUILT_FEATURES, 0),
+        ),
+        Surroundings(
+            directories={home.path: home.directory for home in homes},
+            new_uuid=random_uuid,
+            now_ms=time.time_ns() // 1_000_000,
+            date=time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime()),
+            echo=lambda _line: None,
+        ),
+    )
+
+
+def _read(home: LogDirectory) -> MetaProperties:
+    if not home.directory.exists(META_PROPERTIES):
+        raise _refused(
+            f"No readable meta.properties files found in {home.path}. Format it first: "
+            'ottla storage format -t "$(ottla storage random-uuid)" -c FILE --standalone'
+        )
+    return decode_meta_properties(home.directory.read_file(META_PROPERTIES))
+
+
+def _check(config: BrokerConfig, home: LogDirectory, meta: MetaProperties, cluster_id: str) -> None:
+    if meta.node_id != config.node_id:
+        raise _refused(
+            f"Stored node id {meta.node_id} doesn't match previous node id {config.node_id} in "
+            f"{home.path}/{META_PROPERTIES}. If you moved your data, make sure your configured "
+            "node id matches."
+        )
+    if meta.cluster_id != cluster_id:
+        raise _refused(
+            f"Invalid cluster.id in: {home.path}/{META_PROPERTIES}. Expected {cluster_id}, but "
+            f"read {meta.cluster_id}"
+        )
+    if meta.directory_id is None:
+        raise _refused(f"{home.path}/{META_PROPERTIES} has no directory.id")
+
+
+def _refused(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, text)

@@ -1,0 +1,330 @@
+"""One node: its sockets, its disk, its loop, and the roles on it.
+
+Kafka: kafka.server.KafkaRaftServer, SharedServer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from ottla.coordinator.group.coordinator import GroupCoordinator
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.broker import ListenerAddress
+from ottla.network.server import SCRATCH_BYTES, Listener
+from ottla.server.broker import Broker
+from ottla.server.clock import SystemClock
+from ottla.server.controller_node import ControllerNode
+from ottla.server.dispatch import Dispatcher
+from ottla.server.files import RealDirectory
+from ottla.server.group_config import group_coordinator_config
+from ottla.server.identity import identify
+from ottla.server.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from ottla.server.lifecycle import BrokerLifecycle
+from ottla.server.producer_ids import ProducerIds
+from ottla.server.startup import Banner, port_taken
+from ottla.server.timers import LoopTimer
+from ottla.server.upkeep import Upkeep
+from ottla.server.workers import Workers
+from ottla.storage.log_dir import LogDirectory
+from ottla.storage.log_set import LogSet
+from ottla.types import Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.clock import Clock
+    from ottla.config.broker import BrokerConfig
+    from ottla.config.broker.endpoints import Endpoint
+    from ottla.purgatory.pending import Pending
+
+log = logging.getLogger("ottla.node")
+CONTROLLER_TICK_MS = 500
+START_LIMIT_MS = 60_000
+
+
+class Node:
+    """A combined broker and controller on the running event loop; `start`, then `stop`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        seed: int | None = None,
+        may_format: bool = False,
+    ) -> None:
+        """Take the configuration; may_format lets `start` format an empty data directory."""
+        self.config = config
+        self._may_format = may_format
+        self.failure: Exception | None = None
+        self.halted = asyncio.Event()
+        self.clock = clock or SystemClock()
+        self._rng = random.Random(seed)  # noqa: S311 - session ids and names, no secrets
+        self._listeners: list[Listener] = []
+        self._homes: list[LogDirectory] = []
+        self.addresses: dict[str, tuple[str, int]] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        """The address that clients on this machine connect to, as it is advertised."""
+        name = self.config.broker_endpoints[0].listener
+        host, port = self.addresses[name]
+        return f"{host}:{port}"
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id."""
+        return self._identity.cluster_id
+
+    @property
+    def banner(self) -> Banner:
+        """What a person is shown at start."""
+        topics = [name for name in self.broker.image.topics.by_name if name not in INTERNAL_TOPICS]
+        return Banner(
+            node_id=self.config.node_id,
+            cluster_id=self.cluster_id,
+            bootstrap=self.bootstrap,
+            data_directory=", ".join(self.config.data_directories),
+            is_new=self._identity.is_new,
+            topic_count=len(topics),
+        )
+
+    async def start(self) -> None:
+        """Open sockets, disk and roles; return when requests are served.
+
+        Raises PortTaken, KafkaError for a directory in use, OSError for the disk.
+        """
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._timer = LoopTimer(loop, self.clock)
+        self._workers = Workers(loop)
+        try:
+            self._bind()
+            self._lock()
+            await self._open()
+        except BaseException:
+            self._abandon()
+            raise
+        for listener in self._listeners:
+            listener.start()
+
+    def _bind(self) -> None:
+        """Take the ports before anything is touched on the disk."""
+        scratch = bytearray(SCRATCH_BYTES)
+        for endpoint in self.config.endpoints:
+            listener = Listener(
+                self._loop,
+                _NotYet(),
+                name=endpoint.listener,
+                max_frame_bytes=self.config.socket_request_max_bytes,
+                scratch=scratch,
+            )
+            try:
+                port = listener.bind(endpoint.host, endpoint.port)
+            except OSError as error:
+                raise port_taken(endpoint.host, endpoint.port, str(error)) from error
+            self._listeners.append(listener)
+            self.addresses[endpoint.listener] = (self._advertised_host(endpoint), port)
+
+    def _lock(self) -> None:
+        """Take the directories: nothing is read or written before they are ours."""
+        for path in self.config.data_directories:
+            home = LogDirectory(path, RealDirectory(path, create=True))
+            home.lock()
+            self._homes.append(home)
+
+    def _advertised_host(self, endpoint: Endpoint) -> str:
+        for advertised in self.config.advertised_endpoints:
+            if advertised.listener == endpoint.listener and advertised.host:
+                return advertised.host
+        return endpoint.host or "localhost"
+
+    async def _open(self) -> None:
+        self._identity = identify(self.config, self._homes, may_format=self._may_format)
+        self._start_controller()
+        await self._until(lambda: self.controller.active)
+        self.broker = self._make_broker()
+        self._lifecycle = BrokerLifecycle(
+            self.config,
+            self.controller,
+            incarnation_id=Uuid(uuid.uuid4().bytes),
+            clock=self.clock,
+            timer=self._timer,
+        )
+        self._open_logs()
+        await self._completed(
+            self._lifecycle.register(
+                self._broker_addresses(),
+                features=self.controller.supported_features,
+                directory_ids=self._identity.directory_ids,
+                previous_broker_epoch=self.broker.logs.previous_broker_epoch,
+            )
+        )
+        self.controller.add_listener(self.broker.metadata_changed)
+        await self._completed(self._lifecycle.start_heartbeats())
+        self._upkeep.start()
+        self._serve()
+
+    def _start_controller(self) -> None:
+        self.controller = ControllerNode(
+            node_id=self.config.node_id,
+            cluster_id=self._identity.cluster_id,
+            directory_id=self._identity.metadata_directory_id,
+            directory=self._home_of(self.config.metadata_directory).directory,
+            clock=self.clock,
+            rng=self._rng,
+            config=self.config,
+            run_in_worker=self._workers.run,
+            controller_listeners=self._controller_addresses(),
+            on_failure=self._halt,
+        )
+        self.controller.start(self.clock.now_ms())
+        self._tick_controller(0)
+
+    def _tick_controller(self, _now_ms: int) -> None:
+        now_ms = self.clock.monotonic_ms()
+        deadline_ms = self.controller.tick(now_ms)
+        next_ms = now_ms + CONTROLLER_TICK_MS if deadline_ms is None else deadline_ms
+        self._timer.add(max(next_ms, now_ms + 1), self._tick_controller)
+
+    def _make_broker(self) -> Broker:
+        config = self.config
+        broker = Broker(
+            config,
+            cluster_id=self._identity.cluster_id,
+            clock=self.clock,
+            rng=self._rng,
+            controller=self.controller,
+            schedule=self._schedule,
+        )
+        broker.producer_ids = ProducerIds(
+            config.node_id,
+            lambda: self._lifecycle.broker_epoch,
+            self.controller.allocate_producer_ids,
+        )
+        return broker
+
+    def _open_logs(self) -> None:
+        """Load the logs; those whose topic the cluster does not know any more are set aside."""
+        broker, topics = self.broker, self.controller.image.topics
+        logs = LogSet.open(
+            self._homes,
+            config_for=broker.log_config,
+            now_ms=self.clock.now_ms(),
+            rng=self._rng,
+            is_stray=lambda log: log.topic_id not in topics.by_id,
+        )
+        broker.open_logs(logs)
+        broker.groups = GroupCoordinator(
+            group_coordinator_config(self.config),
+            log=broker.topic_log(OFFSETS_TOPIC),
+            timer=self._timer,
+            clock=self.clock,
+            topics=broker,
+            new_uuid=lambda: str(uuid.uuid4()),
+            on_fault=_log_fault,
+        )
+        self._upkeep = Upkeep(
+            logs, self.config, clock=self.clock, timer=self._timer, workers=self._workers
+        )
+        broker.replicas.on_high_watermark(self._upkeep.data_appended)
+
+    def _broker_addresses(self) -> dict[str, tuple[str, int]]:
+        names = {one.listener for one in self.config.broker_endpoints}
+        return {name: address for name, address in self.addresses.items() if name in names}
+
+    def _controller_addresses(self) -> dict[str, ListenerAddress]:
+        names = [one.listener for one in self.config.controller_endpoints]
+        return {name: ListenerAddress(*self.addresses[name], 0) for name in names}
+
+    def _home_of(self, path: str) -> LogDirectory:
+        return next(home for home in self._homes if home.path == path)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Wait for the controller; it answers within a few milliseconds or not at all."""
+        for _ in range(START_LIMIT_MS):
+            if condition():
+                return
+            if self.failure is not None:
+                raise self.failure
+            await asyncio.sleep(0.001)
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the controller did not become active")
+
+    async def _completed(self, pending: Pending[Any]) -> None:
+        await self._until(lambda: pending.done)
+        _ = pending.value
+
+    def _halt(self, error: Exception) -> None:
+        """Stop serving: the metadata's disk failed, nothing may be promised any more."""
+        log.critical("halting", exc_info=error, extra={"event": "node.halted"})
+        self.failure = error
+        self.halted.set()
+
+    def _serve(self) -> None:
+        controllers = {one.listener for one in self.config.controller_endpoints}
+        for listener in self._listeners:
+            kind = "controller" if listener.name in controllers else "broker"
+            listener.serve(Dispatcher(self.broker, kind))
+
+    def _schedule(self, delay_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+    def _abandon(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        for home in self._homes:
+            home.release()
+        self._timer.close()
+        self._workers.close()
+
+    async def stop(self) -> None:
+        """Stop serving, flush and close the logs, leave the clean marker."""
+        for listener in self._listeners:
+            listener.close()
+        self._upkeep.stop()
+        if self.failure is None:
+            await self._say_goodbye()
+        self.broker.groups.close()
+        self._lifecycle.stop()
+        self._timer.close()
+        self._workers.close()
+        await asyncio.sleep(0)  # lets the workers' last answers arrive
+        self.controller.stop()
+        self.broker.logs.shutdown(self._lifecycle.broker_epoch)
+
+    async def _say_goodbye(self) -> None:
+        """Leave the cluster in order; a broker that cannot is fenced when its session ends."""
+        try:
+            await self._completed(self._lifecycle.shut_down())
+        except (KafkaError, OSError) as error:
+            log.warning("controlled shutdown failed: %s", error, extra={"event": "node.goodbye"})
+
+    def kill(self) -> None:
+        """End as a killed process does: no flush, no checkpoint, no marker; the lock is freed."""
+        for listener in self._listeners:
+            listener.close()
+        self._upkeep.stop()
+        self._lifecycle.stop()
+        self._timer.close()
+        self._workers.close()
+        for home in self._homes:
+            home.release()
+
+
+def _log_fault(error: Exception) -> None:
+    log.error("coordinator fault", exc_info=error, extra={"event": "coordinator.fault"})
+
+
+class _NotYet:
+    """Stands for the dispatcher until the node is open; nothing is accepted before."""
+
+    def handle_frame(self, connection: Any, frame: memoryview) -> None:
+        """Never called."""
+        raise NotImplementedError
+
+    def connection_closed(self, connection: Any) -> None:
+        """Never called."""
