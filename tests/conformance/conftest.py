@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+
 from tests.conformance.kafka import Kafka, RealKafka, kafka_or_skip, running_kafka
 
 if TYPE_CHECKING:
