@@ -18,7 +18,7 @@ from ottla.coordinator.runtime.result import nothing
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from ottla.clock import Clock
     from ottla.coordinator.group.config import GroupCoordinatorConfig
@@ -78,19 +78,19 @@ class ClassicGroups:
         )
 
 
-def heartbeat_key(group_id: str, member_id: str) -> str:
+def heartbeat_key(group_id: str, member_id: str) -> Hashable:
     """Return the key of a member's session timer."""
-    return f"heartbeat-{group_id}-{member_id}"
+    return "heartbeat", group_id, member_id
 
 
-def join_key(group_id: str) -> str:
+def join_key(group_id: str) -> Hashable:
     """Return the key of the timer that ends a group's join phase."""
-    return f"join-{group_id}"
+    return "join", group_id
 
 
-def sync_key(group_id: str) -> str:
+def sync_key(group_id: str) -> Hashable:
     """Return the key of the timer that ends a group's sync phase."""
-    return f"sync-{group_id}"
+    return "sync", group_id
 
 
 def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from ottla.clock import Clock
     from ottla.coordinator.runtime.result import Result
@@ -31,13 +31,13 @@ class ShardTimers:
         self._timer = timer
         self._clock = clock
         self._run = run
-        self._tasks: dict[str, TimerTask] = {}
+        self._tasks: dict[Hashable, TimerTask] = {}
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def schedule(
-        self, key: str, delay_ms: int, operation: Operation, *, retry_ms: int | None = None
+        self, key: Hashable, delay_ms: int, operation: Operation, *, retry_ms: int | None = None
     ) -> None:
         """Run operation in delay_ms; when its records cannot be written, again after retry_ms."""
         self.cancel(key)
@@ -55,13 +55,13 @@ class ShardTimers:
         task = self._timer.add(self._clock.monotonic_ms() + max(0, delay_ms), fire)
         self._tasks[key] = task
 
-    def cancel(self, key: str) -> None:
+    def cancel(self, key: Hashable) -> None:
         """Forget the timer of key; no effect when there is none."""
         task = self._tasks.pop(key, None)
         if task is not None:
             task.cancel()
 
-    def is_scheduled(self, key: str) -> bool:
+    def is_scheduled(self, key: Hashable) -> bool:
         """Whether key waits to run."""
         return key in self._tasks
 
