@@ -30,6 +30,14 @@ class CompletedBatch(NamedTuple):
     last_offset: int
 
 
+class _Group(NamedTuple):
+    """Records that must come into the log together."""
+
+    values: Sequence[Buffer]
+    size_bytes: int
+    offered_ms: int
+
+
 class BatchAccumulator:
     """Belongs to one epoch of one leader. What was appended together is never split."""
 
@@ -40,7 +48,7 @@ class BatchAccumulator:
     ) -> None:
         self._epoch = epoch
         self._max_batch_bytes = max_batch_bytes
-        self._groups: list[tuple[list[tuple[int, None, Buffer, tuple[()]]], int]] = []
+        self._groups: list[_Group] = []
         self.next_offset = next_offset
 
     @property
@@ -61,7 +69,7 @@ class BatchAccumulator:
                 f"The total record(s) size of {size} exceeds the maximum allowed batch size of "
                 f"{self._max_batch_bytes}",
             )
-        self._groups.append(([(now_ms, None, value, _NO_HEADERS) for value in values], size))
+        self._groups.append(_Group(values, size, now_ms))
         self.next_offset += len(values)
         return self.next_offset - 1
 
@@ -69,22 +77,23 @@ class BatchAccumulator:
         """Return all that waits, in as few batches as the size limit allows."""
         groups, self._groups = self._groups, []
         batches: list[CompletedBatch] = []
-        offset = self.next_offset - sum(len(records) for records, _ in groups)
-        waiting: list[tuple[int, None, Buffer, tuple[()]]] = []
+        offset = self.next_offset - sum(len(group.values) for group in groups)
+        waiting: list[_Group] = []
         waiting_bytes = 0
-        for records, size in groups:
-            if waiting and waiting_bytes + size > self._max_batch_bytes:
+        for group in groups:
+            if waiting and waiting_bytes + group.size_bytes > self._max_batch_bytes:
                 batches.append(self._complete(waiting, offset))
-                offset += len(waiting)
+                offset = batches[-1].last_offset + 1
                 waiting, waiting_bytes = [], 0
-            waiting += records
-            waiting_bytes += size
+            waiting.append(group)
+            waiting_bytes += group.size_bytes
         if waiting:
             batches.append(self._complete(waiting, offset))
         return batches
 
-    def _complete(
-        self, records: list[tuple[int, None, Buffer, tuple[()]]], base_offset: int
-    ) -> CompletedBatch:
+    def _complete(self, groups: list[_Group], base_offset: int) -> CompletedBatch:
+        """Make one batch; all its records carry its own time, for Kafka refuses any other."""
+        now_ms = groups[0].offered_ms
+        records = [(now_ms, None, value, _NO_HEADERS) for group in groups for value in group.values]
         data = encode_batch(records, base_offset=base_offset, leader_epoch=self._epoch)
         return CompletedBatch(data, base_offset, base_offset + len(records) - 1)
