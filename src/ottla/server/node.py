@@ -147,6 +147,9 @@ class Node:
         self._identity = identify(self.config, self._homes, may_format=self._may_format)
         self._start_controller()
         await self._until(lambda: self.controller.active)
+        # only the committed image says which logs are ours: an older one would set them aside
+        end_offset = self.controller.log_end_offset
+        await self._until(lambda: self.controller.high_watermark >= end_offset)
         self.broker = self._make_broker()
         self._lifecycle = BrokerLifecycle(
             self.config,
