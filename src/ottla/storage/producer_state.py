@@ -284,7 +284,7 @@ class ProducerState:
         """Forget what lies before the log's new start."""
         self.high_watermark_updated(log_start_offset)
         self.end_offset = max(self.end_offset, log_start_offset)
-        self._snapshot_offset = self.snapshots[-1] if self.snapshots else log_start_offset
+        self._snapshot_offset = self.snapshots[-1] if self.snapshots else 0
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything."""

@@ -80,9 +80,12 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochs
     _reset_indexes(segment)
     aborted: list[AbortedTransaction] = []
     end = 0
+    last_epoch = epochs.epoch_for_offset(segment.base_offset - 1)
     for header, data in read_valid_batches(segment.file, segment.size):
         if not 0 <= header.last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET:
             break
+        if 0 <= header.leader_epoch < last_epoch:
+            break  # of an earlier life: it lay behind a place where the log was cut once
         try:
             aborted += _replay(state, header, data)
         except CorruptMessage:
@@ -92,6 +95,7 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochs
             epochs.assign(header.leader_epoch, header.base_offset)
         state.end_offset = header.last_offset + 1
         end = header.position + header.size
+        last_epoch = max(last_epoch, header.leader_epoch)
     cut = segment.size - end
     if cut:
         segment.file.truncate(end)
