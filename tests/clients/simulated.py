@@ -27,6 +27,7 @@ from ottla.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
+from ottla.purgatory.pending import Pending
 from ottla.records.batch import RecordBatch, iterate_batches
 from ottla.types import TopicPartition, Uuid
 
@@ -114,7 +115,7 @@ class FakeCluster:
         self.down: set[int] = set()
         self.serving = 0
         self.next_producer_id = 1000
-        self.handlers: dict[type[Request], Callable[[Any], Response]] = {
+        self.handlers: dict[type[Request], Callable[[Any], Any]] = {
             ApiVersionsRequest: self.api_versions,
             MetadataRequest: self.metadata,
             ProduceRequest: self.produce,
@@ -228,16 +229,21 @@ class FakeCluster:
             answers = []
             for part in topic.partitions:
                 log = self.logs[TopicPartition(name, part.partition)]
-                out_of_range = not log.start <= part.fetch_offset <= log.end
+                key = TopicPartition(name, part.partition)
+                code = 0
+                if self.leaders[key] != self.serving:
+                    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                elif not log.start <= part.fetch_offset <= log.end:
+                    code = ErrorCode.OFFSET_OUT_OF_RANGE
                 answers.append(
                     cls.PartitionData(
                         partition_index=part.partition,
-                        error_code=ErrorCode.OFFSET_OUT_OF_RANGE if out_of_range else 0,
+                        error_code=code,
                         high_watermark=log.end,
                         last_stable_offset=log.end,
                         log_start_offset=log.start,
                         aborted_transactions=None,
-                        records=b"" if out_of_range else log.read(part.fetch_offset),
+                        records=b"" if code else log.read(part.fetch_offset),
                     )
                 )
             responses.append(cls(topic=name, topic_id=topic.topic_id, partitions=answers))
@@ -419,9 +425,13 @@ class Simulation:
         silent = isinstance(request, ProduceRequest) and request.acks == 0
         if fault == NEVER_ANSWER or silent:
             return
-        parts = frames.encode_response(header.correlation_id, api_key, version, response)
-        data = joined(parts)
-        self._later(lambda: self._deliver(key, node_id, data[4:]))
+
+        def answer(done: Pending[Any]) -> None:
+            parts = frames.encode_response(header.correlation_id, api_key, version, done.value)
+            self._later(partial(self._deliver, key, node_id, joined(parts)[4:]))
+
+        # A handler that has to wait for others returns a Pending.
+        (response if isinstance(response, Pending) else Pending.of(response)).on_done(answer)
 
     def _deliver(self, key: ConnectionKey, node_id: int, frame: bytes) -> None:
         if self.open_connections.get(key) == node_id:
@@ -466,6 +476,20 @@ class Simulation:
         self._events = [e for e in self._events if e[0] > self.now_ms]
         for _, _, action in due:
             action()
+
+
+def run_together(
+    simulations: list[Simulation], until: Callable[[], Any], limit_ms: int = 60_000
+) -> None:
+    """Let time pass for several clients of one cluster, in lockstep of a millisecond."""
+    now_ms = max(simulation.now_ms for simulation in simulations)
+    end_ms = now_ms + limit_ms
+    while not until():
+        assert now_ms < end_ms, f"not so within {limit_ms} ms"
+        now_ms += 1
+        for simulation in simulations:
+            while simulation.now_ms < now_ms:
+                simulation.step(now_ms)
 
 
 def producer_settings(**values: Any) -> Settings:
