@@ -284,6 +284,8 @@ class RecordBatch:
         looked at: `check_crc` does that.
         """
         fields = self._fields
+        if not fields[12]:  # compaction took the last one; nothing is left to decompress
+            return []
         return scan.decode_records(
             self.plain_payload(limit),
             fields[12],

@@ -162,23 +162,22 @@ def rebuild_batch(
     batch remains that keeps a producer's last sequence. A delete_horizon_ms is written where
     the base timestamp stands, with its flag (KIP-534).
     """
-    codec = batch.compression if compression is None else compression
     kept = list(records)
+    if not kept:
+        return _empty_batch(batch)
+    codec = batch.compression if compression is None else compression
     appended = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
     horizon = batch.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
-    if horizon is not None:
-        base_timestamp = horizon
-    else:
-        base_timestamp = kept[0].timestamp if kept else batch.base_timestamp
+    base_timestamp = kept[0].timestamp if horizon is None else horizon
     payload = bytearray()
     for record in kept:
         delta = record.timestamp - base_timestamp
         headers = scan.header_bytes(record.headers) if record.headers else _NO_HEADERS
         offset_delta = record.offset - batch.base_offset
         scan.append_record(payload, delta, offset_delta, record.key, record.value, headers)
-    largest = max((record.timestamp for record in kept), default=NO_TIMESTAMP)
+    largest = max(record.timestamp for record in kept)
     return assemble_batch(
-        compress(codec, payload, level) if kept else b"",
+        compress(codec, payload, level),
         attributes=attributes_of(
             codec,
             batch.timestamp_type,
@@ -190,6 +189,27 @@ def rebuild_batch(
         last_offset_delta=batch.last_offset_delta,
         base_timestamp=base_timestamp,
         max_timestamp=batch.max_timestamp if appended else largest,
+        base_offset=batch.base_offset,
+        leader_epoch=batch.leader_epoch,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+    )
+
+
+def _empty_batch(batch: RecordBatch) -> bytearray:
+    return assemble_batch(
+        b"",
+        attributes=attributes_of(
+            Compression.NONE,
+            batch.timestamp_type,
+            transactional=batch.is_transactional,
+            control=batch.is_control,
+        ),
+        record_count=0,
+        last_offset_delta=batch.last_offset_delta,
+        base_timestamp=batch.max_timestamp,
+        max_timestamp=batch.max_timestamp,
         base_offset=batch.base_offset,
         leader_epoch=batch.leader_epoch,
         producer_id=batch.producer_id,

@@ -132,7 +132,7 @@ def parse_columns(  # noqa: PLR0913 - keywords, most of them rarely given
         if check_crcs:
             found.check_crc()
         next_offset = found.next_offset
-        if aborted_filter.drops(found) or next_offset <= start_offset:
+        if aborted_filter.drops(found) or next_offset <= start_offset or not found.record_count:
             continue
         pending.add(found if found.magic == 2 else _modernize(found), limit_bytes)
         if pending.plain_bytes >= chunk_bytes:

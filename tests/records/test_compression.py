@@ -1,0 +1,131 @@
+"""Codecs: round trips, Kafka's framings, and outputs that stay within their bound."""
+
+from __future__ import annotations
+
+import gzip
+import random
+
+import cramjam
+import pytest
+
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.records.compression import Compression, Decompressor, compress, decompress
+
+CODECS = [codec for codec in Compression if codec]
+SAMPLES = [b"", b"x", b"abc" * 50, random.Random(1).randbytes(100_000), b"line of text\n" * 20_000]
+BOMB_BYTES = 32 * 1024 * 1024
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_round_trip(codec: Compression) -> None:
+    """What is compressed comes back, with one decompressor for all and with a limit that fits."""
+    decompressor = Decompressor()
+    for data in SAMPLES:
+        for view in (data, bytearray(data), memoryview(data)):
+            packed = compress(codec, view)
+            assert bytes(decompressor.decompress(codec, packed, len(data))) == data
+            assert bytes(decompress(codec, memoryview(packed))) == data
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+@pytest.mark.parametrize("level", [1, 5, 9])
+def test_levels_are_taken(codec: Compression, level: int) -> None:
+    """A level changes what comes out, not what comes back."""
+    data = SAMPLES[-1]
+    assert bytes(decompress(codec, compress(codec, data, level))) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_stops_at_the_limit(codec: Compression) -> None:
+    """A stream that unfolds to more than the limit is INVALID_RECORD, one byte less is enough."""
+    packed = compress(codec, bytes(BOMB_BYTES))
+    with pytest.raises(KafkaError) as error:
+        decompress(codec, packed, BOMB_BYTES - 1)
+    assert error.value.code == ErrorCode.INVALID_RECORD
+    assert len(decompress(codec, packed, BOMB_BYTES)) == BOMB_BYTES
+
+
+def test_a_zstd_bomb_that_announces_nothing_stops() -> None:
+    """The bound does not come from the frame's header: a stream has no size in it."""
+    stream = cramjam.zstd.Compressor(3)
+    stream.compress(bytes(BOMB_BYTES))
+    packed = bytes(stream.finish())
+    assert not packed[4] >> 6
+    with pytest.raises(KafkaError) as error:
+        decompress(Compression.ZSTD, packed, 1 << 20)
+    assert error.value.code == ErrorCode.INVALID_RECORD
+    assert len(decompress(Compression.ZSTD, packed, BOMB_BYTES)) == BOMB_BYTES
+
+
+def test_an_announced_size_buys_no_memory() -> None:
+    """A zstd frame that claims a terabyte is refused without a buffer of that size."""
+    frame = bytearray(cramjam.zstd.compress(bytes(1000)))
+    frame[4:5] = bytes([0xC0 | (frame[4] & 0x3F)])
+    frame[6:6] = (1 << 40).to_bytes(8, "little")
+    with pytest.raises(KafkaError):
+        decompress(Compression.ZSTD, frame, 1 << 20)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_cut_is_corrupt(codec: Compression) -> None:
+    """A stream that lacks its end is never taken for a whole one."""
+    packed = bytes(compress(codec, b"some text " * 50))
+    for end in range(len(packed)):
+        # a snappy stream may end behind any block: no blocks at all are no bytes
+        if codec == Compression.SNAPPY and end == 16:
+            continue
+        with pytest.raises(CorruptMessage):
+            decompress(codec, packed[:end])
+
+
+def test_snappy_is_framed_in_blocks() -> None:
+    """Xerial's header is written; blocks of 32 KiB follow, and a raw block is read as well."""
+    data = SAMPLES[-1]
+    packed = bytes(compress(Compression.SNAPPY, data))
+    assert packed[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+    raw = bytes(cramjam.snappy.compress_raw(data))
+    assert bytes(decompress(Compression.SNAPPY, raw)) == data
+    assert bytes(decompress(Compression.SNAPPY, packed + packed)) == data + data
+
+
+def test_snappy_blocks_are_held_to_their_length() -> None:
+    """A block's preamble cannot promise more than the limit, nor more than it has."""
+    with pytest.raises(KafkaError) as error:
+        decompress(Compression.SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(10), 1 << 20)
+    assert error.value.code == ErrorCode.INVALID_RECORD
+    with pytest.raises(CorruptMessage):
+        decompress(Compression.SNAPPY, b"\x80\x80\x04" + bytes(10), 1 << 20)
+
+
+def test_lz4_frames_are_what_kafka_reads() -> None:
+    """Independent blocks of 64 KiB; linked blocks, which Kafka cannot read, are refused."""
+    packed = bytes(compress(Compression.LZ4, SAMPLES[-1]))
+    assert packed[:4] == b"\x04\x22\x4d\x18"
+    assert packed[4] & 0x20
+    assert packed[5] == 0x40
+    linked = bytes(cramjam.lz4.compress(SAMPLES[-1]))
+    with pytest.raises(CorruptMessage, match="Dependent block"):
+        decompress(Compression.LZ4, linked)
+    assert bytes(decompress(Compression.LZ4, packed + b"rest")) == SAMPLES[-1]
+
+
+def test_gzip_members_may_follow_each_other() -> None:
+    """As in Java, members are read one after the other and what is none of them is ignored."""
+    packed = gzip.compress(b"one") + gzip.compress(b"two")
+    assert bytes(decompress(Compression.GZIP, packed)) == b"onetwo"
+    assert bytes(decompress(Compression.GZIP, packed + bytes(30))) == b"onetwo"
+    with pytest.raises(KafkaError):
+        decompress(Compression.GZIP, packed, 5)
+
+
+def test_names_and_ids() -> None:
+    """Codecs are found by configured name and by attribute bits, and by nothing else."""
+    assert [codec.config_name for codec in Compression] == ["none", "gzip", "snappy", "lz4", "zstd"]
+    assert all(Compression.from_name(codec.config_name) is codec for codec in Compression)
+    assert Compression.from_id(4) is Compression.ZSTD
+    assert Compression.GZIP.default_level == -1
+    assert Compression.SNAPPY.default_level is None
+    with pytest.raises(KafkaError):
+        Compression.from_name("LZ4")
+    with pytest.raises(CorruptMessage):
+        Compression.from_id(5)
