@@ -44,9 +44,10 @@ class RealWorld:
             answer: Any = self.coordinator.call(MetadataRequest(topics=None), 12)
             found = {t.name: Uuid(t.topic_id) for t in answer.topics if t.name in names}
             self.topics.ids = found
-        self._wait_for_coordinator()
+        self.wait_for_coordinator()
 
-    def _wait_for_coordinator(self) -> None:
+    def wait_for_coordinator(self) -> None:
+        """Return when the coordinator has loaded."""
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.coordinator.group import GroupCoordinatorConfig
+from ottla.records.batch import iterate_batches
 from tests.conformance.kafka import kafka_or_skip, running_kafka
 from tests.coordinator.harness import World
 from tests.coordinator.real_group_coordinator import RealWorld, ThroughTheWire, numbered
@@ -37,16 +38,22 @@ def _properties() -> dict[str, str]:
     return {"offsets.topic.num.partitions": "1"} | {names[k]: str(v) for k, v in SETTINGS.items()}
 
 
+QUESTIONS = (
+    "list",
+    "describe group=g,s,p,q,o,simple,fresh",
+    "fetch group=g,simple,q all=1",
+)
+
+
 @pytest.mark.conformance
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 def test_same_answers(tmp_path: Path) -> None:
-    """Every command of the script leaves the same trace on both, member ids aside."""
+    """Every command of the script leaves the same trace on both, member ids aside.
+
+    Then each takes the other's log over, and both tell the same of it.
+    """
     kafka = kafka_or_skip()
-    config = GroupCoordinatorConfig(offsets_topic_num_partitions=1, **SETTINGS)
-    ours = Transcript(WorldWithUuids(config))
-    ours.world.elect()
-    wire: Any = ThroughTheWire(ours.world.coordinator)
-    ours.world.coordinator = wire
+    ours = _ours()
     with running_kafka(kafka, tmp_path, _properties()) as node:
         real_world = RealWorld(node.port)
         try:
@@ -54,7 +61,62 @@ def test_same_answers(tmp_path: Path) -> None:
             differences = _differences(ours, Transcript(real_world))  # type: ignore[arg-type]  # stands in
         finally:
             real_world.coordinator.close()
-    assert not differences, "\n".join(differences)
+        assert not differences, "\n".join(differences)
+
+        node.stop()
+        folder = node.log_dir / "__consumer_offsets-0"
+        written_by_kafka = _segment(folder).read_bytes()
+        node.start()
+        assert _answers_of(_loaded(written_by_kafka)) == _answers_of_kafka(node.port)
+
+        node.stop()
+        for path in folder.iterdir():
+            if path.name not in ("partition.metadata", "leader-epoch-checkpoint"):
+                path.unlink()
+        (folder / "leader-epoch-checkpoint").unlink()
+        written_by_us = b"".join(ours.world.log.batches[0])
+        (folder / "00000000000000000000.log").write_bytes(written_by_us)
+        node.start()
+        assert _answers_of(_loaded(written_by_us)) == _answers_of_kafka(node.port)
+
+
+def _ours() -> Transcript:
+    config = GroupCoordinatorConfig(offsets_topic_num_partitions=1, **SETTINGS)
+    world = WorldWithUuids(config)
+    world.leader_epoch = -1
+    ours = Transcript(world.elect())
+    wire: Any = ThroughTheWire(world.coordinator)
+    world.coordinator = wire
+    return ours
+
+
+def _segment(folder: Path) -> Path:
+    (segment,) = folder.glob("*.log")
+    return segment
+
+
+def _loaded(data: bytes) -> Transcript:
+    """Return our coordinator after it has loaded a segment."""
+    world = World(GroupCoordinatorConfig(offsets_topic_num_partitions=1, **SETTINGS))
+    for batch in iterate_batches(memoryview(data)):
+        world.log.batches.setdefault(0, []).append(bytes(batch.buffer))
+    world.log.high_watermarks[0] = world.log.end_offset(0)
+    return Transcript(world.elect())
+
+
+def _answers_of(transcript: Transcript) -> list[list[str]]:
+    seen: dict[str, str] = {}
+    traces = [transcript.run(question) for question in QUESTIONS]
+    return [numbered([t for t in trace if not t.startswith("log ")], seen) for trace in traces]
+
+
+def _answers_of_kafka(port: int) -> list[list[str]]:
+    world = RealWorld(port)
+    try:
+        world.wait_for_coordinator()
+        return _answers_of(Transcript(world))  # type: ignore[arg-type]  # stands in for World
+    finally:
+        world.coordinator.close()
 
 
 def _differences(ours: Transcript, real: Transcript) -> list[str]:
