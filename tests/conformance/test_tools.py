@@ -32,7 +32,9 @@ _BLANKED = (
 )
 # What Java alone prints: log lines, stack traces, a hint about another protocol.
 _JAVA_ONLY = re.compile(
-    r"^(\s+at |Caused by|java\.|SLF4J|\[|The consumer rebalance protocol|Option  |------|--|   )|^$"
+    r"^(\s*at [\w.]+[.$]|Caused by|java\.|org\.apache\.kafka\.common\.errors|SLF4J)|^\s*$"
+    r"|^The consumer rebalance protocol"
+    r"|^New offset \("  # Kafka's tool logs this, and the jars have no logger
 )
 
 
@@ -74,8 +76,9 @@ def _answer(done: subprocess.CompletedProcess[str]) -> Answer:
     text = done.stdout + done.stderr
     for pattern, blank in _BLANKED:
         text = pattern.sub(blank, text)
-    kept = [line.removeprefix("Error: Option").strip() for line in text.splitlines()]
-    lines = [line for line in kept if not _JAVA_ONLY.search(line)]
+    text = re.sub(r"^Option +Description.*", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^Usage: ottla.*?^Error: ", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line.strip() for line in text.splitlines() if not _JAVA_ONLY.search(line)]
     return Answer(sorted(_sorted_settings(line) for line in lines), done.returncode)
 
 
@@ -91,7 +94,10 @@ def same(node: RealKafka, tool: str, *arguments: str) -> Answer:
     """Run a reading call with both tools and compare."""
     theirs = java_tool(node, tool, *arguments)
     ours = our_tool(node, tool, *arguments)
-    assert ours == theirs
+    assert ours.lines == theirs.lines
+    # Kafka's groups tool ends with 0 after most failures; ours does not hide them.
+    failed = any("Error: " in line for line in theirs.lines)
+    assert ours.status == (1 if tool == "consumer-groups" and failed else theirs.status)
     return ours
 
 
@@ -166,7 +172,6 @@ def test_topics_are_made_and_deleted_alike(node: RealKafka) -> None:
         ("print.key=true", "print.partition=true", "print.offset=true"),
         ("print.timestamp=true", "print.epoch=true", "print.headers=true", "key.separator=|"),
         ("print.value=false", "print.key=true", "line.separator=;\n"),
-        ("print.key=true", "key.deserializer=org.example.Nothing"),
     ],
     ids=" ".join,
 )
@@ -176,11 +181,7 @@ def test_console_consumer(properties: tuple[str, ...], node: RealKafka) -> None:
     arguments = ("--topic", "tools-b", "--partition", "0", "--offset", "earliest")
     theirs = java_tool(node, "console-consumer", *arguments, "--max-messages", "2", *flags)
     ours = our_tool(node, "console-consumer", *arguments, "--max-messages", "2", *flags)
-    if "Nothing" in "".join(properties):
-        assert (ours.status, theirs.status) == (1, 1)
-        assert any("org.example.Nothing could not be found" in line for line in ours.lines)
-    else:
-        assert ours == theirs
+    assert ours == theirs
 
 
 @pytest.mark.parametrize(
@@ -228,10 +229,9 @@ def test_console_producer(
         ("--list", "--type"),
         ("--list", "--state", "--type"),
         ("--list", "--state", "stable"),
-        ("--list", "--state", "nonsense"),
-        ("--list", "--type", "nonsense"),
         ("--delete", "--group", "tools-none"),
         ("--delete-offsets", "--group", "tools-group", "--topic", "tools-none"),
+        ("--delete-offsets", "--group", "tools-group", "--topic", "tools-b:5"),
         ("--reset-offsets", "--group", "tools-group", "--topic", "tools-b", "--to-earliest"),
         ("--reset-offsets", "--group", "tools-group", "--all-topics", "--to-latest", "--dry-run"),
         ("--reset-offsets", "--group", "tools-group", "--all-topics", "--to-current", "--dry-run"),
@@ -295,6 +295,8 @@ def test_consumer_groups(arguments: tuple[str, ...], node: RealKafka) -> None:
         ("console-consumer", ("--topic", "a", "--partition", "0", "--group", "g")),
         ("console-consumer", ("--topic", "a", "--partition", "0", "--offset", "-5")),
         ("consumer-groups", ()),
+        ("consumer-groups", ("--list", "--state", "nonsense")),
+        ("consumer-groups", ("--list", "--type", "nonsense")),
         ("consumer-groups", ("--describe",)),
         ("consumer-groups", ("--describe", "--group", "a", "--members", "--state")),
         ("consumer-groups", ("--reset-offsets", "--group", "a", "--dry-run", "--execute")),
@@ -314,4 +316,9 @@ def test_wrong_calls(tool: str, arguments: tuple[str, ...], node: RealKafka) -> 
     )
     ours = our_tool(node, tool, *arguments)
     assert (ours.status, theirs.returncode) == (1, 1)
-    assert any(sentence in line for line in ours.lines)
+    assert any(_words(sentence) <= _words(line) for line in ours.lines)
+
+
+def _words(sentence: str) -> set[str]:
+    """Split a sentence: Java prints sets of options in no fixed order."""
+    return set(re.findall(r"[\w\[\]-]+", sentence))

@@ -102,7 +102,7 @@ def _one_scenario(flags: GroupFlags) -> None:
         names = ", ".join(f"[{name.replace('_', '-')}]" for name in sorted(SCENARIOS))
         raise click.UsageError(f"Option [reset-offsets] takes one of these options: {names}")
     if not flags.from_file and not flags.topic and not flags.all_topics:
-        raise GroupCommandError("One of the reset scopes should be defined: --all-topics, --topic.")
+        raise click.UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
 
 
 def _commit(admin: Admin, group: str, plan: Plan) -> None:
@@ -132,21 +132,27 @@ def _partitions(admin: Admin, group: str, flags: GroupFlags) -> list[TopicPartit
         return sorted(admin.list_group_offsets(group))
     wanted: list[TopicPartition] = []
     for argument in flags.topic:
-        topic, found, ids = argument.partition(":")
-        if found and not re.fullmatch(r"\d+(,\d+)*", ids):
-            raise GroupCommandError(
-                f"Invalid partition '{ids}' specified in topic arg '{argument}''"
-            )
+        topic, given = _topic_argument(argument)
         described = admin.describe_topics([topic])[topic]
         if isinstance(described, KafkaError):
             raise described
         there = {partition.partition for partition in described.partitions}
-        numbers = sorted({int(one) for one in ids.split(",")} if found else there)
+        numbers = sorted(there if given is None else given)
         unknown = [f"{topic}-{number}" for number in numbers if number not in there]
         if unknown:
             raise GroupCommandError(f'The partitions "{",".join(unknown)}" do not exist')
         wanted += [TopicPartition(topic, number) for number in numbers]
     return wanted
+
+
+def _topic_argument(argument: str) -> tuple[str, list[int] | None]:
+    """Read topic or topic:0,1; None stands for all partitions."""
+    topic, found, ids = argument.partition(":")
+    if not found:
+        return topic, None
+    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", ids):
+        raise GroupCommandError(f"Invalid partition '{ids}' specified in topic arg '{argument}''")
+    return topic, [int(one) for one in ids.split(",")]
 
 
 def _offsets_at(admin: Admin, timestamps: Mapping[TopicPartition, int]) -> Plan:
@@ -199,7 +205,7 @@ def _shifted(admin: Admin, group: str, partitions: list[TopicPartition], by: int
     for partition in partitions:
         place = committed.get(partition)
         if place is None:
-            raise GroupCommandError(
+            raise click.UsageError(
                 f"Cannot shift offset for partition {partition} since there is no current "
                 "committed offset"
             )
@@ -286,23 +292,44 @@ def _print_plans(plans: Mapping[str, Plan]) -> None:
 def delete_offsets(admin: Admin, flags: GroupFlags) -> None:
     """Forget the offsets of a group's topics and print what became of each partition."""
     group = flags.group[0]
-    partitions = _partitions(admin, group, flags)
-    outcomes: dict[TopicPartition, KafkaError | None]
+    wanted, unknown = _named_partitions(admin, flags.topic)
     whole: KafkaError | None = None
+    outcomes: dict[TopicPartition, KafkaError | None] = {}
     try:
-        outcomes = admin.delete_group_offsets(group, partitions)
+        if wanted:
+            outcomes = admin.delete_group_offsets(group, wanted)
     except KafkaError as error:
         whole = error
-        outcomes = dict.fromkeys(partitions, error)
+        outcomes = dict.fromkeys(wanted, error)
     _tell(group, whole, outcomes)
+    outcomes |= unknown
     width = max([15, *(len(partition.topic) for partition in outcomes)])
     click.echo(f"\n{'TOPIC':<{width}} {'PARTITION':<10} {'STATUS':<15}", nl=False)
     for partition, failure in sorted(outcomes.items(), key=_by_partition):
         status = "Successful" if failure is None else f"Error: {java_text(failure)}"
-        click.echo(f"\n{partition.topic:<{width}} {partition.partition:<10} {status:<15}", nl=False)
+        number = "-" if partition.partition < 0 else partition.partition
+        click.echo(f"\n{partition.topic:<{width}} {number:<10} {status:<15}", nl=False)
     click.echo()
     if whole is not None or any(failure is not None for failure in outcomes.values()):
         sys.exit(1)
+
+
+def _named_partitions(
+    admin: Admin, topics: tuple[str, ...]
+) -> tuple[list[TopicPartition], dict[TopicPartition, KafkaError | None]]:
+    """Read topic or topic:0,1 arguments; topics that are not there stand apart, as partition -1."""
+    wanted: list[TopicPartition] = []
+    unknown: dict[TopicPartition, KafkaError | None] = {}
+    for argument in topics:
+        topic, numbers = _topic_argument(argument)
+        if numbers is None:
+            described = admin.describe_topics([topic])[topic]
+            if isinstance(described, KafkaError):
+                unknown[TopicPartition(topic, -1)] = described
+                continue
+            numbers = [partition.partition for partition in described.partitions]
+        wanted += [TopicPartition(topic, number) for number in numbers]
+    return wanted, unknown
 
 
 def _tell(

@@ -62,7 +62,18 @@ _CONFIG = click.option(
 )
 
 
-@click.group(help="Format log directories and look at them, as bin/kafka-storage.sh does.")
+EXAMPLES = """
+\b
+Examples:
+  ottla storage random-uuid
+  ottla storage format --standalone -t "$(ottla storage random-uuid)" -c server.properties
+  ottla storage info -c server.properties
+"""
+
+
+@click.group(
+    help="Format log directories and look at them, as bin/kafka-storage.sh does.", epilog=EXAMPLES
+)
 def storage() -> None:
     """Hold the subcommands together."""
 

@@ -145,9 +145,11 @@ def _check(flags: TopicFlags) -> None:
         raise click.UsageError("--bootstrap-server must be specified")
     if flags.action in ("create", "alter", "delete"):
         require(flags.topic, "topic")
+    if flags.action == "alter":
+        require(flags.partitions, "partitions")
     for name, actions in _ONLY_WITH.items():
         if getattr(flags, name) and flags.action not in actions:
-            _refuse(flags.action, name)
+            _refuse(name, flags.action)
     for first, second in _EXCLUSIVE:
         if getattr(flags, first) and getattr(flags, second):
             _refuse(first, second)
@@ -240,7 +242,6 @@ def _create(admin: Admin, flags: TopicFlags) -> None:
 
 
 def _alter(admin: Admin, flags: TopicFlags) -> None:
-    require(flags.partitions, "partitions")
     names = _matching(admin, flags)
     count = flags.partitions or 0
     new = None

@@ -1,0 +1,66 @@
+"""Settings of tools: files, flags, warnings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from ottla.cli.connection import (
+    consumer_settings,
+    java_text,
+    key_values,
+    producer_settings,
+    read_file,
+    require,
+)
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_files_of_settings(tmp_path: Path) -> None:
+    """A properties file is read; a missing or broken one is a plain error."""
+    file = tmp_path / "client.properties"
+    file.write_text("acks=1\n# note\nlinger.ms = 7\n")
+    assert read_file(str(file)) == {"acks": "1", "linger.ms": "7"}
+    assert read_file(None) == {}
+    with pytest.raises(click.ClickException, match="cannot read"):
+        read_file(str(tmp_path / "none"))
+
+
+def test_flags_of_settings() -> None:
+    """name=value pairs; anything else is refused in Kafka's words."""
+    assert key_values(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
+    with pytest.raises(click.UsageError, match="Invalid command line properties: oops"):
+        key_values(["oops"])
+    with pytest.raises(click.UsageError, match=r'Missing required argument "\[topic\]"'):
+        require(None, "topic")
+
+
+def test_settings_of_javas_client_are_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
+    """A file for Kafka's tools works; only a name that no client has is told."""
+    kept = producer_settings(
+        {"acks": "1", "key.serializer": "x.Y", "ssl.protocol": "TLSv1.3", "linger.m": "5"}
+    )
+    assert kept == {"acks": "1"}
+    assert capsys.readouterr().err == (
+        "warning: unknown setting linger.m; did you mean linger.ms?\n"
+    )
+    assert consumer_settings({"group.id": "g"}) == {"group.id": "g"}
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (ErrorCode.GROUP_ID_NOT_FOUND, "GroupIdNotFoundException"),
+        (ErrorCode.NON_EMPTY_GROUP, "GroupNotEmptyException"),
+        (ErrorCode.TOPIC_ALREADY_EXISTS, "TopicExistsException"),
+    ],
+)
+def test_errors_carry_javas_names(code: ErrorCode, name: str) -> None:
+    """Tools print the exception's class, as Kafka's do."""
+    assert java_text(KafkaError(code, "why")) == f"org.apache.kafka.common.errors.{name}: why"
+    assert java_text(ValueError("plain")) == "plain"

@@ -1,0 +1,234 @@
+"""`ottla consumer-groups` against a scripted cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.cli import consumer_groups as module
+from ottla.cli.main import main
+from ottla.clients.admin.cluster import ClusterDescription
+from ottla.clients.admin.groups import GroupDescription, GroupListing, MemberDescription
+from ottla.clients.admin.topics import PartitionDescription, TopicDescription
+from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import Node, TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+    from typing import Self
+
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+ENDS = {-1: 10, -2: 2}
+MEMBER = MemberDescription("me-1", None, "me", "/10.0.0.1", (P0, P1))
+GROUPS = {
+    "busy": GroupDescription("busy", "Stable", "Classic", "consumer", "range", 1, (MEMBER,)),
+    "idle": GroupDescription("idle", "Empty", "Classic", "consumer", "", 1, ()),
+}
+UNKNOWN = KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, "Group none not found.")
+
+
+class FakeAdmin:
+    """A cluster with a busy and an idle group; notes what it was asked to change."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def list_groups(self, *, states: tuple[str, ...], types: tuple[str, ...]) -> list[Any]:
+        """List groups, one of another protocol among them."""
+        found = [
+            GroupListing(one.group_id, one.protocol_type, one.state, one.type)
+            for one in GROUPS.values()
+            if not states or one.state in states
+        ]
+        return [*found, GroupListing("connect", "connect", "Stable", "Classic")] if types else []
+
+    def describe_groups(self, names: Iterable[str]) -> dict[str, Any]:
+        """Describe what is there."""
+        return {name: GROUPS.get(name, UNKNOWN) for name in names}
+
+    def describe_topics(self, names: Iterable[str]) -> dict[str, Any]:
+        """Give every topic two partitions, but not a topic called none."""
+        parts = tuple(PartitionDescription(i, Node(1, "h", 1), 0, (1,), (1,), ()) for i in (0, 1))
+        missing = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return {
+            name: missing if name == "none" else TopicDescription(name, Uuid(), False, parts, 0)
+            for name in names
+        }
+
+    def describe_cluster(self) -> ClusterDescription:
+        """Name one broker."""
+        return ClusterDescription("c", None, (Node(1, "h", 9092),), frozenset(), 0)
+
+    def list_group_offsets(
+        self, _group: str, _partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Have one partition committed."""
+        return {P0: OffsetAndMetadata(4, "", 3)}
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Begin at 2, end at 10; nothing is found by time in partition 1."""
+        return {
+            one: OffsetAndTimestamp(ENDS.get(when, 5 if one == P0 else -1), -1, 0)
+            for one, when in wanted.items()
+        }
+
+    def alter_group_offsets(self, group: str, plan: dict[TopicPartition, int]) -> dict[Any, None]:
+        """Note the new offsets."""
+        self.asked.append((group, plan))
+        return dict.fromkeys(plan)
+
+    def delete_group_offsets(self, group: str, partitions: list[Any]) -> dict[Any, None]:
+        """Note what is forgotten."""
+        self.asked.append((group, partitions))
+        return dict.fromkeys(partitions)
+
+    def delete_groups(self, names: list[str]) -> dict[str, KafkaError | None]:
+        """Delete what is there."""
+        return {name: None if name in GROUPS else UNKNOWN for name in names}
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
+    """Put a scripted cluster in the place of a real one."""
+    fake = FakeAdmin()
+    monkeypatch.setattr(module, "open_admin", lambda _server, _config: fake)
+    return fake
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Run the tool; return its status and standard output."""
+    status: Any = 0
+    try:
+        main(["consumer-groups", "--bootstrap-server", "h:1", *arguments])
+    except SystemExit as ended:
+        status = ended.code or 0
+    return status, capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("admin")
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    """Groups of consumers only; with their state or type when asked."""
+    assert run(capsys, "--list") == (0, "busy\nidle\n")
+    _, text = run(capsys, "--list", "--state", "--type")
+    assert text.splitlines()[1].split() == ["busy", "Classic", "Stable"]
+    _, text = run(capsys, "--list", "--state", "empty")
+    assert [line.split()[0] for line in text.splitlines()] == ["GROUP", "idle"]
+
+
+@pytest.mark.usefixtures("admin")
+def test_describe_offsets(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line a partition: committed, end, lag and owner, dashes for what is not known."""
+    status, text = run(capsys, "--describe", "--group", "busy")
+    rows = [line.split() for line in text.splitlines() if line]
+    assert status == 0
+    assert rows[0][:6] == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
+    assert rows[1] == ["busy", "orders", "0", "4", "10", "6", "me-1", "/10.0.0.1", "me"]
+    assert rows[2] == ["busy", "orders", "1", "-", "10", "-", "me-1", "/10.0.0.1", "me"]
+    _, text = run(capsys, "--describe", "--group", "busy", "--verbose")
+    assert "LEADER-EPOCH" in text
+
+
+@pytest.mark.usefixtures("admin")
+def test_describe_members_and_state(capsys: pytest.CaptureFixture[str]) -> None:
+    """Members with what they have; the state with its coordinator."""
+    _, text = run(capsys, "--describe", "--group", "busy", "--members", "--verbose")
+    assert text.splitlines()[2].split()[-4:] == ["-", "orders:0,1", "-", "-"]
+    _, text = run(capsys, "--describe", "--group", "busy", "--state")
+    assert text.splitlines()[2].split() == ["busy", "h:9092", "(1)", "range", "Stable", "1"]
+    status, text = run(capsys, "--describe", "--group", "none")
+    assert status == 1
+    assert "GroupIdNotFoundException: Group none not found." in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "offsets"),
+    [
+        (("--to-earliest",), {P0: 2, P1: 2}),
+        (("--to-latest",), {P0: 10, P1: 10}),
+        (("--to-offset", "7"), {P0: 7, P1: 7}),
+        (("--to-offset", "99"), {P0: 10, P1: 10}),
+        (("--to-current",), {P0: 4, P1: 10}),
+        (("--to-datetime", "2026-01-01T00:00:00.000"), {P0: 5, P1: 10}),
+        (("--by-duration", "P1DT2H"), {P0: 5, P1: 10}),
+    ],
+    ids=str,
+)
+def test_reset(
+    flags: tuple[str, ...],
+    offsets: dict[TopicPartition, int],
+    admin: FakeAdmin,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every way to say where to; only --execute changes anything."""
+    call = ("--reset-offsets", "--group", "idle", "--topic", "orders", *flags)
+    run(capsys, *call, "--dry-run")
+    assert admin.asked == []
+    status, text = run(capsys, *call, "--execute")
+    assert status == 0
+    assert admin.asked == [("idle", offsets)]
+    rows = [line.split() for line in text.splitlines() if line.startswith("idle")]
+    assert rows == [["idle", "orders", str(p.partition), str(o)] for p, o in offsets.items()]
+
+
+def test_shift(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+    """A shift starts from what is committed and stays within the log."""
+    call = ("--reset-offsets", "--group", "idle", "--execute", "--shift-by")
+    run(capsys, *call, "-3", "--topic", "orders:0")
+    run(capsys, *call, "2", "--all-topics")
+    assert admin.asked == [("idle", {P0: 2}), ("idle", {P0: 6})]
+    assert run(capsys, *call, "2", "--topic", "orders")[0] == 1
+
+
+def test_a_plan_can_be_written_and_read(
+    admin: FakeAdmin, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--export prints what --from-file reads."""
+    call = ("--reset-offsets", "--group", "idle")
+    _, text = run(capsys, *call, "--topic", "orders", "--to-earliest", "--export")
+    assert text == "orders,0,2\norders,1,2\n\n"
+    file = tmp_path / "plan.csv"
+    file.write_text(text)
+    run(capsys, *call, "--from-file", str(file), "--execute")
+    assert admin.asked == [("idle", {P0: 2, P1: 2})]
+
+
+def test_a_busy_group_is_not_reset(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+    """Members would overwrite the offsets: the tool says so and changes nothing."""
+    call = ("--reset-offsets", "--group", "busy", "--topic", "orders", "--to-latest", "--execute")
+    _, text = run(capsys, *call)
+    assert "can only be reset if the group 'busy' is inactive, but the current state is" in text
+    assert admin.asked == []
+
+
+def test_delete(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+    """Groups and offsets go; what cannot is named."""
+    status, text = run(capsys, "--delete", "--group", "idle")
+    assert (status, text) == (0, "Deletion of requested consumer groups ('idle') was successful.\n")
+    status, text = run(capsys, "--delete", "--group", "idle", "--group", "none")
+    assert status == 1
+    assert "* Group 'none' could not be deleted due to:" in text
+    assert "These consumer groups were deleted successfully: 'idle'" in text
+    status, text = run(capsys, "--delete-offsets", "--group", "idle", "--topic", "orders:1")
+    assert (status, admin.asked) == (0, [("idle", [P1])])
+    status, text = run(capsys, "--delete-offsets", "--group", "idle", "--topic", "none")
+    assert status == 1
+    assert "none            -          Error:" in text
+
+
+def test_regular_expressions_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    """No cluster is needed for that."""
+    _, text = run(capsys, "--validate-regex", "a.*")
+    assert text == "The regular expression `a.*` is valid.\n"
+    _, text = run(capsys, "--validate-regex", "a(")
+    assert text.startswith("The regular expression `a(` is invalid: ")

@@ -1,0 +1,51 @@
+"""Records as lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.cli.formatter import FormatError, Formatter
+from ottla.clients.consumer.fetched import ConsumerRecord
+
+RECORD = ConsumerRecord("t", 3, 7, 42, b"k", b"v", (("h", b"1"), ("i", None)))
+BARE = ConsumerRecord("t", 0, 0, -1, None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("properties", "text"),
+    [
+        ({}, "v\n"),
+        ({"print.key": "true"}, "k\tv\n"),
+        ({"print.key": "true", "print.value": "false"}, "k\n"),
+        ({"print.partition": "TRUE", "print.offset": "true"}, "Partition:3\tOffset:7\tv\n"),
+        (
+            {"print.timestamp": "true", "print.epoch": "true"},
+            "CreateTime:42\tEpoch:NOT_PRESENT\tv\n",
+        ),
+        ({"print.headers": "true"}, "h:1,i:null\tv\n"),
+        ({"print.headers": "true", "headers.separator": "|"}, "h:1|i:null\tv\n"),
+        ({"print.key": "true", "key.separator": "=", "line.separator": ";"}, "k=v;"),
+        ({"null.literal": "~", "print.headers": "true"}, "h:1,i:~\tv\n"),
+    ],
+)
+def test_properties(properties: dict[str, str], text: str) -> None:
+    """Each property adds its part in Kafka's order."""
+    assert Formatter(properties).format(RECORD) == text
+
+
+def test_what_is_not_there() -> None:
+    """Null, no headers and no timestamp have words of their own."""
+    every = {"print.key": "true", "print.headers": "true", "print.timestamp": "true"}
+    assert Formatter(every).format(BARE) == "NO_TIMESTAMP\tNO_HEADERS\tnull\tnull\n"
+
+
+def test_numbers() -> None:
+    """Kafka's deserializers of numbers are known by their class names."""
+    name = "org.apache.kafka.common.serialization.LongDeserializer"
+    formatter = Formatter({"value.deserializer": name})
+    record = RECORD._replace(value=(258).to_bytes(8, "big"))
+    assert formatter.format(record) == "258\n"
+    with pytest.raises(ValueError, match="1 bytes cannot be deserialized"):
+        formatter.format(RECORD)
+    with pytest.raises(FormatError, match=r"Class no\.Such could not be found"):
+        Formatter({"key.deserializer": "no.Such"})

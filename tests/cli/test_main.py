@@ -1,0 +1,108 @@
+"""The `ottla` command itself: listing, versions, slips of the keyboard."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+
+from ottla import __version__
+from ottla.cli.main import COMMANDS, main
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Run the command line; return its status and what it printed."""
+    status: object = 0
+    try:
+        main(arguments)
+    except SystemExit as ended:
+        status = ended.code or 0
+    assert isinstance(status, int)
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def test_the_version_names_the_protocol(capsys: pytest.CaptureFixture[str]) -> None:
+    """`ottla --version` says which Kafka it speaks."""
+    status, out, _ = run(capsys, "--version")
+    expected = f"Ottla {__version__}, Apache Kafka protocol 4.3 (metadata.version 4.3-IV0)\n"
+    assert (status, out) == (0, expected)
+
+
+def test_help_lists_the_commands_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every installed command has a line, and there are calls to copy."""
+    status, out, _ = run(capsys, "--help")
+    assert status == 0
+    for name, command in COMMANDS.items():
+        assert (f"\n  {name} " in out) == (find_spec(command.module) is not None)
+    assert "ottla topics --bootstrap-server localhost:9092 --create" in out
+
+
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [
+        ("topcs", "topics"),
+        ("topic", "topics"),
+        ("consumer-group", "consumer-groups"),
+        ("console-consume", "console-consumer"),
+        ("server-strat", "server-start"),
+        ("consoleproducer", "console-producer"),
+    ],
+)
+def test_a_misspelt_command_is_answered(
+    slip: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The nearest command is proposed, and the call fails."""
+    status, _, err = run(capsys, slip)
+    assert status == 1
+    assert f"No such command '{slip}'. Did you mean '{meant}'?" in err
+
+
+def test_a_strange_command_is_not_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is proposed for a name that is like no other."""
+    status, _, err = run(capsys, "xyzzy")
+    assert status == 1
+    assert err.strip().endswith("No such command 'xyzzy'.")
+
+
+@pytest.mark.parametrize(
+    ("command", "slip", "meant"),
+    [
+        ("topics", "--lst", "--list"),
+        ("topics", "--bootstrap-servers", "--bootstrap-server"),
+        ("topics", "--partition", "--partitions"),
+        ("topics", "--replication-facter", "--replication-factor"),
+        ("consumer-groups", "--to-earlist", "--to-earliest"),
+        ("consumer-groups", "--reset-offset", "--reset-offsets"),
+        ("console-consumer", "--from-begining", "--from-beginning"),
+        ("console-consumer", "--max-message", "--max-messages"),
+        ("console-producer", "--compresion-codec", "--compression-codec"),
+    ],
+)
+def test_a_misspelt_flag_is_answered(
+    command: str, slip: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The nearest flag is proposed, and only that one."""
+    status, _, err = run(capsys, command, slip)
+    assert status == 1
+    assert f"No such option '{slip}'. Did you mean '{meant}'?" in err
+
+
+@pytest.mark.parametrize("name", ["kafka-topics.sh", "kafka-topics", "topics"])
+def test_kafkas_own_names_work(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who types the script's name gets the tool."""
+    status, out, _ = run(capsys, name, "--help")
+    assert status == 0
+    assert "Create, list, describe, alter or delete topics." in out
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_explains_itself_with_examples(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--help of each installed command ends with calls to copy."""
+    if find_spec(COMMANDS[name].module) is None:
+        pytest.skip(f"{name} is not installed")
+    status, out, _ = run(capsys, name, "--help")
+    assert status == 0
+    assert f"ottla {name}" in out.partition("\n")[2]
