@@ -127,7 +127,9 @@ class Connection:
             while frame is not None:
                 self._is_busy = True
                 self._handler.handle_frame(self, frame)
-                frame = None if self._is_busy or self.is_closed else self._reader.next_frame()
+                if self._is_busy or self.is_closed or not self._reader.has_buffered_bytes:
+                    return
+                frame = self._reader.next_frame()
         except OttlaError:
             self.close()
         finally:
@@ -149,13 +151,28 @@ class Connection:
         """Send the answer of the request in work and take up the next one."""
         if self.is_closed:
             return
-        self._queue.add(items)
         try:
-            self._flush()
+            if len(items) != 1 or self._queue or not self._sent_whole(items[0]):
+                self._queue.add(items)
+                self._flush()
         except OSError:
             self.close()
             return
         self.request_done()
+
+    def _sent_whole(self, data: SendItem) -> bool:
+        """Send one small answer without the queue; False when it has to go through it."""
+        if type(data) is not bytes:
+            return False
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            return False
+        if sent == len(data):
+            return True
+        self._queue.add([memoryview(data)[sent:]])
+        self._flush()
+        return True
 
     def request_done(self) -> None:
         """Take up the next request; called by the handler itself where there is no answer."""

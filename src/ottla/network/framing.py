@@ -60,6 +60,10 @@ class FrameReader:
 
     def take(self, received: memoryview) -> memoryview | None:
         """Take bytes from the shared buffer; return the first complete frame, keep the rest."""
+        if not self._left and len(received) >= 4:
+            size = _from_bytes(received[:4], "big", signed=True)
+            if size == len(received) - 4 and size <= self.max_bytes:
+                return memoryview(bytearray(received[4:]))  # the common case: one whole frame
         self._left = self._left + received if self._left else bytes(received)
         return self.next_frame()
 

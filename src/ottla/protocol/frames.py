@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _KEY_AND_VERSION = struct.Struct(">hh")
 _SIZE = struct.Struct(">i")
+_HEADER = struct.Struct(">hhih")
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _SIZE_CORRELATION_NO_TAGS = struct.Struct(">iib")
 _KEYS = frozenset(ApiKey)
@@ -37,6 +38,39 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     if key not in _KEYS:
         raise CorruptMessage(f"unknown api key {key}")
     return codec.decode_at(RequestHeader, request_header_version(key, version), frame)
+
+
+def split_header(frame: memoryview) -> tuple[int, int, int, str | None, int]:
+    """Return key, version, correlation id, client id and the position of the body.
+
+    The same header as `decode_request_header` reads, without an object for it: what a server
+    needs of every request. Raises CorruptMessage for bytes that are no header or an unknown key.
+    """
+    try:
+        key, version, correlation_id, length = _HEADER.unpack_from(frame)
+        position = 10 + length if length > 0 else 10
+        client_id = None if length < 0 else str(frame[10:position], "utf-8", "replace")
+        if request_header_version(key, version) > 1:
+            if frame[position]:
+                return _split_slowly(frame)
+            position += 1
+    except (struct.error, IndexError, ValueError) as error:
+        raise CorruptMessage(f"not a request header: {error}") from error
+    if position > len(frame):
+        raise CorruptMessage("a request header that is cut short")
+    return key, version, correlation_id, client_id, position
+
+
+def _split_slowly(frame: memoryview) -> tuple[int, int, int, str | None, int]:
+    """Read a header with tagged fields, which nobody sends today."""
+    header, position = decode_request_header(frame)
+    return (
+        header.request_api_key,
+        header.request_api_version,
+        header.correlation_id,
+        header.client_id,
+        position,
+    )
 
 
 def encode_request(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.records.validator import AppendOrigin
     from ottla.storage.append_info import AppendInfo, FetchData, FetchIsolation
     from ottla.storage.partition_log import PartitionLog
@@ -29,6 +31,7 @@ class Partition:
         "leader_id",
         "log",
         "min_insync_replicas",
+        "on_commit",
         "partition_epoch",
         "replicas",
         "topic_id",
@@ -47,6 +50,8 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.min_insync_replicas = 1
+        self.on_commit: Callable[[Partition], None] | None = None
+        """Called when the high watermark has moved: for partitions that a coordinator lives on."""
 
     def become_leader(self, leader_id: int, leader_epoch: int) -> None:
         """Lead from this epoch on; the sole in-sync replica's whole log is committed."""

@@ -28,6 +28,8 @@ class ReplicaSet:
         self.logs = logs
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._listeners: list[Callable[[Partition], None]] = []
+        self.append_count = 0
+        """Appends so far: who looks now and then sees whether there were any."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._partitions.values():
@@ -86,7 +88,11 @@ class ReplicaSet:
     ) -> AppendInfo:
         """Append to a partition that this broker leads and wake up who waits for its data."""
         info = partition.append(records, required_acks=required_acks, now_ms=now_ms, origin=origin)
-        self._tell(partition)
+        self.append_count += 1
+        for listener in self._listeners:
+            listener(partition)
+        if partition.on_commit is not None:
+            partition.on_commit(partition)
         return info
 
     def _tell(self, partition: Partition) -> None:

@@ -80,7 +80,6 @@ class Broker:
         self.logs = logs
         self.replicas = ReplicaSet(self.node_id, logs)
         self.replicas.on_high_watermark(self.fetch_waiters.partition_changed)
-        self.replicas.on_high_watermark(self.partition_committed)
 
     # What handlers ask
 
@@ -186,9 +185,9 @@ class Broker:
 
     def partition_committed(self, partition: Partition) -> None:
         """Tell the group coordinator how far its log is committed."""
-        topic, index = partition.topic_partition
-        if topic == OFFSETS_TOPIC:
-            self.groups.on_high_watermark(index, partition.log.high_watermark)
+        self.groups.on_high_watermark(
+            partition.topic_partition.partition, partition.log.high_watermark
+        )
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Host, lead and drop partitions as the committed metadata says."""
@@ -231,8 +230,10 @@ class Broker:
 
     def _lead(self, partition: Partition, leader_epoch: int) -> None:
         is_new = not partition.is_leader or leader_epoch != partition.leader_epoch
-        partition.become_leader(self.node_id, leader_epoch)
         topic, index = partition.topic_partition
+        if topic == OFFSETS_TOPIC:
+            partition.on_commit = self.partition_committed
+        partition.become_leader(self.node_id, leader_epoch)
         if is_new and topic == OFFSETS_TOPIC:
             self.groups.on_elected(index, leader_epoch)
 

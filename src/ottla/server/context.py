@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
-    from ottla.protocol.headers import RequestHeader
     from ottla.server.broker import Broker
 
 
@@ -27,16 +26,17 @@ class Context:
         "now_ms",
     )
 
+    correlation_id: int
+    client_id: str
+
     def __init__(
-        self, broker: Broker, connection: Connection, header: RequestHeader, listener: str
+        self, broker: Broker, connection: Connection, listener: str, api_key: int, api_version: int
     ) -> None:
         self.broker = broker
         self.connection = connection
-        self.api_key = header.request_api_key
-        self.api_version = header.request_api_version
-        self.correlation_id = header.correlation_id
-        self.client_id = header.client_id or ""
         self.listener = listener
+        self.api_key = api_key
+        self.api_version = api_version
         self.now_ms = broker.clock.now_ms()
 
     @property

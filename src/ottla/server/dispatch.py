@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.errors import ErrorCode, KafkaError, OttlaError
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey, response_class
-from ottla.protocol.frames import decode_request_header, encode_response
+from ottla.protocol.frames import encode_response, split_header
 from ottla.purgatory.pending import Pending
 from ottla.server.context import Context
 
@@ -93,8 +93,10 @@ class Dispatcher:
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
         """Decode and answer one request; a stranger's bytes close the connection."""
         try:
-            header, position = decode_request_header(frame)
-            ctx = Context(self._broker, connection, header, self._listener)
+            key, version, correlation_id, client_id, position = split_header(frame)
+            ctx = Context(self._broker, connection, self._listener, key, version)
+            ctx.correlation_id = correlation_id
+            ctx.client_id = client_id or ""
             request = self._decode(ctx, frame, position)
         except KafkaError as error:
             log.debug("closing: %s", error, extra={"event": "request.invalid"})

@@ -232,9 +232,8 @@ class Node:
             on_fault=_log_fault,
         )
         self._upkeep = Upkeep(
-            logs, self.config, clock=self.clock, timer=self._timer, workers=self._workers
+            broker.replicas, self.config, clock=self.clock, timer=self._timer, workers=self._workers
         )
-        broker.replicas.on_high_watermark(self._upkeep.data_appended)
 
     def _broker_addresses(self) -> dict[str, tuple[str, int]]:
         names = {one.listener for one in self.config.broker_endpoints}

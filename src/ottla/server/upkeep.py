@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.replication.replica_set import ReplicaSet
     from ottla.server.workers import Workers
     from ottla.storage.log_jobs import StorageJob
-    from ottla.storage.log_set import LogSet
 
 JOBS_INTERVAL_MS = 250
 
@@ -25,20 +25,21 @@ class Upkeep:
 
     def __init__(
         self,
-        logs: LogSet,
+        replicas: ReplicaSet,
         config: BrokerConfig,
         *,
         clock: Clock,
         timer: TimingWheel,
         workers: Workers,
     ) -> None:
-        self._logs = logs
+        self._replicas = replicas
+        self._logs = replicas.logs
         self._config = config
         self._clock = clock
         self._timer = timer
         self._workers = workers
         self._is_stopped = False
-        self._has_new_data = False
+        self._saved_at = -1
 
     def start(self) -> None:
         """Begin; retention first waits for log.initial.task.delay.ms."""
@@ -56,10 +57,6 @@ class Upkeep:
     def stop(self) -> None:
         """No task begins any more (KAFKA-13315)."""
         self._is_stopped = True
-
-    def data_appended(self, *_ignored: object) -> None:
-        """Note that high watermarks have moved since they were last written."""
-        self._has_new_data = True
 
     def _every(
         self, interval_ms: int, task: Callable[[], None], *, first_ms: int | None = None
@@ -81,8 +78,8 @@ class Upkeep:
         self._submit(self._logs.remove_due(self._clock.now_ms()))
 
     def _save_watermarks(self) -> None:
-        if self._has_new_data:
-            self._has_new_data = False
+        if self._replicas.append_count != self._saved_at:
+            self._saved_at = self._replicas.append_count
             self._submit(self._logs.high_watermark_jobs())
 
     def _save_recovery_points(self) -> None:

@@ -14,7 +14,6 @@ from ottla.records.validator import AppendOrigin, RecordValidationError
 from ottla.server.dispatch import handles
 
 if TYPE_CHECKING:
-    from ottla.replication.partition import Partition
     from ottla.server.context import Context
 
     TopicData = ProduceRequest.TopicProduceData
@@ -29,11 +28,31 @@ _TOPIC_IDS_FROM = 13
 @handles(ProduceRequest)
 def produce(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
     """Append each partition's records; with one in-sync replica they are committed at once."""
-    responses = [_append_topic(ctx, request, topic) for topic in request.topic_data]
+    refused = _refused_whole(request)
+    if refused is None:
+        responses = [_append_topic(ctx, request, topic) for topic in request.topic_data]
+    else:
+        responses = [_refuse_topic(topic, refused) for topic in request.topic_data]
     if request.acks == 0:
         _close_when_failed(ctx, responses)
         return None
     return ProduceResponse(responses=responses)
+
+
+def _refused_whole(request: ProduceRequest) -> ErrorCode | None:
+    if not -1 <= request.acks <= 1:
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    if request.transactional_id is not None:
+        return ErrorCode.INVALID_TXN_STATE  # no transaction can have begun: part 4 brings them
+    return None
+
+
+def _refuse_topic(topic: TopicData, code: ErrorCode) -> TopicResponse:
+    return TopicResponse(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partition_responses=[_failed(one.index, KafkaError(code)) for one in topic.partition_data],
+    )
 
 
 def _close_when_failed(ctx: Context, responses: list[TopicResponse]) -> None:
@@ -68,43 +87,35 @@ def _append_partition(
     data: PartitionData,
     missing: ErrorCode,
 ) -> PartitionResponse:
-    index = data.index
-    partition = ctx.broker.replicas.find(topic, index)
+    replicas = ctx.broker.replicas
+    partition = replicas.find(topic, data.index)
     try:
         if partition is None:
             raise KafkaError(missing)
-        _check(ctx, request, partition, data)
-        info = ctx.broker.replicas.append(
+        if partition.is_internal and ctx.client_id != ADMIN_CLIENT_ID:
+            raise _internal(topic)
+        records = data.records
+        if not records:
+            raise KafkaError(ErrorCode.INVALID_RECORD)
+        info = replicas.append(
             partition,
-            data.records,  # type: ignore[arg-type] # decoded requests hold a view of the frame
+            records,  # type: ignore[arg-type] # decoded requests hold a view of the frame
             required_acks=request.acks,
             now_ms=ctx.now_ms,
             origin=AppendOrigin.CLIENT,
         )
     except KafkaError as error:
-        return _failed(index, error)
+        return _failed(data.index, error)
     return PartitionResponse(
-        index=index,
+        index=data.index,
         base_offset=info.first_offset,
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
 
 
-def _check(
-    ctx: Context, request: ProduceRequest, partition: Partition, data: PartitionData
-) -> None:
-    if not -1 <= request.acks <= 1:
-        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    if partition.is_internal and ctx.client_id != ADMIN_CLIENT_ID:
-        raise KafkaError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"Cannot append to internal topic {partition.topic_partition.topic}",
-        )
-    if data.records is None or not len(data.records):
-        raise KafkaError(ErrorCode.INVALID_RECORD)
-    if request.transactional_id is not None:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+def _internal(topic: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
 
 
 def _failed(index: int, error: KafkaError) -> PartitionResponse:
