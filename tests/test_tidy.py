@@ -179,7 +179,13 @@ def test_no_module_is_dead() -> None:
     for path in modules(PACKAGE):
         own = dotted(path)
         reached.update(name for name in imports_of(path) if name != own)
-    late = ("ottla.protocol.apis.", "ottla.cli.", "ottla.server.handlers.")
+    # Found by name: a module an API, a command, a handler; and the records of all of Kafka.
+    late = (
+        "ottla.protocol.apis.",
+        "ottla.protocol.records.",
+        "ottla.cli.",
+        "ottla.server.handlers.",
+    )
     dead = [
         name
         for name in map(dotted, modules(PACKAGE))
@@ -219,11 +225,13 @@ def test_no_machine_is_named() -> None:
 
 
 def test_hot_paths_own_a_benchmark() -> None:
-    """A module that says `Hot path:` is named by a file in benchmarks/."""
+    """A module that says `Hot path:` names a benchmark that exists, or a benchmark imports it."""
     measured = "\n".join(path.read_text(encoding="utf-8") for path in modules(ROOT / "benchmarks"))
-    unmeasured = [
-        dotted(path) for path in modules(PACKAGE) if is_hot(path) and dotted(path) not in measured
-    ]
+    unmeasured = []
+    for path in filter(is_hot, modules(PACKAGE)):
+        named = re.findall(r"benchmarks/[\w/.]+\w", ast.get_docstring(tree_of(path)) or "")
+        if dotted(path) not in measured and not any((ROOT / one).exists() for one in named):
+            unmeasured.append(dotted(path))
     assert not unmeasured
 
 
@@ -234,14 +242,14 @@ PATH_IN_DOCS = re.compile(
 
 @pytest.mark.parametrize("name", ["concepts.md", "kips.md", "architecture.md", "performance.md"])
 def test_paths_in_the_maps_exist(name: str) -> None:
-    """Every file a document names is there; source files are named from src/ottla."""
+    """Every file a document names is there; a source file may be named by the end of its path."""
     document = ROOT / "docs" / name
     if not document.exists():
         pytest.skip(f"docs/{name} is not written yet")
     missing = []
     for place in PATH_IN_DOCS.findall(document.read_text(encoding="utf-8")):
-        roots = (ROOT, PACKAGE, TESTS)
-        if not any(any(root.glob(place.rstrip("/"))) for root in roots):
+        name = place.rstrip("/")
+        if not any(ROOT.glob(name)) and not any(PACKAGE.rglob(name)):
             missing.append(place)
     assert not missing
 
@@ -308,8 +316,7 @@ def test_importing_ottla_loads_nothing() -> None:
 def test_the_command_line_starts_without_the_system() -> None:
     """`ottla --help` reads click and the list of commands, nothing behind them."""
     statement = (
-        "from ottla.cli.main import main\n"
-        "try:\n    main(['--help'], standalone_mode=False)\nexcept SystemExit:\n    pass"
+        "from ottla.cli.main import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
     )
     loaded = loaded_by(statement)
     own = {name for name in loaded if name.startswith("ottla.")}
