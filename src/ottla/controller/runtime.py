@@ -9,6 +9,7 @@ broker-side image and its listeners.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ottla.records.batch import RecordBatch
 
 T = TypeVar("T")
+log = logging.getLogger("ottla.controller")
 _RECORD_OVERHEAD_BYTES = 32
 
 
@@ -146,7 +148,8 @@ class ControllerRuntime:
                 self.loader.load_batch(
                     written.records, OffsetAndEpoch(written.last_offset, written.epoch), delta
                 )
-                self.controller.registry.delete_up_to(written.last_offset)
+                if not self.controller.in_transaction:  # an abort goes back to its beginning
+                    self.controller.registry.delete_up_to(written.last_offset)
             if not self.loader.in_transaction:
                 self.loader.image.offset_and_epoch = OffsetAndEpoch(offset - 1, epoch)
             first = self.committed_offset < 0
@@ -243,7 +246,11 @@ class ControllerRuntime:
     def _release(self) -> None:
         waiting = self._waiting
         while waiting and waiting[0][0] <= self.committed_offset:
-            waiting.popleft()[1]()
+            _, complete, _ = waiting.popleft()
+            try:
+                complete()
+            except Exception:  # whoever waits must not stop the log for all others
+                log.exception("an answer could not be given")
 
     def _fail_all(self, error: KafkaError) -> None:
         waiting, self._waiting = self._waiting, deque()

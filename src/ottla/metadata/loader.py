@@ -8,6 +8,7 @@ Kafka: org.apache.kafka.image.loader.{MetadataLoader, MetadataBatchLoader}.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.errors import CorruptMessage
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     Listener: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
 
+log = logging.getLogger("ottla.metadata")
 _BEGIN = BeginTransactionRecord.message_key
 _END = EndTransactionRecord.message_key
 _ABORT = AbortTransactionRecord.message_key
@@ -87,7 +89,10 @@ class MetadataLoader:
             delta = self._everything()
         delta.offset_and_epoch = self.image.offset_and_epoch
         for listener in list(self._listeners):
-            listener(delta, self.image)
+            try:
+                listener(delta, self.image)
+            except Exception:  # the next listener must hear of it all the same
+                log.exception("a change of the metadata could not be applied")
 
     def _everything(self) -> MetadataDelta:
         """Return the delta that makes the image out of nothing."""

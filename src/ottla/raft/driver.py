@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from ottla.errors import KafkaError
 from ottla.raft.messages import (
     AnnounceHighWatermark,
     AnnounceLeader,
@@ -99,7 +100,7 @@ class RaftDriver:
         try:
             for effect in effects:
                 self._carry_out(effect)
-        except OSError as error:
+        except (OSError, KafkaError) as error:  # the disk's own errors, raw or in Kafka's words
             self._fail(error)
 
     def _carry_out(self, effect: Effect) -> None:

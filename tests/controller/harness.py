@@ -1,0 +1,185 @@
+"""A controller of a combined node on a simulated disk, driven step by step."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.config.broker import parse_broker_config
+from ottla.metadata.features import SUPPORTED_FEATURES
+from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from ottla.server.controller_node import ControllerNode
+from ottla.testing.disk import SimulatedDisk
+from ottla.types import Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.metadata.image import MetadataImage
+    from ottla.purgatory.pending import Pending
+    from ottla.storage.directory import Directory
+
+T = TypeVar("T")
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+DIRECTORY_ID = Uuid(bytes(range(1, 17)))
+PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@127.0.0.1:9093",
+    "log.dirs": "data",
+}
+
+
+class HandClock:
+    """Stands still until it is moved; both clocks go together."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+class Harness:
+    """One node's controller; workers' jobs wait until `pump`."""
+
+    def __init__(self, directory: Directory | None = None, **properties: str) -> None:
+        self.disk: Any = directory if directory is not None else SimulatedDisk()
+        given = {name.replace("_", "."): value for name, value in properties.items()}
+        self.config = parse_broker_config({**PROPERTIES, **given})
+        self.clock = HandClock()
+        self.jobs: list[tuple[Callable[[], Any], Callable[[Any, Exception | None], None]]] = []
+        self.failures: list[Exception] = []
+        self.broker_epoch = -1
+        self.incarnation = 0
+        self.flushes = 0
+        self.start()
+
+    def start(self) -> None:
+        """Start a controller on the disk; nothing is committed before `pump`."""
+        self.jobs.clear()
+        self.node = ControllerNode(
+            node_id=1,
+            cluster_id=CLUSTER_ID,
+            directory_id=DIRECTORY_ID,
+            directory=self.disk,
+            clock=self.clock,
+            rng=random.Random(7),
+            config=self.config,
+            run_in_worker=lambda job, done: self.jobs.append((job, done)),
+            on_failure=self.failures.append,
+        )
+        self.node.start(self.clock.ms)
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.node.image
+
+    def pump(self) -> None:
+        """Run the workers' jobs until there are none."""
+        while self.jobs:
+            job, done = self.jobs.pop(0)
+            self.flushes += 1
+            try:
+                result = job()
+            except OSError as error:
+                done(None, error)
+            else:
+                done(result, None)
+
+    def commit(self, pending: Pending[T]) -> T:
+        """Let everything be committed and return the answer."""
+        self.pump()
+        return pending.value
+
+    def register(self, **fields: Any) -> int:
+        """Register broker 1 as a new incarnation; return its epoch."""
+        self.incarnation += 1
+        features = [
+            BrokerRegistrationRequest.Feature(
+                name=name, min_supported_version=levels.low, max_supported_version=levels.high
+            )
+            for name, levels in SUPPORTED_FEATURES.items()
+        ]
+        values: dict[str, Any] = {
+            "broker_id": 1,
+            "cluster_id": CLUSTER_ID,
+            "incarnation_id": Uuid(bytes([self.incarnation]) * 16),
+            "listeners": [
+                BrokerRegistrationRequest.Listener(
+                    name="PLAINTEXT", host="127.0.0.1", port=9092, security_protocol=0
+                )
+            ],
+            "features": features,
+            "rack": None,
+            "log_dirs": [DIRECTORY_ID],
+            "previous_broker_epoch": self.broker_epoch,
+            **fields,
+        }
+        request = BrokerRegistrationRequest(**values)
+        self.broker_epoch = self.commit(self.node.register_broker(request)).broker_epoch
+        return self.broker_epoch
+
+    def heartbeat(self, *, fence: bool = False, stop: bool = False) -> BrokerHeartbeatResponse:
+        """Send broker 1's heartbeat, caught up with the image."""
+        request = BrokerHeartbeatRequest(
+            broker_id=1,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self.image.offset_and_epoch.offset,
+            want_fence=fence,
+            want_shut_down=stop,
+        )
+        return self.commit(self.node.broker_heartbeat(request))
+
+    def bring_up(self) -> Harness:
+        """Commit what waits, register the broker and let it in."""
+        self.pump()
+        self.register()
+        self.heartbeat()
+        return self
+
+    def create(
+        self, name: str, partitions: int = 1, factor: int = 1, **configs: str
+    ) -> CreateTopicsResponse.CreatableTopicResult:
+        """Create one topic and return its result."""
+        request = CreateTopicsRequest(topics=[topic(name, partitions, factor, **configs)])
+        return self.commit(self.node.create_topics(request)).topics[0]
+
+
+def topic(
+    name: str, partitions: int = 1, factor: int = 1, **configs: str | None
+) -> CreateTopicsRequest.CreatableTopic:
+    """Describe a topic to create; configs by underlined names."""
+    struct = CreateTopicsRequest.CreatableTopic
+    return struct(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        assignments=[],
+        configs=[
+            struct.CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ],
+    )
+
+
+def assigned_topic(name: str, *replicas: list[int]) -> CreateTopicsRequest.CreatableTopic:
+    """Describe a topic whose replicas are chosen by hand."""
+    struct = CreateTopicsRequest.CreatableTopic
+    return struct(
+        name=name,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[
+            struct.CreatableReplicaAssignment(partition_index=number, broker_ids=brokers)
+            for number, brokers in enumerate(replicas)
+        ],
+        configs=[],
+    )

@@ -1,0 +1,171 @@
+"""Changing settings: codes and texts as a live Kafka 4.3.0 gave them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.controller.configs import AlterOperation
+from ottla.errors import ErrorCode
+from ottla.metadata.resources import ConfigResourceType
+from ottla.protocol.apis.alter_configs import AlterConfigsRequest
+from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from tests.controller.harness import Harness
+
+TOPIC, BROKER, GROUP = 2, 4, 32
+SET, DELETE, APPEND, SUBTRACT = AlterOperation
+
+
+@pytest.fixture
+def harness() -> Harness:
+    """Run a node with the topic alpha."""
+    harness = Harness().bring_up()
+    harness.create("alpha")
+    return harness
+
+
+def _alter(
+    harness: Harness, kind: int, name: str, *changes: tuple[str, int, str | None]
+) -> tuple[int, str | None]:
+    struct = IncrementalAlterConfigsRequest.AlterConfigsResource
+    resource = struct(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            struct.AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in changes
+        ],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    result = harness.commit(harness.node.incremental_alter_configs(request)).responses[0]
+    return result.error_code, result.error_message
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "code", "text"),
+    [
+        (
+            TOPIC,
+            "alpha",
+            ("retention.ms", APPEND, "1"),
+            40,
+            "Can't APPEND to key retention.ms because its type is not LIST.",
+        ),
+        (
+            TOPIC,
+            "alpha",
+            ("retention.ms", SET, "xx"),
+            40,
+            "Invalid value xx for configuration retention.ms: Not a number of type LONG",
+        ),
+        (TOPIC, "nosuch", ("retention.ms", SET, "1"), 3, "The topic 'nosuch' does not exist."),
+        (
+            TOPIC,
+            "alpha",
+            ("min.insync.replicas", SET, "0"),
+            40,
+            "Invalid value 0 for configuration min.insync.replicas: Value must be at least 1",
+        ),
+        (
+            BROKER,
+            "1",
+            ("log.dirs", SET, "2"),
+            42,
+            "Cannot update these configs dynamically: [log.dirs]",
+        ),
+        (
+            BROKER,
+            "1",
+            ("log.cleaner.threads", SET, "z"),
+            42,
+            "Invalid value z for configuration log.cleaner.threads: Not a number of type INT",
+        ),
+        (
+            BROKER,
+            "1",
+            ("min.insync.replicas", SET, "1"),
+            40,
+            "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+        ),
+        (
+            BROKER,
+            "",
+            ("min.insync.replicas", DELETE, None),
+            40,
+            "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+        ),
+        (
+            GROUP,
+            "g",
+            ("consumer.session.timeout.ms", SET, "1"),
+            40,
+            "consumer.session.timeout.ms must be greater than or equal to "
+            "group.consumer.min.session.timeout.ms",
+        ),
+        (GROUP, "g", ("nope", SET, "1"), 40, "Unknown group config name: nope"),
+        (TOPIC, "alpha", ("retention.ms", SET, None), 42, "Null value not supported for : "),
+        (
+            TOPIC,
+            "alpha",
+            ("leader.replication.throttled.replicas", SET, "0:1," * 10_000),
+            40,
+            "The configuration value cannot be added because it exceeds the maximum value size",
+        ),
+    ],
+)
+def test_refuses_with_kafkas_code_and_text(
+    harness: Harness,
+    kind: int,
+    name: str,
+    change: tuple[str, int, str | None],
+    code: int,
+    text: str,
+) -> None:
+    """A change that may not be is refused in Kafka's words."""
+    got = _alter(harness, kind, name, change)
+    assert got[0] == code
+    assert str(got[1]).startswith(text)
+
+
+def test_lists_grow_from_their_default(harness: Harness) -> None:
+    """Appending to a list that was never set begins with what it is by default."""
+    assert _alter(harness, TOPIC, "alpha", ("cleanup.policy", APPEND, "compact"))[0] == 0
+    assert harness.image.configs.topic("alpha") == {"cleanup.policy": "delete,compact"}
+    assert _alter(harness, TOPIC, "alpha", ("cleanup.policy", SUBTRACT, "delete"))[0] == 0
+    assert harness.image.configs.topic("alpha") == {"cleanup.policy": "compact"}
+    assert _alter(harness, TOPIC, "alpha", ("cleanup.policy", DELETE, None))[0] == 0
+    assert not harness.image.configs.topic("alpha")
+
+
+def test_a_broker_setting_without_change_is_written_again(harness: Harness) -> None:
+    """Setting a broker's value anew makes brokers reload what it names."""
+    for _ in range(2):
+        end = harness.node.log_end_offset
+        assert _alter(harness, BROKER, "1", ("log.cleaner.threads", SET, "2"))[0] == 0
+        assert harness.node.log_end_offset == end + 1
+
+
+def test_the_old_api_replaces_everything(harness: Harness) -> None:
+    """AlterConfigs removes what it does not name."""
+    _alter(harness, TOPIC, "alpha", ("retention.ms", SET, "1000"))
+    struct = AlterConfigsRequest.AlterConfigsResource
+    resource = struct(
+        resource_type=ConfigResourceType.TOPIC,
+        resource_name="alpha",
+        configs=[struct.AlterableConfig(name="retention.bytes", value="5")],
+    )
+    request = AlterConfigsRequest(resources=[resource], validate_only=False)
+    assert harness.commit(harness.node.alter_configs(request)).responses[0].error_code == 0
+    assert harness.image.configs.topic("alpha") == {"retention.bytes": "5"}
+
+
+def test_a_deleted_topic_takes_its_settings_along(harness: Harness) -> None:
+    """A topic made anew under the name of a deleted one begins without settings."""
+    from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
+
+    _alter(harness, TOPIC, "alpha", ("retention.ms", SET, "1000"))
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicsRequest.DeleteTopicState(name="alpha")], timeout_ms=1000
+    )
+    assert harness.commit(harness.node.delete_topics(request)).responses[0].error_code == 0
+    assert harness.create("alpha").error_code == ErrorCode.NONE
+    assert not harness.image.configs.topic("alpha")
