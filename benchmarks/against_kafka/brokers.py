@@ -129,8 +129,14 @@ class Ottla(Broker):
         listeners = f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0"
         began = time.monotonic()
         self.process = subprocess.Popen(
-            [*command, str(ready), "--override", f"log.dirs={directory / 'data'}"]
-            + ["--override", listeners],
+            [
+                *command,
+                str(ready),
+                "--override",
+                f"log.dirs={directory / 'data'}",
+                "--override",
+                listeners,
+            ],
             stdout=subprocess.DEVNULL,
         )
         self.pid = self.process.pid

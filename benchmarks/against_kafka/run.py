@@ -9,7 +9,7 @@ Ottla needs less. Kafka is warmed up first: cold it costs three times as much.
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import json
 import os
 import platform
@@ -47,9 +47,7 @@ def produce(*arguments: str) -> tuple[str, ...]:
 CASES = (
     Case("small produce, 8 clients", produce("-clients", "8", "-requests", "40000"), 0.7),
     Case("small produce, 64 clients", produce("-clients", "64", "-requests", "40000"), 0.7),
-    Case(
-        "500 records/s", produce("-clients", "4", "-requests", "2500", "-rate", "500"), 0.5
-    ),
+    Case("500 records/s", produce("-clients", "4", "-requests", "2500", "-rate", "500"), 0.5),
     Case(
         "100 x 100 B, none",
         produce("-clients", "8", "-requests", "8000", "-batch", "100"),
@@ -239,14 +237,16 @@ def main() -> None:
                 continue
             rows.append(compare(loader, brokers, case, runs))
             print(rows[-1], flush=True)
+        today = f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}, {platform.machine()}"
         facts = [
-            f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, {platform.machine()}, "
-            f"{os.cpu_count()} cores, Python {platform.python_version()}, heap {HEAP}",
+            f"{today}, {os.cpu_count()} cores, Python {platform.python_version()}, heap {HEAP}",
             f"command: `{' '.join(['scripts/bench', *sys.argv[1:]])}`".replace(options.libs, "…"),
             f"medians of {runs} alternating runs, Kafka warmed for {warm_seconds:.0f} s",
             *[
-                f"{broker.name}: port open after {starts[broker.name]:.2f} s, idle "
-                f"{idle[broker.name]:.0f} MB, loaded {broker.resident_mb():.0f} MB"
+                (
+                    f"{broker.name}: port open after {starts[broker.name]:.2f} s, idle "
+                    f"{idle[broker.name]:.0f} MB, loaded {broker.resident_mb():.0f} MB"
+                )
                 for broker in brokers
             ],
         ]

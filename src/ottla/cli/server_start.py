@@ -11,11 +11,13 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from ottla.server.node import Node
     from ottla.server.node_settings import NodeSettings
 
@@ -80,11 +82,11 @@ def _read_settings(file: str | None, overrides: tuple[str, ...], port: int | Non
         raise click.ClickException(str(error)) from error
 
 
-def _run(main: object) -> None:
+def _run(main: Coroutine[Any, Any, None]) -> None:
     try:
         import uvloop
     except ImportError:  # not on Windows
-        asyncio.run(main)  # type: ignore[arg-type] # a coroutine
+        asyncio.run(main)
     else:
         uvloop.run(main)
 
@@ -107,11 +109,20 @@ async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
         _write_ready(Path(ready_file), node)
     _tidy_memory()
     try:
-        await stopped.wait()
+        await _first_of(stopped, node.halted)
+        if node.failure is not None:
+            raise click.ClickException(f"halted: {node.failure}")
     finally:
         if ready_file is not None:
             _remove(Path(ready_file))
         await node.stop()
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
 
 
 def _signals() -> asyncio.Event:
