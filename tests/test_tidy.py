@@ -331,3 +331,10 @@ def test_the_plug_in_for_pytest_is_light() -> None:
     extra = loaded_by("import pytest; import ottla.testing.plugin") - loaded_by("import pytest")
     own = {name for name in extra if name.startswith("ottla.")}
     assert own <= {"ottla._version", "ottla.testing", "ottla.testing.plugin"}
+
+
+def test_ci_runs_the_line_of_the_readme() -> None:
+    """What a newcomer is told to run is what the machine runs."""
+    line = "scripts/setup && scripts/test"
+    assert f"\n{line}\n" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"({line})" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
