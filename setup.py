@@ -32,22 +32,25 @@ def extensions() -> list[Any]:
         from Cython.Build import cythonize
     except ImportError:
         return []
-    flags = ["/O2"] if sys.platform == "win32" else ["-O3", "-fwrapv"]
+    flags = ["/O2"] if sys.platform == "win32" else ["-O3", "-fwrapv", "-g0"]
     wanted = [
         Extension(
             f"ottla.records.{name}",
             [f"src/ottla/records/{name}.py"],
             extra_compile_args=flags,
-            optional=True,
         )
         for name in COMPILED
     ]
     try:
         translate: Any = cythonize
-        modules: list[Any] = translate(wanted, include_path=["src"], compiler_directives=DIRECTIVES)
+        modules: list[Any] = translate(
+            wanted, include_path=["src"], build_dir="build/cython", compiler_directives=DIRECTIVES
+        )
     except Exception as error:  # noqa: BLE001 - whatever Cython says, the package installs pure
         print(f"ottla: the scan of records is not compiled: {error}", file=sys.stderr)  # noqa: T201
         return []
+    for module in modules:
+        module.optional = True  # Cython does not hand it on
     return modules
 
 
