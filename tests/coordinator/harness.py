@@ -103,6 +103,9 @@ class Topics:
     def topic_id(self, name: str) -> Uuid | None:
         return self.ids.get(name)
 
+    def has_partition(self, name: str, partition: int) -> bool:
+        return name in self.ids and partition < 2
+
     def topic_name(self, topic_id: Uuid) -> str | None:
         return next((name for name, known in self.ids.items() if known == topic_id), None)
 

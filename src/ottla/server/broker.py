@@ -143,6 +143,11 @@ class Broker:
         topic = self.image.topics.by_id.get(topic_id)
         return topic.name if topic is not None else None
 
+    def has_partition(self, name: str, partition: int) -> bool:
+        """Whether the topic exists and has that partition."""
+        topic = self.image.topics.by_name.get(name)
+        return topic is not None and partition in topic.partitions
+
     def auto_create_topics(self, names: list[str]) -> dict[str, ErrorCode]:
         """Begin to create topics; return what to answer for each meanwhile."""
         wanted = [name for name in names if name not in self._creating]

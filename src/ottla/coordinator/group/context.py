@@ -25,13 +25,16 @@ class RequestContext:
 
 
 class TopicNames(Protocol):
-    """The metadata image's two maps of topics."""
+    """What the metadata image knows of topics."""
 
     def topic_id(self, name: str) -> Uuid | None:
         """Return the id of a topic; None when there is no such topic."""
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         """Return the name of a topic; None when there is no such topic."""
+
+    def has_partition(self, name: str, partition: int) -> bool:
+        """Whether the topic exists and has that partition."""
 
 
 def everything(_name: str) -> bool:

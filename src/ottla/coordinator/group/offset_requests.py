@@ -16,7 +16,7 @@ from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitR
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.purgatory.pending import Pending
-from ottla.types import ZERO_UUID
+from ottla.types import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     Allowed = Callable[[str], bool]
     CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+    CommitPartition = CommitTopic.OffsetCommitRequestPartition
+    DeleteTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    DeletePartition = DeleteTopic.OffsetDeleteRequestPartition
     FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
     FetchTopic = FetchGroup.OffsetFetchRequestTopics
 
@@ -54,17 +57,24 @@ class OffsetRequests:
     def commit(
         self, request: OffsetCommitRequest, context: RequestContext, may_read: Allowed
     ) -> Pending[OffsetCommitResponse]:
-        """Commit what is allowed of topics that exist; the answer keeps the request's order."""
+        """Commit what is allowed of partitions that exist; the refused come first in the answer."""
         uses_ids = context.api_version >= TOPIC_ID_VERSION
-        answers: list[offset_commit.ResponseTopic | None] = []
         good: list[CommitTopic] = []
+        refused: dict[tuple[str, Uuid], offset_commit.ResponseTopic] = {}
         for topic in request.topics:
             code = self._resolve(topic, may_read, uses_ids=uses_ids)
-            if code == ErrorCode.NONE:
-                good.append(topic)
-            answers.append(None if code == ErrorCode.NONE else _commit_error(topic, code))
-        if request.topics and not good:
-            return Pending.of(_merge(answers, []))
+            known, unknown = self._known(topic) if not code else ([], topic.partitions)
+            if unknown:
+                code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                refused[topic.name, topic.topic_id] = _commit_error(topic, unknown, code)
+            if known:
+                good.append(
+                    OffsetCommitRequest.OffsetCommitRequestTopic(
+                        name=topic.name, topic_id=topic.topic_id, partitions=known
+                    )
+                )
+        if not good:
+            return Pending.of(OffsetCommitResponse(topics=list(refused.values())))
         allowed = OffsetCommitRequest(
             group_id=request.group_id,
             generation_id_or_member_epoch=request.generation_id_or_member_epoch,
@@ -80,9 +90,20 @@ class OffsetRequests:
 
         def refuse(error: Exception) -> OffsetCommitResponse:
             code = operation_error(error)
-            return OffsetCommitResponse(topics=[_commit_error(topic, code) for topic in good])
+            return OffsetCommitResponse(
+                topics=[_commit_error(topic, topic.partitions, code) for topic in good]
+            )
 
-        return recover(pending, refuse).then(lambda response: _merge(answers, response.topics))
+        def merge(response: OffsetCommitResponse) -> OffsetCommitResponse:
+            for topic in response.topics:
+                before = refused.get((topic.name, topic.topic_id))
+                if before is None:
+                    refused[topic.name, topic.topic_id] = topic
+                else:
+                    before.partitions += topic.partitions
+            return OffsetCommitResponse(topics=list(refused.values()))
+
+        return recover(pending, refuse).then(merge)
 
     def _resolve(self, topic: CommitTopic, may_read: Allowed, *, uses_ids: bool) -> ErrorCode:
         """Fill in the name or the id; the order of the errors hides what may not be seen."""
@@ -93,13 +114,21 @@ class OffsetRequests:
             topic.name = name
         if not may_read(topic.name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if uses_ids:
-            return ErrorCode.NONE
-        topic_id = self._topics.topic_id(topic.name)
-        if topic_id is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        topic.topic_id = topic_id
+        if not uses_ids:
+            topic_id = self._topics.topic_id(topic.name)
+            if topic_id is None:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topic.topic_id = topic_id
         return ErrorCode.NONE
+
+    def _known(self, topic: CommitTopic) -> tuple[list[CommitPartition], list[CommitPartition]]:
+        """Return the partitions that exist, and those that do not."""
+        known: list[CommitPartition] = []
+        unknown: list[CommitPartition] = []
+        for partition in topic.partitions:
+            exists = self._topics.has_partition(topic.name, partition.partition_index)
+            (known if exists else unknown).append(partition)
+        return known, unknown
 
     # ---------------------------------------------------------------- fetch
 
@@ -195,23 +224,22 @@ class OffsetRequests:
     def delete(
         self, request: OffsetDeleteRequest, may_read: Allowed
     ) -> Pending[OffsetDeleteResponse]:
-        """Delete offsets of topics that exist and are allowed."""
+        """Delete offsets of partitions that exist and are allowed."""
+        refused: dict[str, offset_removal.ResponseTopic] = {}
+        good: list[DeleteTopic] = []
+        for topic in request.topics:
+            known, unknown, code = self._deletable(topic, may_read)
+            if unknown:
+                refused[topic.name] = _delete_error(topic.name, unknown, code)
+            if known:
+                topic_class = OffsetDeleteRequest.OffsetDeleteRequestTopic
+                good.append(topic_class(name=topic.name, partitions=known))
+        if not good:
+            return Pending.of(OffsetDeleteResponse(topics=list(refused.values())))
         if not request.group_id:
             return Pending.of(
                 OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID, topics=[])
             )
-        refused, good = [], []
-        for topic in request.topics:
-            if not may_read(topic.name):
-                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif self._topics.topic_id(topic.name) is None:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                good.append(topic)
-                continue
-            refused.append(_delete_error(topic, code))
-        if request.topics and not good:
-            return Pending.of(OffsetDeleteResponse(topics=refused))
         allowed = OffsetDeleteRequest(group_id=request.group_id, topics=good)
         pending = self._runtime.write(
             self._partition_for(request.group_id),
@@ -219,49 +247,65 @@ class OffsetRequests:
         )
 
         def merge(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
-            if not response.error_code:
-                response.topics += refused
-            return response
+            if response.error_code:
+                return response
+            for topic in response.topics:
+                before = refused.get(topic.name)
+                if before is None:
+                    refused[topic.name] = topic
+                else:
+                    before.partitions += topic.partitions
+            return OffsetDeleteResponse(topics=list(refused.values()))
 
         return recover(
             pending,
             lambda error: OffsetDeleteResponse(error_code=operation_error(error), topics=[]),
         ).then(merge)
 
+    def _deletable(
+        self, topic: DeleteTopic, may_read: Allowed
+    ) -> tuple[list[DeletePartition], list[DeletePartition], ErrorCode]:
+        """Return the partitions that may be asked for, the others, and what is said of those."""
+        if not may_read(topic.name):
+            return [], topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        known: list[DeletePartition] = []
+        unknown: list[DeletePartition] = []
+        for partition in topic.partitions:
+            exists = self._topics.has_partition(topic.name, partition.partition_index)
+            (known if exists else unknown).append(partition)
+        return known, unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
 
 # ---------------------------------------------------------------- shapes of answers
 
 
-def _commit_error(topic: CommitTopic, code: ErrorCode) -> offset_commit.ResponseTopic:
+def _commit_error(
+    topic: CommitTopic, partitions: list[CommitPartition], code: ErrorCode
+) -> offset_commit.ResponseTopic:
     return offset_commit.ResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
             offset_commit.ResponsePartition(partition_index=p.partition_index, error_code=code)
-            for p in topic.partitions
+            for p in partitions
         ],
-    )
-
-
-def _merge(
-    answers: list[offset_commit.ResponseTopic | None], good: list[offset_commit.ResponseTopic]
-) -> OffsetCommitResponse:
-    rest = iter(good)
-    return OffsetCommitResponse(
-        topics=[next(rest) if answer is None else answer for answer in answers]
     )
 
 
 def _delete_error(
-    topic: OffsetDeleteRequest.OffsetDeleteRequestTopic, code: ErrorCode
+    name: str, partitions: list[DeletePartition], code: ErrorCode
 ) -> offset_removal.ResponseTopic:
     return offset_removal.ResponseTopic(
-        name=topic.name,
+        name=name,
         partitions=[
             offset_removal.ResponsePartition(partition_index=p.partition_index, error_code=code)
-            for p in topic.partitions
+            for p in partitions
         ],
     )
+
+
+def _delete_failed(code: ErrorCode) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(error_code=code, topics=[])
 
 
 def _fetch_error(topic: FetchTopic, code: ErrorCode) -> offset_fetch.ResponseTopic:
