@@ -8,7 +8,9 @@ from ottla.controller.configs import AlterOperation
 from ottla.errors import ErrorCode
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest
+from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.types import ZERO_UUID
 from tests.controller.harness import Harness
 
 TOPIC, BROKER, GROUP = 2, 4, 32
@@ -98,8 +100,10 @@ def _alter(
             "g",
             ("consumer.session.timeout.ms", SET, "1"),
             40,
-            "consumer.session.timeout.ms must be greater than or equal to "
-            "group.consumer.min.session.timeout.ms",
+            (
+                "consumer.session.timeout.ms must be greater than or equal to "
+                "group.consumer.min.session.timeout.ms"
+            ),
         ),
         (GROUP, "g", ("nope", SET, "1"), 40, "Unknown group config name: nope"),
         (TOPIC, "alpha", ("retention.ms", SET, None), 42, "Null value not supported for : "),
@@ -160,11 +164,10 @@ def test_the_old_api_replaces_everything(harness: Harness) -> None:
 
 def test_a_deleted_topic_takes_its_settings_along(harness: Harness) -> None:
     """A topic made anew under the name of a deleted one begins without settings."""
-    from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
-
     _alter(harness, TOPIC, "alpha", ("retention.ms", SET, "1000"))
     request = DeleteTopicsRequest(
-        topics=[DeleteTopicsRequest.DeleteTopicState(name="alpha")], timeout_ms=1000
+        topics=[DeleteTopicsRequest.DeleteTopicState(name="alpha", topic_id=ZERO_UUID)],
+        timeout_ms=1000,
     )
     assert harness.commit(harness.node.delete_topics(request)).responses[0].error_code == 0
     assert harness.create("alpha").error_code == ErrorCode.NONE

@@ -15,24 +15,30 @@ REFUSED = [
     (
         topic("bad topic"),
         17,
-        "Topic name is invalid: 'bad topic' contains one or more characters other than ASCII "
-        "alphanumerics, '.', '_' and '-'",
+        (
+            "Topic name is invalid: 'bad topic' contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'"
+        ),
     ),
     (topic(".."), 17, "Topic name is invalid: '..' is not allowed"),
     (topic(""), 17, "Topic name is invalid: the empty string is not allowed"),
     (
         topic(LONG_NAME),
         17,
-        f"Topic name is invalid: the length of '{LONG_NAME}' is longer than the max allowed "
-        "length 249",
+        (
+            f"Topic name is invalid: the length of '{LONG_NAME}' is longer than the max allowed "
+            "length 249"
+        ),
     ),
     (topic("alpha"), 36, "Topic 'alpha' already exists."),
     (
         topic("rf", factor=3),
         38,
-        "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot "
-        "be reached because only 1 broker(s) are registered or some brokers have all their log "
-        "directories cordoned.",
+        (
+            "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot "
+            "be reached because only 1 broker(s) are registered or some brokers have all their log "
+            "directories cordoned."
+        ),
     ),
     (
         topic("rf0", factor=0),
@@ -49,8 +55,10 @@ REFUSED = [
     (
         topic("cfg", cleanup_policy="zip"),
         40,
-        "Invalid value zip for configuration cleanup.policy: String must be one of: compact, "
-        "delete",
+        (
+            "Invalid value zip for configuration cleanup.policy: String must be one of: compact, "
+            "delete"
+        ),
     ),
     (
         topic("cfg", retention_ms="-2"),

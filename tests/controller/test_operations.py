@@ -1,0 +1,207 @@
+"""Deleting topics, features, quotas, elections, moves, directories."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
+from ottla.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from ottla.protocol.apis.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.protocol.apis.elect_leaders import ElectLeadersRequest
+from ottla.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.apis.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from ottla.types import ZERO_UUID, Uuid
+from tests.controller.harness import Harness
+
+OTHER_ID = Uuid(b"x" * 16)
+State = DeleteTopicsRequest.DeleteTopicState
+
+
+def _state(name: str | None, topic_id: Uuid = ZERO_UUID) -> State:
+    return State(name=name, topic_id=topic_id)
+
+
+@pytest.fixture
+def harness() -> Harness:
+    """Run a node with the topic alpha."""
+    harness = Harness().bring_up()
+    harness.create("alpha")
+    return harness
+
+
+def _delete(harness: Harness, *states: State) -> list[DeleteTopicsResponse.DeletableTopicResult]:
+    request = DeleteTopicsRequest(topics=list(states), timeout_ms=1000)
+    return harness.commit(harness.node.delete_topics(request)).responses
+
+
+def test_deletes_by_name_and_by_id(harness: Harness) -> None:
+    """A deleted topic is gone from the image; its name is free again, with another id."""
+    first = harness.image.topics.by_name["alpha"].topic_id
+    assert [(r.name, r.topic_id, r.error_code) for r in _delete(harness, _state("alpha"))] == [
+        ("alpha", first, 0)
+    ]
+    second = harness.create("alpha").topic_id
+    assert second != first
+    assert _delete(harness, _state(None, second))[0].error_code == 0
+    assert not harness.image.topics.by_id
+
+
+@pytest.mark.parametrize(
+    ("states", "code", "text"),
+    [
+        ([_state("nosuch")], 3, None),
+        ([_state(None, OTHER_ID)], 100, None),
+        (
+            [_state("alpha", OTHER_ID)],
+            42,
+            "You may not specify both topic name and topic id.",
+        ),
+        ([_state(None)], 42, "Neither topic name nor id were specified."),
+        ([_state("alpha"), _state("alpha")], 42, "Duplicate topic name."),
+    ],
+)
+def test_refuses_deletions(
+    harness: Harness, states: list[State], code: int, text: str | None
+) -> None:
+    """A topic that cannot be deleted stays."""
+    result = _delete(harness, *states)[0]
+    assert (result.error_code, result.error_message) == (code, text)
+    assert "alpha" in harness.image.topics.by_name
+
+
+def test_deletion_can_be_switched_off() -> None:
+    """With delete.topic.enable=false the whole request fails."""
+    harness = Harness(delete_topic_enable="false").bring_up()
+    with pytest.raises(KafkaError) as caught:
+        _delete(harness, _state("t"))
+    assert caught.value.code == ErrorCode.TOPIC_DELETION_DISABLED
+
+
+def _update(harness: Harness, name: str, level: int, kind: int = 1) -> UpdateFeaturesResponse:
+    update = UpdateFeaturesRequest.FeatureUpdateKey(
+        feature=name, max_version_level=level, upgrade_type=kind
+    )
+    return harness.commit(
+        harness.node.update_features(UpdateFeaturesRequest(feature_updates=[update]))
+    )
+
+
+def test_features_go_down_only_when_asked_to(harness: Harness) -> None:
+    """A downgrade needs its own type, an unknown level is refused, 0 removes the feature."""
+    assert _update(harness, "share.version", 0).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert _update(harness, "share.version", 9).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert _update(harness, "nosuch", 1).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert _update(harness, "share.version", 0, 2).error_code == 0
+    assert "share.version" not in harness.image.features.levels
+    assert _update(harness, "share.version", 1).error_code == 0
+    assert harness.image.features.levels["share.version"] == 1
+
+
+def _quota(
+    harness: Harness, entity: list[tuple[str, str | None]], key: str, value: float | None
+) -> tuple[int, str | None]:
+    struct = AlterClientQuotasRequest.EntryData
+    entry = struct(
+        entity=[struct.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        ops=[struct.OpData(key=key, value=value or 0.0, remove=value is None)],
+    )
+    request = AlterClientQuotasRequest(entries=[entry], validate_only=False)
+    result = harness.commit(harness.node.alter_client_quotas(request)).entries[0]
+    return result.error_code, result.error_message
+
+
+def test_quotas_are_set_and_removed(harness: Harness) -> None:
+    """An entity's limits add up, and an entity without limits is gone."""
+    entity: list[tuple[str, str | None]] = [("user", "alice"), ("client-id", None)]
+    assert _quota(harness, entity, "producer_byte_rate", 1000.0) == (0, None)
+    key = (("client-id", None), ("user", "alice"))
+    assert harness.image.quotas.by_entity == {key: {"producer_byte_rate": 1000.0}}
+    assert _quota(harness, entity, "producer_byte_rate", None) == (0, None)
+    assert not harness.image.quotas.by_entity
+
+
+@pytest.mark.parametrize(
+    ("entity", "key", "value"),
+    [
+        ([], "producer_byte_rate", 1.0),
+        ([("ip", "10.0.0.1"), ("user", "a")], "connection_creation_rate", 1.0),
+        ([("ip", "10.0.0.1")], "producer_byte_rate", 1.0),
+        ([("planet", "mars")], "producer_byte_rate", 1.0),
+        ([("user", "")], "producer_byte_rate", 1.0),
+        ([("user", "a")], "nosuch", 1.0),
+        ([("user", "a")], "producer_byte_rate", -1.0),
+        ([("user", "a")], "producer_byte_rate", 1.5),
+    ],
+)
+def test_refuses_quotas(
+    harness: Harness, entity: list[tuple[str, str | None]], key: str, value: float
+) -> None:
+    """A quota that makes no sense is an invalid request."""
+    assert _quota(harness, entity, key, value)[0] == ErrorCode.INVALID_REQUEST
+    assert not harness.image.quotas.by_entity
+
+
+def test_elections_are_not_needed_where_all_is_well(harness: Harness) -> None:
+    """A preferred leader that leads is left alone; of all partitions none is mentioned."""
+    struct = ElectLeadersRequest.TopicPartitions
+    request = ElectLeadersRequest(
+        election_type=0,
+        topic_partitions=[
+            struct(topic="alpha", partitions=[0, 9]),
+            struct(topic="no", partitions=[0]),
+        ],
+    )
+    results = harness.commit(harness.node.elect_leaders(request)).replica_election_results
+    assert [r.error_code for result in results for r in result.partition_result] == [
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    everything = ElectLeadersRequest(election_type=0, topic_partitions=None)
+    assert not harness.commit(harness.node.elect_leaders(everything)).replica_election_results
+
+
+def test_nothing_is_being_moved(harness: Harness) -> None:
+    """No move is under way, a move to where the replica is changes nothing, none is cancelled."""
+    listing = ListPartitionReassignmentsRequest(topics=None)
+    assert not harness.commit(harness.node.list_partition_reassignments(listing)).topics
+    struct = AlterPartitionReassignmentsRequest.ReassignableTopic
+    partitions = [
+        struct.ReassignablePartition(partition_index=0, replicas=[1]),
+        struct.ReassignablePartition(partition_index=0, replicas=None),
+        struct.ReassignablePartition(partition_index=0, replicas=[5]),
+    ]
+    request = AlterPartitionReassignmentsRequest(
+        topics=[struct(name="alpha", partitions=partitions)]
+    )
+    answer = harness.commit(harness.node.alter_partition_reassignments(request))
+    assert [one.error_code for one in answer.responses[0].partitions] == [
+        ErrorCode.NONE,
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    ]
+
+
+def test_brokers_say_where_replicas_lie(harness: Harness) -> None:
+    """An assignment to another directory is recorded; unknown topics are told apart."""
+    topic_id = harness.image.topics.by_name["alpha"].topic_id
+    struct = AssignReplicasToDirsRequest.DirectoryData
+    topics = [
+        struct.TopicData(
+            topic_id=one, partitions=[struct.TopicData.PartitionData(partition_index=0)]
+        )
+        for one in (topic_id, ZERO_UUID)
+    ]
+    request = AssignReplicasToDirsRequest(
+        broker_id=1,
+        broker_epoch=harness.broker_epoch,
+        directories=[struct(id=OTHER_ID, topics=topics)],
+    )
+    answer = harness.commit(harness.node.assign_replicas_to_dirs(request)).directories[0]
+    assert [topic.partitions[0].error_code for topic in answer.topics] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    ]
+    assert harness.image.topics.by_id[topic_id].partitions[0].directories == (OTHER_ID,)

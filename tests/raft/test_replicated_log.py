@@ -1,0 +1,114 @@
+"""The metadata log over a disk: recovery, snapshots, retention."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.errors import CorruptMessage
+from ottla.raft.replicated_log import METADATA_LOG, ReplicatedLog
+from ottla.raft.snapshot import encode_snapshot, snapshot_name
+from ottla.records.builder import encode_batch
+from ottla.testing.disk import SimulatedDisk
+from ottla.types import OffsetAndEpoch
+
+
+def _open(disk: SimulatedDisk) -> ReplicatedLog:
+    return ReplicatedLog.open(disk, now_ms=0)
+
+
+def _append(log: ReplicatedLog, count: int = 1, size: int = 10) -> None:
+    for _ in range(count):
+        data = encode_batch(
+            [(0, None, b"v" * size, ())], base_offset=log.end_offset, leader_epoch=1
+        )
+        log.append(data, epoch=1, now_ms=0)
+
+
+def _flush(log: ReplicatedLog) -> None:
+    job = log.start_flush(0)
+    assert job is not None
+    job.run()
+    log.flush_completed(job)
+    log.update_high_watermark(log.end_offset)
+
+
+def _snapshot(log: ReplicatedLog, offset: int, timestamp: int = 0) -> OffsetAndEpoch:
+    snapshot_id = OffsetAndEpoch(offset, 1)
+    data = encode_snapshot([b"x"], now_ms=0, last_contained_log_timestamp=timestamp)
+    write, written = log.snapshot_writer(snapshot_id, data)
+    write()
+    written()
+    return snapshot_id
+
+
+def test_what_was_flushed_survives_a_crash() -> None:
+    """Records below the flushed end are there after a power cut, torn ones are cut off."""
+    for seed in range(10):
+        disk = SimulatedDisk(seed)
+        log = _open(disk)
+        _append(log, 5)
+        _flush(log)
+        _append(log, 3)
+        disk.crash()
+        again = _open(disk)
+        assert 5 <= again.end_offset <= 8
+        assert [batch.base_offset for batch in again.read(0)][:5] == [0, 1, 2, 3, 4]
+
+
+def test_a_snapshot_beyond_the_log_is_where_it_begins() -> None:
+    """A log that ends before its newest snapshot starts anew behind it."""
+    disk = SimulatedDisk()
+    disk.make(METADATA_LOG)
+    disk.write_file_atomically(
+        f"{METADATA_LOG}/{snapshot_name(OffsetAndEpoch(100, 3))}", encode_snapshot([], now_ms=0)
+    )
+    log = _open(disk)
+    assert (log.end_offset, log.epoch_at_end()) == (100, 3)
+
+
+def test_half_written_snapshots_are_removed() -> None:
+    """What a crash left beside the snapshots goes at the next start."""
+    disk = SimulatedDisk()
+    disk.make(METADATA_LOG)
+    name = snapshot_name(OffsetAndEpoch(1, 1))
+    disk.write_file_atomically(f"{METADATA_LOG}/{name}.part", b"half")
+    assert _open(disk).snapshots == []
+    assert f"{name}.part" not in disk.list(METADATA_LOG)
+
+
+def test_an_older_snapshot_serves_while_the_log_reaches_it() -> None:
+    """A damaged newest snapshot is passed over, unless the log before it is gone."""
+    disk = SimulatedDisk()
+    log = _open(disk)
+    _append(log, 10)
+    _flush(log)
+    older = _snapshot(log, 4)
+    newer = _snapshot(log, 8)
+    disk.write_file_atomically(f"{METADATA_LOG}/{snapshot_name(newer)}", b"\0" * 100)
+    found = _open(disk).newest_readable_snapshot()
+    assert found is not None
+    assert found[0] == older
+    log = _open(disk)
+    log.update_high_watermark(10)
+    log.snapshots.remove(older)
+    log.delete_before(8, now_ms=0)
+    with pytest.raises(CorruptMessage):
+        log.newest_readable_snapshot()
+
+
+def test_retention_drops_the_oldest_snapshots_with_their_log() -> None:
+    """By size and by age, but the newest snapshot always stays."""
+    disk = SimulatedDisk()
+    log = _open(disk)
+    _append(log, 20, size=1000)
+    _flush(log)
+    for offset in (5, 10, 15):
+        _snapshot(log, offset, timestamp=offset)
+    assert log.clean(now_ms=100, max_bytes=1 << 30, max_age_ms=1000) == 0
+    assert log.clean(now_ms=100, max_bytes=-1, max_age_ms=93) == 1
+    assert [found.offset for found in log.snapshots] == [10, 15]
+    assert log.start_offset == 10
+    assert log.clean(now_ms=100, max_bytes=1, max_age_ms=-1) == 1
+    assert [found.offset for found in log.snapshots] == [15]
+    assert log.start_offset == 15
+    assert [batch.base_offset for batch in log.read(15)] == list(range(15, 20))
