@@ -32,6 +32,7 @@ class EntryIndex:
     __slots__ = (
         "_cold",
         "_count",
+        "_dirty",
         "_file",
         "_preallocated",
         "_tail",
@@ -57,6 +58,7 @@ class EntryIndex:
         self._written = 0  # entries that the file has
         self._file: File | None = None
         self._preallocated = False
+        self._dirty = False  # entries or length changed since the last `pin_for_sync`
 
     @property
     def count(self) -> int:
@@ -137,6 +139,7 @@ class EntryIndex:
             start = (self._written - self._tail_first) * size
             self._open(create=True).write_at(self._written * size, bytes(self._tail[start:]))
             self._written = self._count
+            self._dirty = True
         if self._count - self._tail_first > TAIL_ENTRIES:
             drop = TAIL_ENTRIES // 2
             del self._tail[: drop * self.entry.size]
@@ -152,13 +155,17 @@ class EntryIndex:
         self.write_pending()
         self._open(create=True).truncate(self._count * self.entry.size)
         self._preallocated = False
+        self._dirty = True
         self.close_file()
 
     def pin_for_sync(self) -> File | None:
-        """Hand out the file, pinned and with all entries written, or None if it never changed."""
+        """Hand out the file, pinned and with all entries written, or None if nothing changed."""
         if self._count < 0:
             return None
         self.write_pending()
+        if not self._dirty:
+            return None
+        self._dirty = False
         file = self._open(create=True)
         file.pin()
         return file
@@ -184,6 +191,7 @@ class EntryIndex:
         if count < self._written:
             file = self._open(create=True)
             file.truncate(count * self.entry.size)
+            self._dirty = True
             if self._preallocated:
                 file.truncate(self.max_entries * self.entry.size)
             self._written = count
@@ -205,10 +213,21 @@ class EntryIndex:
     def _last_at_most(self, target: int, field: int) -> int:
         """Return the number of the last entry whose field is at most target, or -1."""
         low, high = 0, self.count
-        unpack = self.entry.unpack
+        first = self._tail_first
+        size = self.entry.size
+        unpack_from = self.entry.unpack_from
+        if first < high and unpack_from(self._tail, 0)[field] <= target:
+            buffer: bytes | bytearray = self._tail
+            low = first
+        elif first:
+            self._entry_bytes(0)  # loads it
+            assert self._cold is not None
+            buffer, first, high = self._cold, 0, first
+        else:
+            return -1
         while low < high:
             middle = (low + high) >> 1
-            if unpack(self._entry_bytes(middle))[field] <= target:
+            if unpack_from(buffer, (middle - first) * size)[field] <= target:
                 low = middle + 1
             else:
                 high = middle

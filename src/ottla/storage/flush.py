@@ -61,7 +61,7 @@ class FlushJob:
         directory = self.directory
         if self.partition_metadata is not None:
             path = join(self.folder, PARTITION_METADATA)
-            directory.write_file_atomically(path, self.partition_metadata)
+            replace_file(directory, path, self.partition_metadata)
             directory.sync()  # the partition's own name
         for file in self.files:
             file.sync()
@@ -71,7 +71,19 @@ class FlushJob:
                 snapshot.sync()
                 snapshot.close()
         if self.epochs is not None:
-            path = join(self.folder, LEADER_EPOCH_CHECKPOINT)
-            directory.write_file_atomically(path, self.epochs)
-        if self.sync_directory:
+            replace_file(directory, join(self.folder, LEADER_EPOCH_CHECKPOINT), self.epochs)
+        if self.sync_directory or self.partition_metadata is not None or self.epochs is not None:
             directory.sync(self.folder)
+
+
+def replace_file(directory: Directory, path: str, data: bytes) -> None:
+    """Put a durable content behind a name; the name is durable once its directory is synced."""
+    temporary = f"{path}.tmp"
+    file = directory.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.write_at(0, data)
+        file.sync()
+    finally:
+        file.close()
+    directory.rename(temporary, path)

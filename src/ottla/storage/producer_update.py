@@ -43,7 +43,10 @@ class Judgement(NamedTuple):
 
 def has_producers(batches: Iterable[BatchHeader | BatchSummary]) -> bool:
     """Whether any batch carries a producer id; most appends are done here."""
-    return any(batch.producer_id >= 0 for batch in batches)
+    for batch in batches:  # noqa: SIM110 - half the cost of any() over one batch
+        if batch.producer_id >= 0:
+            return True
+    return False
 
 
 def judge_batches(

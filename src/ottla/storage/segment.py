@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptMessage
@@ -275,16 +276,32 @@ class Segment:
 
     def walk(self, offset: int) -> Iterator[BatchHeader]:
         """Yield the headers from the batch that holds offset on."""
-        start = self._walk_start(offset)
-        for header in walk_file(self.file, start, self.size):
+        for header in self._headers_near(offset):
             if header.last_offset >= offset:
                 yield header
 
-    def _walk_start(self, offset: int) -> int:
+    def _headers_near(self, offset: int) -> Iterator[BatchHeader]:
+        """Walk from the tail's or the index's place for offset, at most one interval before it.
+
+        An entry is trusted only when a batch begins there that has not passed its offset.
+        """
         offsets = self._tail_last_offsets
         if offsets and offset > offsets[0]:
             number = bisect_left(offsets, offset)
-            return self._tail_positions[number] if number < len(offsets) else self.size
+            start = self._tail_positions[number] if number < len(offsets) else self.size
+            return walk_file(self.file, start, self.size)
+        try:
+            known, start = self.offset_index.lookup(offset)
+            headers = walk_file(self.file, start, self.size)
+            first = next(headers, None)
+            if start == 0 or (first and self.base_offset <= first.base_offset <= known):
+                return headers if first is None else chain((first,), headers)
+        except CorruptMessage:
+            pass
+        self._heal()
+        return walk_file(self.file, self._walk_start(offset), self.size)
+
+    def _walk_start(self, offset: int) -> int:
         try:
             return self._checked_position(self.offset_index.lookup(offset))
         except CorruptMessage:

@@ -6,10 +6,13 @@ Kafka: org.apache.kafka.storage.internals.log.TimeIndex.
 from __future__ import annotations
 
 from struct import Struct
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from ottla.storage.batches import NO_TIMESTAMP
 from ottla.storage.entry_index import EntryIndex
+
+if TYPE_CHECKING:
+    from ottla.storage.directory import Directory
 
 
 class TimestampOffset(NamedTuple):
@@ -24,7 +27,13 @@ class TimeIndex(EntryIndex):
 
     entry: ClassVar[Struct] = Struct(">qi")
 
-    __slots__ = ()
+    __slots__ = ("_last_timestamp",)
+
+    def __init__(
+        self, directory: Directory, path: str, *, base_offset: int, max_bytes: int
+    ) -> None:
+        super().__init__(directory, path, base_offset=base_offset, max_bytes=max_bytes)
+        self._last_timestamp: int | None = None  # of the last entry, not known before it is used
 
     @property
     def is_full(self) -> bool:
@@ -38,10 +47,18 @@ class TimeIndex(EntryIndex):
         timestamp, relative = self.entry.unpack(self._entry_bytes(self.count - 1))
         return TimestampOffset(timestamp, self.base_offset + relative)
 
+    def create(self, *, preallocate: bool) -> None:
+        """Start empty, with or without the hole that an active segment's file has."""
+        super().create(preallocate=preallocate)
+        self._last_timestamp = None
+
     def append_if_newer(self, timestamp: int, offset: int) -> None:
         """Add an entry when the timestamp grew; offsets never go back."""
-        if timestamp > self.last().timestamp:
+        if self._last_timestamp is None:
+            self._last_timestamp = self.last().timestamp
+        if timestamp > self._last_timestamp:
             self._append(self.entry.pack(timestamp, offset - self.base_offset))
+            self._last_timestamp = timestamp
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """Return the last entry that is not newer than timestamp."""
@@ -53,4 +70,5 @@ class TimeIndex(EntryIndex):
 
     def truncate_to(self, offset: int) -> None:
         """Drop every entry at or above offset."""
+        self._last_timestamp = None
         self._truncate_entries(self._last_at_most(offset - self.base_offset - 1, 1) + 1)
