@@ -224,7 +224,9 @@ class OffsetRequests:
     def delete(
         self, request: OffsetDeleteRequest, may_read: Allowed
     ) -> Pending[OffsetDeleteResponse]:
-        """Delete offsets of partitions that exist and are allowed."""
+        """Delete offsets of partitions that exist and are allowed; a group error hides the rest."""
+        if not request.group_id:
+            return Pending.of(_delete_failed(ErrorCode.INVALID_GROUP_ID))
         refused: dict[str, offset_removal.ResponseTopic] = {}
         good: list[DeleteTopic] = []
         for topic in request.topics:
@@ -234,12 +236,6 @@ class OffsetRequests:
             if known:
                 topic_class = OffsetDeleteRequest.OffsetDeleteRequestTopic
                 good.append(topic_class(name=topic.name, partitions=known))
-        if not good:
-            return Pending.of(OffsetDeleteResponse(topics=list(refused.values())))
-        if not request.group_id:
-            return Pending.of(
-                OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID, topics=[])
-            )
         allowed = OffsetDeleteRequest(group_id=request.group_id, topics=good)
         pending = self._runtime.write(
             self._partition_for(request.group_id),
