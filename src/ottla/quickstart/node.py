@@ -101,7 +101,7 @@ async def _serve(folder: str) -> None:
         "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
         "offsets.topic.num.partitions": "4",
     }
-    node = Node(node_settings(None, overrides, port=0).config)
+    node = Node(node_settings(None, overrides, port=0).config, may_format=True)
     await node.start()
     _tell({"bootstrap": node.bootstrap})
     ended = asyncio.Event()

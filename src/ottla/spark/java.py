@@ -16,9 +16,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import OttlaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 START_SECONDS = 60.0
 OPENED_PACKAGES = (
@@ -126,8 +129,12 @@ def java_command(
     archive: Path | None,
     keep_archive: bool,
     fast_start: bool,
+    config: Mapping[str, str],
 ) -> list[str]:
-    """Return the command that runs Spark's gateway; keep_archive may write the archive at exit."""
+    """Return the command that runs Spark's gateway; keep_archive may write the archive at exit.
+
+    config goes to SparkSubmit, which resolves spark.jars and spark.jars.packages.
+    """
     command = [str(java.path), "-cp", f"{spark_home / 'jars'}{os.sep}*", f"-Xmx{memory}"]
     command += [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED_PACKAGES]
     command.append("--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED")
@@ -143,7 +150,10 @@ def java_command(
     settings = cache_folder() / f"log4j2-{log_level.lower()}.properties"
     settings.write_text(LOG_SETTINGS.format(level=log_level.lower()), "utf-8")
     command.append(f"-Dlog4j2.configurationFile={settings}")
-    return [*command, "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"]
+    command.append("org.apache.spark.deploy.SparkSubmit")
+    for name, value in config.items():
+        command += ["--conf", f"{name}={value}"]
+    return [*command, "pyspark-shell"]
 
 
 def start_gateway(command: list[str], spark_home: Path) -> Gateway:

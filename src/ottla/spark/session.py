@@ -69,7 +69,11 @@ def session(
     if existing is None:
         if not _is_running():
             _start_java(
-                memory=memory, log_level=log_level, class_cache=class_cache, fast_start=fast_start
+                memory=memory,
+                log_level=log_level,
+                class_cache=class_cache,
+                fast_start=fast_start,
+                config=config or {},
             )
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         builder = SparkSession.builder.appName(app_name).master(master)
@@ -112,7 +116,14 @@ def _is_running() -> bool:
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ  # noqa: SLF001
 
 
-def _start_java(*, memory: str, log_level: str, class_cache: bool, fast_start: bool) -> None:
+def _start_java(
+    *,
+    memory: str,
+    log_level: str,
+    class_cache: bool,
+    fast_start: bool,
+    config: Mapping[str, str],
+) -> None:
     java = find_java()
     spark_home = Path(_find_spark_home())
     command = java_command(
@@ -123,6 +134,7 @@ def _start_java(*, memory: str, log_level: str, class_cache: bool, fast_start: b
         archive=class_archive(java, pyspark.__version__),
         keep_archive=class_cache,
         fast_start=fast_start,
+        config=config,
     )
     gateway = start_gateway(command, spark_home)
     _gateways.append(gateway)

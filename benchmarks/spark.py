@@ -1,0 +1,135 @@
+"""Rows a second of the Spark source and sink, beside the official connector where its jar is there.
+
+    python benchmarks/spark.py --bootstrap-server HOST:PORT [--jars a.jar,b.jar] [--records N]
+
+Batch read of all columns to nowhere, and streaming topic to topic with trigger availableNow. Each
+figure is the best of three warm runs; both sides run in one session in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.clients.admin.topics import NewTopic
+from ottla.clients.blocking import Admin
+from ottla.errors import KafkaError
+from ottla.spark.session import session, stop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RUNS = 3
+PARTITIONS = 4
+SIZES = {"100 B": (100, 1), "1 KB": (1000, 5)}
+"""Bytes a value, and by what the number of records is divided."""
+
+
+def fill(spark: SparkSession, bootstrap: str, topic: str, *, records: int, size: int) -> None:
+    """Write the topic once, through our own sink."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        made = admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic]
+        if isinstance(made, KafkaError):
+            return
+    (
+        spark.range(records)
+        .selectExpr(
+            "CAST(id AS STRING) AS key", f"rpad(CAST(id * 7919 AS STRING), {size}, 'x') AS value"
+        )
+        .write.format("ottla")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("topic", topic)
+        .mode("append")
+        .save()
+    )
+
+
+def read(spark: SparkSession, name: str, bootstrap: str, topic: str, columns: str) -> float:
+    """Return the seconds of one batch read to nowhere."""
+    began = time.perf_counter()
+    reader = spark.read.format(name).option("kafka.bootstrap.servers", bootstrap)
+    if columns and name == "ottla":
+        reader = reader.option("columns", columns)
+    frame = reader.option("subscribe", topic).load()
+    if columns:
+        frame = frame.select(*columns.split(","))
+    frame.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - began
+
+
+def copy(spark: SparkSession, name: str, bootstrap: str, source: str, target: str) -> float:
+    """Return the seconds of one streaming copy of a topic."""
+    with tempfile.TemporaryDirectory() as checkpoint:
+        began = time.perf_counter()
+        query = (
+            spark.readStream.format(name)
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("subscribe", source)
+            .option("startingOffsets", "earliest")
+            .load()
+            .selectExpr("key", "value")
+            .writeStream.format(name)
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("topic", target)
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        if not query.awaitTermination(300):
+            raise TimeoutError("the streaming copy did not end")
+        return time.perf_counter() - began
+
+
+def best(function, *arguments: object) -> float:  # type: ignore[no-untyped-def] # any function
+    """Return the shortest of a few runs after a warm-up."""
+    return min(function(*arguments) for _ in range(RUNS + 1))
+
+
+def main() -> None:
+    """Run everything and print a table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bootstrap-server", required=True)
+    parser.add_argument("--jars", default="", help="the official connector and what it needs")
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--sizes", default="100 B,1 KB")
+    parser.add_argument("--only", choices=("read", "copy"))
+    arguments = parser.parse_args()
+    names = ["ottla"]
+    config = {}
+    if arguments.jars:
+        names.append("kafka")
+        config["spark.jars"] = ",".join(
+            str(Path(jar).resolve()) for jar in arguments.jars.split(",")
+        )
+    spark = session("benchmark", config=config, memory="2g")
+    bootstrap = arguments.bootstrap_server
+    try:
+        for title in arguments.sizes.split(","):
+            size, divisor = SIZES[title]
+            records = arguments.records // divisor
+            topic = f"bench-{size}-{records}"
+            fill(spark, bootstrap, topic, records=records, size=size)
+            for columns in ("", "key,value", "value") if arguments.only != "copy" else ():
+                for name in names:
+                    seconds = best(read, spark, name, bootstrap, topic, columns)
+                    what = columns or "all columns"
+                    print(
+                        f"batch read {title:6} {what:12} {name:6} {records / seconds:12,.0f} rows/s"
+                    )
+            if arguments.only != "read":
+                for name in names:
+                    with Admin(bootstrap_servers=bootstrap) as admin:
+                        admin.create_topics([NewTopic(f"{topic}-to-{name}", PARTITIONS, 1)])
+                    seconds = best(copy, spark, name, bootstrap, topic, f"{topic}-to-{name}")
+                    print(
+                        f"stream copy {title:6} {'':11} {name:6} {records / seconds:12,.0f} rows/s"
+                    )
+    finally:
+        stop(spark)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Offset ranges into tasks, limits of a trigger, and positions in a checkpoint."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.errors import KafkaError
+from ottla.spark.cluster import TopicRecreated, is_passing
+from ottla.spark.offsets import Offsets, check_same_topics
+from ottla.spark.planning import OffsetRange, cut, limit_offsets, split_ranges
+from ottla.types import TopicPartition
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def test_empty_ranges_make_no_task() -> None:
+    """A partition with nothing to read is left out."""
+    assert split_ranges([OffsetRange(A, 5, 5), OffsetRange(B, 0, 2)]) == [OffsetRange(B, 0, 2)]
+
+
+def test_tasks_are_shared_out_by_size() -> None:
+    """A longer range gets more of the tasks."""
+    ranges = split_ranges([OffsetRange(A, 0, 900), OffsetRange(B, 0, 100)], min_partitions=10)
+    assert sum(one.partition == A for one in ranges) == 9
+    assert sum(one.partition == B for one in ranges) == 1
+
+
+def test_tasks_have_at_most_so_many_records() -> None:
+    """MaxRecordsPerPartition bounds each task."""
+    assert [r.size for r in split_ranges([OffsetRange(A, 10, 35)], max_records=10)] == [8, 8, 9]
+
+
+@given(st.integers(0, 1000), st.integers(1, 10_000), st.integers(1, 50))
+def test_parts_of_a_range_are_the_range(start: int, size: int, parts: int) -> None:
+    """Cut parts follow each other without a gap and none is empty."""
+    pieces = cut(OffsetRange(A, start, start + size), parts)
+    assert pieces[0].start == start
+    assert pieces[-1].until == start + size
+    assert all(piece.size > 0 for piece in pieces)
+    assert all(a.until == b.start for a, b in pairwise(pieces))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 10_000)), min_size=1, max_size=8),
+    st.integers(1, 5000),
+)
+def test_a_limited_trigger_advances_and_stays_inside(
+    logs: list[tuple[int, int]], limit: int
+) -> None:
+    """No partition goes back or beyond its end; with something to read there is progress."""
+    start = {TopicPartition("t", i): begin for i, (begin, _) in enumerate(logs)}
+    latest = {TopicPartition("t", i): begin + more for i, (begin, more) in enumerate(logs)}
+    ends = limit_offsets(start, latest, limit)
+    assert all(start[part] <= ends[part] <= latest[part] for part in latest)
+    assert (sum(ends.values()) > sum(start.values())) == (latest != start)
+    assert sum(ends.values()) - sum(start.values()) <= limit + len(logs)
+
+
+def test_positions_survive_the_checkpoint() -> None:
+    """What Spark writes is read back as it was."""
+    offsets = Offsets({A: 5, B: 0}, {"t": "1bxTwBh1Q9mgz_gQdfpehA"})
+    assert offsets.to_json() == {"t": {"id": "1bxTwBh1Q9mgz_gQdfpehA", "0": 5, "1": 0}}
+    assert Offsets.from_json(offsets.to_json()) == offsets
+
+
+@pytest.mark.parametrize("document", [{"t": 5}, {"t": {"x": 1}}, {"t": {"0": None}}])
+def test_a_foreign_checkpoint_is_an_error(document: dict[str, object]) -> None:
+    """A checkpoint of another source is told apart, not misread."""
+    with pytest.raises(KafkaError, match="no offsets of this source"):
+        Offsets.from_json(document)  # type: ignore[arg-type] # that is the point
+
+
+def test_a_topic_made_anew_is_an_error_that_does_not_pass() -> None:
+    """Another id under the same name stops the query; an unknown id does not."""
+    check_same_topics({"t": "a", "u": ""}, {"t": "a", "u": "b"})
+    with pytest.raises(TopicRecreated, match="new checkpoint") as raised:
+        check_same_topics({"t": "a"}, {"t": "b"})
+    assert not is_passing(raised.value)

@@ -1,0 +1,342 @@
+"""Reading and writing tasks against a node, without Spark's JVM: what a worker process does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from ottla.clients.admin.topics import NewTopic  # noqa: E402
+from ottla.clients.blocking import Admin, Consumer, Producer  # noqa: E402
+from ottla.errors import KafkaError  # noqa: E402
+from ottla.spark.cluster import Cluster, TopicRecreated  # noqa: E402
+from ottla.spark.options import BASE_COLUMNS, ReadOptions, read_options, write_options  # noqa: E402
+from ottla.spark.reading import read_range  # noqa: E402
+from ottla.spark.rows import FrameColumns  # noqa: E402
+from ottla.spark.source import BatchReader  # noqa: E402
+from ottla.spark.stream import StreamReader  # noqa: E402
+from ottla.spark.writing import FrameWriter  # noqa: E402
+from ottla.types import TopicPartition  # noqa: E402
+
+if TYPE_CHECKING:
+    from ottla.testing.cluster import Cluster as Node
+
+ALL = (*BASE_COLUMNS, "headers")
+KEY_VALUE = FrameColumns(value=1, key=0, topic=None, partition=None, headers=None, timestamp=None)
+FULL = FrameColumns(value=1, key=0, topic=2, partition=3, headers=4, timestamp=5)
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def make_topic(node: Node, name: str, partitions: int = 2, **configs: str) -> None:
+    """Create a topic; configs with underscores for dots."""
+    dotted = {key.replace("_", "."): value for key, value in configs.items()}
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        made = admin.create_topics([NewTopic(name, partitions, 1, dotted)])[name]
+        assert not isinstance(made, KafkaError), made
+
+
+def reading(
+    node: Node,
+    topic: str,
+    more: dict[str, str] | None = None,
+    *,
+    streaming: bool = False,
+    **options: str,
+) -> ReadOptions:
+    """Return read options for one topic."""
+    given = {"kafka.bootstrap.servers": node.bootstrap, "subscribe": topic, **options}
+    given |= more or {}
+    return read_options(given, streaming=streaming)
+
+
+def rows_of(options: ReadOptions, columns: tuple[str, ...] = ALL) -> list[dict[str, Any]]:
+    """Read a topic as a batch, task after task."""
+    reader = BatchReader(options, columns)
+    return [
+        row
+        for task in reader.partitions()
+        for batch in reader.read(task)
+        for row in batch.to_pylist()
+    ]
+
+
+def write(node: Node, frame: Any, columns: FrameColumns, **options: str) -> int:
+    """Write one frame as one task does."""
+    given = {"kafka.bootstrap.servers": node.bootstrap, **options}
+    return FrameWriter(write_options(given), columns, 0).write(iter([frame]))
+
+
+def test_what_is_written_is_read(node: Node) -> None:
+    """Keys, values, nulls, headers, timestamps, topics and partitions come back as given."""
+    for name in ("wide-a", "wide-b"):
+        make_topic(node, name)
+    count = 100
+    frame = pa.record_batch(
+        [
+            pa.array([b"k%d" % i if i % 3 else None for i in range(count)], pa.binary()),
+            pa.array([f"v{i}" if i % 4 else None for i in range(count)], pa.string()),
+            pa.array(["wide-a" if i % 5 else "wide-b" for i in range(count)]),
+            pa.array([i % 2 if i % 7 else None for i in range(count)], pa.int32()),
+            pa.array(
+                [[{"key": "h", "value": b"%d" % i}] if i % 2 else None for i in range(count)],
+                HEADERS,
+            ),
+            pa.array([i * 1_000_000 for i in range(count)], pa.timestamp("us", "UTC")),
+        ],
+        names=["key", "value", "topic", "partition", "headers", "timestamp"],
+    )
+    assert write(node, frame, FULL) == count
+    found = rows_of(reading(node, "wide-a,wide-b"))
+    assert len(found) == count
+    by_time = {int(row["timestamp"].timestamp()): row for row in found}
+    for i in range(count):
+        row = by_time[i]
+        assert row["key"] == (b"k%d" % i if i % 3 else None)
+        assert row["value"] == (f"v{i}".encode() if i % 4 else None)
+        assert row["topic"] == ("wide-a" if i % 5 else "wide-b")
+        assert row["headers"] == ([{"key": "h", "value": b"%d" % i}] if i % 2 else None)
+        assert row["timestampType"] == 0
+        if i % 7:
+            assert row["partition"] == i % 2
+
+
+def test_keys_go_where_the_producer_sends_them(node: Node) -> None:
+    """A consumer finds each key's records of sink and producer in one partition."""
+    make_topic(node, "placed", 5)
+    keys = [b"key-%d" % i for i in range(200)]
+    frame = pa.record_batch([pa.array(keys), pa.array(keys)], names=["key", "value"])
+    write(node, frame, KEY_VALUE, topic="placed")
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        for key in keys:
+            producer.send("placed", key, key)
+        producer.flush()
+    places: dict[bytes, set[int]] = {}
+    for row in rows_of(reading(node, "placed")):
+        places.setdefault(row["key"], set()).add(row["partition"])
+    assert len(places) == len(keys)
+    assert all(len(found) == 1 for found in places.values())
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_there_and_back(node: Node, codec: str) -> None:
+    """Compressed batches hold the same rows, split into several by size."""
+    make_topic(node, f"packed-{codec}")
+    values = [b"value-%05d" % i * 20 for i in range(2000)]
+    frame = pa.record_batch([pa.nulls(2000, pa.binary()), pa.array(values)], names=["key", "value"])
+    options = {"topic": f"packed-{codec}", "kafka.compression.type": codec}
+    write(node, frame, KEY_VALUE, **options, **{"kafka.batch.size": "50000"})
+    found = rows_of(reading(node, f"packed-{codec}", minPartitions="7"), ("value",))
+    assert sorted(row["value"] for row in found) == values
+
+
+def test_offsets_and_timestamps_bound_a_batch(node: Node) -> None:
+    """Ranges by offset, by partition and by time hold exactly what they should."""
+    make_topic(node, "bounded", 1)
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        for i in range(50):
+            producer.send("bounded", b"%d" % i, timestamp_ms=1000 * i)
+        producer.flush()
+
+    def values(**options: str) -> list[int]:
+        return [int(row["value"]) for row in rows_of(reading(node, "bounded", options), ALL)]
+
+    assert values() == list(range(50))
+    some = values(startingOffsets='{"bounded":{"0":10}}', endingOffsets='{"bounded":{"0":12}}')
+    assert some == [10, 11]
+    assert values(startingTimestamp="20500", endingTimestamp="22000") == [21]
+    by_partition = '{"bounded":{"0":48000}}'
+    assert values(startingOffsetsByTimestamp=by_partition) == [48, 49]
+    with pytest.raises(KafkaError, match="has no record at or after"):
+        values(startingTimestamp="99000")
+    assert values(startingTimestamp="99000", startingOffsetsByTimestampStrategy="latest") == []
+    with pytest.raises(KafkaError, match="the log goes from 0 to 50"):
+        values(startingOffsets='{"bounded":{"0":70}}')
+    with pytest.raises(KafkaError, match="must name exactly the partitions"):
+        values(startingOffsets='{"bounded":{"1":0}}')
+
+
+def test_a_missing_topic_is_named_with_the_nearest(node: Node) -> None:
+    """A topic that is not there is an error with a proposal, for reading and for writing."""
+    make_topic(node, "departures")
+    with pytest.raises(KafkaError, match="did you mean 'departures'"):
+        rows_of(reading(node, "departure"))
+    frame = pa.record_batch([pa.array([b"k"]), pa.array([b"v"])], names=["key", "value"])
+    with pytest.raises(KafkaError, match="did you mean 'departures'"):
+        write(node, frame, KEY_VALUE, topic="depatures")
+
+
+def test_a_partition_that_is_not_there_is_named(node: Node) -> None:
+    """A partition column beyond the topic's partitions is an error."""
+    make_topic(node, "narrow", 1)
+    frame = pa.record_batch(
+        [pa.array([b"v"]), pa.array([4], pa.int32())], names=["value", "partition"]
+    )
+    columns = FrameColumns(0, None, None, 1, None, None)
+    with pytest.raises(KafkaError, match="asks for 4; topic 'narrow' has 0 to 0"):
+        write(node, frame, columns, topic="narrow")
+
+
+def test_a_stream_follows_its_topic(node: Node) -> None:
+    """Offsets advance with the log, by the limit when there is one, and new partitions count."""
+    make_topic(node, "followed", 1)
+    options = reading(node, "followed", streaming=True, startingOffsets="earliest")
+    stream = StreamReader(options, ("value",))
+    start = stream.initialOffset()
+    assert stream.latestOffset(start, stream.getDefaultReadLimit()) == start
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        for i in range(10):
+            producer.send("followed", b"%d" % i)
+        producer.flush()
+    end = stream.latestOffset(start, stream.getDefaultReadLimit())
+    tasks = stream.partitions(start, end)
+    found = [
+        row["value"] for task in tasks for batch in stream.read(task) for row in batch.to_pylist()
+    ]
+    assert found == [b"%d" % i for i in range(10)]
+    assert stream.partitions(end, end) == []
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        outcome = admin.create_partitions({"followed": 2})["followed"]
+    assert outcome is None, outcome
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        producer.send_and_wait("followed", b"new", partition=1)
+    grown = stream.latestOffset(end, stream.getDefaultReadLimit())
+    assert grown["followed"]["1"] == 1
+    task = stream.partitions(end, grown)[0]
+    assert [batch.to_pylist() for batch in stream.read(task)] == [[{"value": b"new"}]]
+    stream.stop()
+
+
+def test_a_topic_made_anew_stops_a_stream(node: Node) -> None:
+    """A deleted and recreated topic is an error in planning and in a task, not silence."""
+    make_topic(node, "twice", 1)
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        producer.send_and_wait("twice", b"old")
+    options = reading(node, "twice", streaming=True, startingOffsets="earliest")
+    stream = StreamReader(options, ("value",))
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, stream.getDefaultReadLimit())
+    tasks = stream.partitions(start, end)
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.delete_topics(["twice"])
+    make_topic(node, "twice", 1)
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        producer.send_and_wait("twice", b"new")
+    with pytest.raises(TopicRecreated, match="deleted and created again"):
+        stream.latestOffset(end, stream.getDefaultReadLimit())
+    with pytest.raises(TopicRecreated):
+        stream.partitions(start, end)
+    with pytest.raises(TopicRecreated):
+        list(read_range(options, ("value",), tasks[0]))
+    stream.stop()
+
+
+def test_offsets_that_are_gone(node: Node) -> None:
+    """Deleted records are an error by default, and skipped where losses are allowed."""
+    make_topic(node, "trimmed", 1)
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        for i in range(20):
+            producer.send("trimmed", b"%d" % i)
+        producer.flush()
+    strict = StreamReader(
+        reading(node, "trimmed", streaming=True, startingOffsets="earliest"), ("value",)
+    )
+    start = strict.initialOffset()
+    end = strict.latestOffset(start, strict.getDefaultReadLimit())
+    tasks = strict.partitions(start, end)
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.delete_records({TopicPartition("trimmed", 0): 15})
+    with pytest.raises(KafkaError, match="failOnDataLoss=false"):
+        strict.partitions(start, end)
+    with pytest.raises(KafkaError, match="the log starts at 15"):
+        list(strict.read(tasks[0]))
+    lenient = StreamReader(
+        reading(node, "trimmed", streaming=True, failOnDataLoss="false"), ("value",)
+    )
+    for task in (tasks[0], lenient.partitions(start, end)[0]):
+        values = [row["value"] for batch in lenient.read(task) for row in batch.to_pylist()]
+        assert values == [b"%d" % i for i in range(15, 20)]
+    strict.stop()
+    lenient.stop()
+
+
+def test_a_broker_that_is_away_is_told_in_one_line() -> None:
+    """Nobody listening: one line with the address, after the time that was allowed."""
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+    limited = {**options, "kafka.default.api.timeout.ms": "200"}
+    with pytest.raises(KafkaError, match=r"cannot reach 127\.0\.0\.1:1") as raised:
+        rows_of(read_options(limited, streaming=False))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_writer_outlives_a_restart_of_the_broker(node: Node) -> None:
+    """A sender that loses its broker goes on when it is back, without duplicates."""
+    make_topic(node, "restarted", 1)
+    frames = [
+        pa.record_batch([pa.nulls(1, pa.binary()), pa.array([b"%d" % i])], names=["key", "value"])
+        for i in range(6)
+    ]
+    given = {"kafka.bootstrap.servers": node.bootstrap, "topic": "restarted"}
+    writer = FrameWriter(write_options({**given, "kafka.max.request.size": "1"}), KEY_VALUE, 0)
+
+    def interrupted() -> Any:
+        for i, frame in enumerate(frames):
+            if i == 3:
+                node.restart()
+            yield frame
+
+    assert writer.write(interrupted()) == 6
+    found = rows_of(reading(node, "restarted"), ("value",))
+    assert [row["value"] for row in found] == [b"%d" % i for i in range(6)]
+
+
+def test_a_reader_outlives_a_restart_of_the_broker(node: Node) -> None:
+    """A task in the middle of its range goes on at its offset."""
+    make_topic(node, "resumed", 1)
+    with Producer(bootstrap_servers=node.bootstrap, batch_size=1) as producer:
+        for i in range(30):
+            producer.send("resumed", b"%d" % i * 50)
+        producer.flush()
+    options = reading(node, "resumed", {"kafka.max.partition.fetch.bytes": "400"})
+    reader = BatchReader(options, ("offset",))
+    found: list[int] = []
+    for number, batch in enumerate(reader.read(reader.partitions()[0])):
+        found += batch.column(0).to_pylist()
+        if number == 2:
+            node.restart()
+    assert found == list(range(30))
+
+
+def test_a_cluster_tells_patterns_and_assignments(node: Node) -> None:
+    """Patterns match whole names; an assignment must name partitions that exist."""
+    for name in ("logs-a", "logs-b", "xlogs-c"):
+        make_topic(node, name)
+    by_pattern = {"kafka.bootstrap.servers": node.bootstrap, "subscribePattern": "logs-.*"}
+    options = read_options(by_pattern, streaming=False)
+    with Cluster(options.config) as cluster:
+        assert sorted(cluster.topics(options.selection)) == ["logs-a", "logs-b"]
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        for partition in (0, 1):
+            producer.send_and_wait("logs-a", b"%d" % partition, partition=partition)
+    assigned = {"kafka.bootstrap.servers": node.bootstrap, "assign": '{"logs-a":[1]}'}
+    found = rows_of(read_options(assigned, streaming=False), ("value", "partition"))
+    assert found == [{"value": b"1", "partition": 1}]
+    wrong = {"kafka.bootstrap.servers": node.bootstrap, "assign": '{"logs-a":[7]}'}
+    with pytest.raises(KafkaError, match="has partitions 0 to 1, not 7"):
+        rows_of(read_options(wrong, streaming=False))
+
+
+def test_the_sink_is_read_by_an_ordinary_consumer(node: Node) -> None:
+    """What the sink wrote is what a consumer reads, in order within a partition."""
+    make_topic(node, "plain", 1)
+    values = [b"%d" % i for i in range(1000)]
+    frame = pa.record_batch([pa.nulls(1000, pa.binary()), pa.array(values)], names=["key", "value"])
+    write(node, frame, KEY_VALUE, topic="plain")
+    with Consumer(bootstrap_servers=node.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("plain", 0)])
+        found: list[bytes] = []
+        while len(found) < 1000:
+            found += [record.value for record in consumer.poll(timeout=5.0)]
+    assert found == values

@@ -1,0 +1,189 @@
+"""The source and the sink inside Spark: found by name, batch and streaming, restarts, errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from ottla.clients.admin.topics import NewTopic
+from ottla.clients.blocking import Admin, Producer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from ottla.testing.cluster import Cluster
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(240),
+    # Spark's own code, not ours
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+SECONDS = 90
+
+
+def make_topics(node: Cluster, *names: str) -> None:
+    """Create topics of two partitions."""
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topics([NewTopic(name, 2, 1) for name in names])
+
+
+def produce(node: Cluster, topic: str, numbers: range) -> None:
+    """Send numbers as values, keyed by themselves."""
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        for number in numbers:
+            producer.send(topic, b"%d" % number, b"k%d" % number)
+        producer.flush()
+
+
+def batch(spark: SparkSession, node: Cluster, topic: str, **options: str) -> DataFrame:
+    """Return the frame of a topic."""
+    reader = spark.read.format("ottla").option("kafka.bootstrap.servers", node.bootstrap)
+    return reader.options(**options).option("subscribe", topic).load()
+
+
+def copying(
+    spark: SparkSession, node: Cluster, source: str, target: str, checkpoint: Path, **options: str
+) -> StreamingQuery:
+    """Start a query that copies what is there now."""
+    return (
+        spark.readStream.format("ottla")
+        .option("kafka.bootstrap.servers", node.bootstrap)
+        .option("subscribe", source)
+        .option("startingOffsets", "earliest")
+        .options(**options)
+        .load()
+        .selectExpr("key", "value", "headers" if "includeHeaders" in options else "timestamp")
+        .writeStream.format("ottla")
+        .option("kafka.bootstrap.servers", node.bootstrap)
+        .option("topic", target)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def finish(query: StreamingQuery) -> list[Any]:
+    """Wait for the query's end and return its progress reports."""
+    assert query.awaitTermination(SECONDS)
+    assert query.exception() is None
+    return list(query.recentProgress)
+
+
+def numbers_in(frame: DataFrame) -> list[int]:
+    """Return the numbers in a frame's values, sorted."""
+    return sorted(int(row[0]) for row in frame.selectExpr("CAST(value AS STRING)").collect())
+
+
+def test_a_topic_is_a_frame(spark: SparkSession, node: Cluster) -> None:
+    """The connector's columns and types, without registering anything."""
+    make_topics(node, "frame")
+    produce(node, "frame", range(100))
+    frame = batch(spark, node, "frame", includeHeaders="true")
+    assert [f"{field.name} {field.dataType.simpleString()}" for field in frame.schema] == [
+        "key binary",
+        "value binary",
+        "topic string",
+        "partition int",
+        "offset bigint",
+        "timestamp timestamp",
+        "timestampType int",
+        "headers array<struct<key:string,value:binary>>",
+    ]
+    assert numbers_in(frame) == list(range(100))
+    assert frame.where("partition = 1 AND offset < 5").count() == 5
+    some = spark.read.schema("value binary").format("ottla")
+    some = some.option("kafka.bootstrap.servers", node.bootstrap).option("subscribe", "frame")
+    assert some.load().columns == ["value"]
+
+
+def test_a_frame_becomes_a_topic(spark: SparkSession, node: Cluster) -> None:
+    """A batch write, strings and bytes, and the word for a frame without value."""
+    make_topics(node, "written")
+    options = {"kafka.bootstrap.servers": node.bootstrap, "topic": "written"}
+    frame = spark.range(1000).selectExpr("CAST(id AS STRING) AS key", "CAST(id AS STRING) AS value")
+    frame.write.format("ottla").options(**options).mode("append").save()
+    assert numbers_in(batch(spark, node, "written")) == list(range(1000))
+    wrong = frame.withColumnRenamed("value", "vaule")
+    with pytest.raises(Exception, match="rename 'vaule'"):
+        wrong.write.format("ottla").options(**options).mode("append").save()
+    with pytest.raises(Exception, match="use mode"):
+        frame.write.format("ottla").options(**options).mode("overwrite").save()
+
+
+def test_a_stream_goes_on_where_it_was(spark: SparkSession, node: Cluster, tmp_path: Path) -> None:
+    """Micro-batches of limited size, then a restart that reads only what is new."""
+    make_topics(node, "source", "target")
+    produce(node, "source", range(100))
+    reports = finish(
+        copying(spark, node, "source", "target", tmp_path / "c", maxOffsetsPerTrigger="40")
+    )
+    sizes = [report.numInputRows for report in reports if report.numInputRows]
+    assert sum(sizes) == 100
+    assert len(sizes) == 3
+    assert max(sizes) <= 40
+    produce(node, "source", range(100, 150))
+    reports = finish(copying(spark, node, "source", "target", tmp_path / "c"))
+    assert sum(report.numInputRows for report in reports) == 50
+    assert numbers_in(batch(spark, node, "target")) == list(range(150))
+
+
+def test_a_recreated_topic_ends_the_query(
+    spark: SparkSession, node: Cluster, tmp_path: Path
+) -> None:
+    """A checkpoint of the old topic does not silently read the new one."""
+    make_topics(node, "again", "again-copy")
+    produce(node, "again", range(10))
+    finish(copying(spark, node, "again", "again-copy", tmp_path / "c"))
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.delete_topics(["again"])
+    make_topics(node, "again")
+    produce(node, "again", range(30))
+    query = copying(spark, node, "again", "again-copy", tmp_path / "c")
+    with pytest.raises(Exception, match="was deleted and created again"):
+        query.awaitTermination(SECONDS)
+
+
+def test_a_query_outlives_a_restart_of_the_broker(
+    spark: SparkSession, node: Cluster, tmp_path: Path
+) -> None:
+    """A running query waits for its broker and misses nothing."""
+    make_topics(node, "alive", "alive-copy")
+    produce(node, "alive", range(50))
+    query = (
+        spark.readStream.format("ottla")
+        .option("kafka.bootstrap.servers", node.bootstrap)
+        .option("subscribe", "alive")
+        .option("startingOffsets", "earliest")
+        .load()
+        .writeStream.format("ottla")
+        .option("kafka.bootstrap.servers", node.bootstrap)
+        .option("topic", "alive-copy")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        node.restart()
+        produce(node, "alive", range(50, 100))
+        query.processAllAvailable()
+        assert query.exception() is None
+    finally:
+        query.stop()
+    assert sorted(set(numbers_in(batch(spark, node, "alive-copy")))) == list(range(100))
+
+
+def test_errors_name_the_option(spark: SparkSession, node: Cluster) -> None:
+    """A mistyped option and a missing topic end in our sentence."""
+    with pytest.raises(Exception, match="did you mean 'startingOffsets'"):
+        batch(spark, node, "frame", startingOfsets="earliest")
+    with pytest.raises(Exception, match="there is no topic 'nowhere'"):
+        batch(spark, node, "nowhere").count()
