@@ -245,7 +245,6 @@ def _write(
 ) -> None:
     """Write everything, meta.properties last: with it the directory counts as formatted."""
     now_ms = surroundings.now_ms
-    directory.make("")
     bootstrap = encode_snapshot(map(encode_record, records), now_ms=now_ms)
     directory.write_file_atomically(BOOTSTRAP_CHECKPOINT, bootstrap)
     if voters is not None:
