@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,6 +42,7 @@ def admin(real_kafka: RealKafka) -> Iterator[Admin]:
         changes: dict[ConfigResource, Any] = {broker: OWN, cluster: CLUSTER}
         changes[ConfigResource(ResourceType.GROUP, "described")] = GROUP
         assert set(admin.alter_configs(changes).values()) == {None}
+        _wait_until_applied(admin, broker)
         yield admin
         gone = AlterOperation.DELETE
         deletions = {broker: OWN, cluster: CLUSTER}
@@ -48,6 +50,17 @@ def admin(real_kafka: RealKafka) -> Iterator[Admin]:
             resource: [ConfigChange(name, None, gone) for name in names]
             for resource, names in deletions.items()
         })  # fmt: skip
+
+
+def _wait_until_applied(admin: Admin, broker: ConfigResource) -> None:
+    """Wait for the node: Kafka tells the source of a change before it uses the value."""
+    wanted = {**CLUSTER, **OWN}
+    for _ in range(100):
+        (entries,) = admin.describe_configs([broker]).values()
+        if all(entries[name].value == text for name, text in wanted.items()):
+            return
+        time.sleep(0.1)
+    pytest.fail("the node did not take the changes over")
 
 
 def _broker(name: str) -> ConfigResource:
