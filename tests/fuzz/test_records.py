@@ -109,6 +109,7 @@ def test_compiled_and_plain_agree_on_noise(data: bytes, count: int, base: int) -
         (
             scan.scan_records(data, 0, len(data), count, base, 0, 1 << 50, True),
             refuses_or_returns(scan.decode_records, data, count, 7, base, None),
+            refuses_or_returns(scan.find_timestamp, data, count, 7, base, 1 << 40, 0),
             scan.crc32c(data),
         )
         for scan in SCANS

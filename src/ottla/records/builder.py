@@ -41,6 +41,7 @@ _NO_HEADERS: Final = b"\x00"
 _NO_PRODUCER_EPOCH: Final = -1
 # what try_append assumes a codec makes of the records before any batch was measured
 _FIRST_RATIO: Final = 1.0
+_UNLIMITED: Final = (1 << 63) - 1
 
 
 def attributes_of(
@@ -229,6 +230,7 @@ class BatchBuilder:
         "_base_timestamp",
         "_max_timestamp",
         "_payload",
+        "_plain_limit",
         "_ratio",
         "compression",
         "level",
@@ -249,6 +251,7 @@ class BatchBuilder:
         self.level = level
         self.record_count = 0
         self._ratio = 1.0 if compression == Compression.NONE else ratio
+        self._plain_limit = int((limit_bytes - HEADER_BYTES) / self._ratio)
         self._payload = bytearray()
         self._base_timestamp = NO_TIMESTAMP
         self._max_timestamp = NO_TIMESTAMP
@@ -264,15 +267,16 @@ class BatchBuilder:
         count = self.record_count
         if not count:
             self._base_timestamp = self._max_timestamp = timestamp
-        delta = timestamp - self._base_timestamp
-        encoded = scan.header_bytes(headers) if headers else _NO_HEADERS
-        payload = self._payload
-        if count:
-            size = scan.record_bytes(delta, count, key, value, encoded)
-            grown = len(payload) + size + scan.varint_bytes(size)
-            if grown * self._ratio + HEADER_BYTES > self.limit_bytes:
-                return False
-        scan.append_record(payload, delta, count, key, value, encoded)
+        if not scan.append_record(
+            self._payload,
+            timestamp - self._base_timestamp,
+            count,
+            key,
+            value,
+            scan.header_bytes(headers) if headers else _NO_HEADERS,
+            self._plain_limit if count else _UNLIMITED,
+        ):
+            return False
         self._max_timestamp = max(self._max_timestamp, timestamp)
         self.record_count = count + 1
         return True

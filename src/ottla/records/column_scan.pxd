@@ -1,7 +1,7 @@
 # C types for column_scan.py (Cython's augmenting file): the logic stands there.
 import cython
 
-from ottla.records.scan cimport Cursor, overflows, varint_bytes
+from ottla.records.scan cimport Cursor, cursor_over, overflows, varint_bytes
 
 
 @cython.locals(

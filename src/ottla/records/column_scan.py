@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.records.scan import Cursor, overflows, varint_bytes
+from ottla.records.scan import Cursor, cursor_over, overflows, varint_bytes
 
 if TYPE_CHECKING:
     from ottla.types import Buffer
@@ -26,7 +26,7 @@ def measure_records(data: Buffer, count: int, base_timestamp: int, totals: memor
     end = len(data)
     if count < 0 or count > end // 7 + 1:
         return False
-    cursor = Cursor(data, 0, end)
+    cursor = cursor_over(data, 0, end)
     for _ in range(count):
         size = cursor.varint()
         record_end = cursor.position + size
@@ -138,7 +138,7 @@ class ColumnSink:
         end_offset: int,
     ) -> None:
         """Add those of the measured records whose offset is in first_offset…end_offset - 1."""
-        cursor = Cursor(data, 0, len(data))
+        cursor = cursor_over(data, 0, len(data))
         stamped = log_append_time is not None
         stamp = 0 if log_append_time is None else log_append_time
         for _ in range(count):

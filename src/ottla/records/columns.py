@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES: Final = 16 * 1024 * 1024
 _END_OF_TIME: Final = (1 << 63) - 1
 _LARGEST_BASE: Final = 1 << 62
+_LARGEST_OFFSET: Final = (1 << 31) - 1
 _KEY_BYTES, _VALUE_BYTES, _NAME_BYTES, _CONTENT_BYTES, _HEADERS = range(5)
 
 assert sys.byteorder == "little", "Arrow's buffers are made on little-endian machines only"
@@ -183,6 +184,8 @@ class _PendingChunk:
         self.batches.append((batch, plain))
         self.rows += count
         self.plain_bytes += len(plain)
+        if self.plain_bytes > _LARGEST_OFFSET:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "A batch is larger than Arrow's offsets")
 
     def columns(self, next_offset: int, *, keys: bool, values: bool, headers: bool) -> Columns:
         """Give the columns their buffers and fill them."""

@@ -34,6 +34,10 @@ cdef class Cursor:
     cdef void skip_headers(self, long long count) noexcept nogil
 
 
+@cython.locals(cursor=Cursor)
+cpdef Cursor cursor_over(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end)
+
+
 cpdef bint overflows(long long base, long long delta) noexcept nogil
 
 
@@ -88,9 +92,20 @@ cpdef Py_ssize_t record_bytes(
 ) except -1
 
 
-cpdef append_record(
+@cython.locals(size=cython.Py_ssize_t)
+cpdef bint append_record(
     bytearray out, long long timestamp_delta, long long offset_delta, object key, object value,
-    object headers,
+    object headers, long long limit=*,
+) except -1
+
+
+@cython.locals(
+    cursor=Cursor, index=cython.longlong, size=cython.longlong, record_end=cython.Py_ssize_t,
+    timestamp_delta=cython.longlong, offset=cython.longlong,
+)
+cpdef object find_timestamp(
+    const unsigned char[::1] payload, long long count, long long base_offset,
+    long long base_timestamp, long long target, long long first_offset,
 )
 
 

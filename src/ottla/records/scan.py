@@ -44,15 +44,12 @@ class Cursor:
 
     __slots__ = ("content_bytes", "data", "end", "fault", "name_bytes", "position")
 
-    def __init__(self, data: Buffer, position: int, end: int) -> None:
-        if position < 0 or position > end or end > len(data):
-            raise ValueError(f"no bytes {position}-{end} in {len(data)}")
-        self.data = data
-        self.position = position
-        self.end = end
-        self.fault = 0
-        self.name_bytes = 0
-        self.content_bytes = 0
+    data: Buffer
+    position: int
+    end: int
+    fault: int
+    name_bytes: int
+    content_bytes: int
 
     def varint(self) -> int:
         """Return a zig-zag value of 32 bits; what the fifth byte has beyond them is dropped."""
@@ -131,6 +128,23 @@ class Cursor:
             count -= 1
 
 
+def cursor_over(data: Buffer, position: int, end: int) -> Cursor:
+    """Return a cursor at position that goes no further than end; ValueError outside of data.
+
+    A constructor would turn all of its arguments into Python objects once more.
+    """
+    if position < 0 or position > end or end > len(data):
+        raise ValueError(f"no bytes {position}-{end} in {len(data)}")
+    cursor = Cursor.__new__(Cursor)
+    cursor.data = data
+    cursor.position = position
+    cursor.end = end
+    cursor.fault = 0
+    cursor.name_bytes = 0
+    cursor.content_bytes = 0
+    return cursor
+
+
 def describe_fault(fault: int, index: int) -> str:
     """Return the text for what a cursor found wrong in the record of that index."""
     if fault == VARINT_TOO_LONG:
@@ -159,7 +173,7 @@ def decode_records(  # noqa: C901 - one loop, in C
     if count > end // 7 + 1:  # a record takes seven bytes at least
         raise CorruptMessage("Incorrect declared batch size, premature EOF reached")
     records: list[Record] = []
-    cursor = Cursor(plain, 0, end)
+    cursor = cursor_over(plain, 0, end)
     new = tuple.__new__
     stamped = log_append_time is not None
     stamp = 0 if log_append_time is None else log_append_time
@@ -222,7 +236,7 @@ def scan_records(  # noqa: C901 - one loop, in C
     largest_index = -1
     if count < 0 or count > (end - position) // 7 + 1:
         return MALFORMED, largest, largest_index
-    cursor = Cursor(data, position, end)
+    cursor = cursor_over(data, position, end)
     for index in range(count):
         size = cursor.varint()
         record_end = cursor.position + size
@@ -344,9 +358,16 @@ def append_record(
     key: Buffer | None,
     value: Buffer | None,
     headers: Buffer,
-) -> None:
-    """Append one record; headers as `header_bytes` made them, a zero byte for none."""
-    append_varint(out, record_bytes(timestamp_delta, offset_delta, key, value, headers))
+    limit: int = LARGEST_INT64,
+) -> bool:
+    """Append one record; headers as `header_bytes` made them, a zero byte for none.
+
+    False, and nothing is appended, when out would become longer than limit.
+    """
+    size = record_bytes(timestamp_delta, offset_delta, key, value, headers)
+    if len(out) + varint_bytes(size) + size > limit:
+        return False
+    append_varint(out, size)
     out.append(0)
     append_varint(out, timestamp_delta)
     append_varint(out, offset_delta)
@@ -361,6 +382,39 @@ def append_record(
         append_varint(out, len(value))
         out += value
     out += headers
+    return True
+
+
+def find_timestamp(
+    payload: Buffer,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    target: int,
+    first_offset: int,
+) -> tuple[int, int] | None:
+    """Return offset and timestamp of the first record from first_offset on that is late enough.
+
+    Late enough is target (ms) or later; None when there is none. CorruptMessage for records that
+    are broken.
+    """
+    if base_offset > _LARGEST_BASE or base_offset < -_LARGEST_BASE:
+        raise CorruptMessage(f"Found invalid base offset {base_offset} in magic v2 batch")
+    cursor = cursor_over(payload, 0, len(payload))
+    for index in range(count):
+        size = cursor.varint()
+        record_end = cursor.position + size
+        cursor.skip(1)
+        timestamp_delta = cursor.varlong()
+        offset = base_offset + cursor.varint()
+        if cursor.fault or record_end < cursor.position or record_end > cursor.end:
+            raise CorruptMessage(describe_fault(cursor.fault, index))
+        if overflows(base_timestamp, timestamp_delta):
+            raise CorruptMessage(describe_fault(cursor.fault, index))
+        if base_timestamp + timestamp_delta >= target and offset >= first_offset:
+            return offset, base_timestamp + timestamp_delta
+        cursor.position = record_end
+    return None
 
 
 def crc32c_tables() -> array[int]:

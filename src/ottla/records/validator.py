@@ -21,7 +21,6 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
-from ottla.records import scan
 from ottla.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
@@ -41,6 +40,7 @@ from ottla.records.batch import (
 from ottla.records.builder import encode_batch
 from ottla.records.compression import DEFAULT_LIMIT_BYTES, Compression, Decompressor
 from ottla.records.crc32c import crc32c
+from ottla.records.scan import decode_records, scan_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +55,7 @@ _CRC: Final = Struct(">I")
 _LEAST_INT64: Final = -(1 << 63)
 _LARGEST_INT64: Final = (1 << 63) - 1
 _SHOWN_ERRORS: Final = 3
+_new_tuple: Final = tuple.__new__
 _NO_KEY: Final = "Compacted topic cannot accept message without key in topic partition"
 
 
@@ -65,6 +66,12 @@ class AppendOrigin(Enum):
     COORDINATOR = "COORDINATOR"
     CLIENT = "CLIENT"
     RAFT_LEADER = "RAFT_LEADER"
+
+
+# looked up once: an enum's members are found slowly
+_CLIENT: Final = AppendOrigin.CLIENT
+_RAFT_LEADER: Final = AppendOrigin.RAFT_LEADER
+_LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +151,7 @@ def validate(
     MESSAGE_TOO_LARGE or CorruptMessage for the batch.
     """
     view = records if type(records) is memoryview else memoryview(records)
-    if origin is AppendOrigin.RAFT_LEADER:
+    if origin is _RAFT_LEADER:
         return _accept_raft_batches(view, leader_epoch, rules)
     if len(view) < HEADER_BYTES:
         view = _only_batch(view, origin)
@@ -157,16 +164,10 @@ def validate(
     codec = attributes & COMPRESSION_MASK
     plain, start = (view, HEADER_BYTES) if not codec else _unfold(view, codec, rules, decompressor)
     end = len(plain)
-    stamped = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
-    verdict, largest, _ = scan.scan_records(
-        plain,
-        start,
-        end,
-        count,
-        header[7],
-        _LEAST_INT64 if stamped else max(now_ms - rules.before_max_ms, _LEAST_INT64),
-        _LARGEST_INT64 if stamped else min(now_ms + rules.after_max_ms, _LARGEST_INT64),
-        rules.is_compacted,
+    stamped = rules.timestamp_type is _LOG_APPEND_TIME
+    earliest, latest = _time_range(now_ms, rules)
+    verdict, largest, _ = scan_records(
+        plain, start, end, count, header[7], earliest, latest, rules.is_compacted
     )
     if verdict or attributes & LOG_APPEND_TIME_FLAG:
         verdict, largest = _judge_slowly(RecordBatch(view), plain[start:end], now_ms, rules)
@@ -191,11 +192,20 @@ def validate(
     return _answer(view, header, next_offset, largest, now_ms if stamped else NO_TIMESTAMP)
 
 
+def _time_range(now_ms: int, rules: ValidationRules) -> tuple[int, int]:
+    """Return the least and the largest timestamp that the topic takes."""
+    if rules.timestamp_type is _LOG_APPEND_TIME:
+        return _LEAST_INT64, _LARGEST_INT64
+    earliest = now_ms - rules.before_max_ms
+    latest = now_ms + rules.after_max_ms
+    return max(earliest, _LEAST_INT64), min(latest, _LARGEST_INT64)
+
+
 def _check_header(
     view: memoryview, header: tuple[int, ...], rules: ValidationRules, origin: AppendOrigin
 ) -> None:
     """Refuse what the 61 bytes of header already tell, in Kafka's order."""
-    by_client = origin is AppendOrigin.CLIENT
+    by_client = origin is _CLIENT
     if header[0] and by_client:
         raise _invalid(
             "The baseOffset of the record batch in the append to "
@@ -229,28 +239,35 @@ def _answer(
 ) -> ValidatedRecords:
     count, base_sequence = header[12], header[11]
     last_offset = next_offset + count - 1
-    summary = BatchSummary(
-        last_offset - header[6],
-        last_offset,
-        header[9],
-        header[10],
-        base_sequence,
-        -1 if base_sequence < 0 else (base_sequence + header[6]) & 0x7FFF_FFFF,
-        largest,
-        header[5] & TRANSACTIONAL_FLAG != 0,
-        header[5] & CONTROL_FLAG != 0,
-        0,
-        len(view),
+    # a named tuple's own constructor is a Python function, and costs as much as the scan
+    summary: BatchSummary = _new_tuple(
+        BatchSummary,
+        (
+            last_offset - header[6],
+            last_offset,
+            header[9],
+            header[10],
+            base_sequence,
+            -1 if base_sequence < 0 else (base_sequence + header[6]) & 0x7FFF_FFFF,
+            largest,
+            header[5] & TRANSACTIONAL_FLAG != 0,
+            header[5] & CONTROL_FLAG != 0,
+            0,
+            len(view),
+        ),
     )
-    return ValidatedRecords(
-        [view],
-        next_offset,
-        last_offset,
-        largest,
-        last_offset,
-        append_time,
-        count,
-        [summary],
+    return _new_tuple(
+        ValidatedRecords,
+        (
+            [view],
+            next_offset,
+            last_offset,
+            largest,
+            last_offset,
+            append_time,
+            count,
+            [summary],
+        ),
     )
 
 
@@ -335,7 +352,7 @@ def _judge_slowly(
     """
     appended = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
     try:
-        records = scan.decode_records(
+        records = decode_records(
             plain,
             batch.record_count,
             batch.base_offset,
@@ -413,7 +430,7 @@ def _rebuild(
     codec: int,
 ) -> memoryview:
     """Build the batch anew: in the topic's codec, with offsets one after another."""
-    records = scan.decode_records(
+    records = decode_records(
         plain,
         batch.record_count,
         batch.base_offset,
