@@ -37,8 +37,8 @@ PROPERTIES = {
 class HandClock:
     """Stands still until it is moved; both clocks go together."""
 
-    def __init__(self) -> None:
-        self.ms = 1_000_000
+    def __init__(self, now_ms: int) -> None:
+        self.ms = now_ms
 
     def now_ms(self) -> int:
         return self.ms
@@ -50,11 +50,20 @@ class HandClock:
 class Harness:
     """One node's controller; workers' jobs wait until `pump`."""
 
-    def __init__(self, directory: Directory | None = None, **properties: str) -> None:
+    def __init__(
+        self,
+        directory: Directory | None = None,
+        *,
+        cluster_id: str = CLUSTER_ID,
+        directory_id: Uuid = DIRECTORY_ID,
+        now_ms: int = 1_000_000,
+        **properties: str,
+    ) -> None:
+        self.cluster_id, self.directory_id = cluster_id, directory_id
         self.disk: Any = directory if directory is not None else SimulatedDisk()
         given = {name.replace("_", "."): value for name, value in properties.items()}
         self.config = parse_broker_config({**PROPERTIES, **given})
-        self.clock = HandClock()
+        self.clock = HandClock(now_ms)
         self.jobs: list[tuple[Callable[[], Any], Callable[[Any, Exception | None], None]]] = []
         self.failures: list[Exception] = []
         self.broker_epoch = -1
@@ -67,8 +76,8 @@ class Harness:
         self.jobs.clear()
         self.node = ControllerNode(
             node_id=1,
-            cluster_id=CLUSTER_ID,
-            directory_id=DIRECTORY_ID,
+            cluster_id=self.cluster_id,
+            directory_id=self.directory_id,
             directory=self.disk,
             clock=self.clock,
             rng=random.Random(7),
@@ -110,7 +119,7 @@ class Harness:
         ]
         values: dict[str, Any] = {
             "broker_id": 1,
-            "cluster_id": CLUSTER_ID,
+            "cluster_id": self.cluster_id,
             "incarnation_id": Uuid(bytes([self.incarnation]) * 16),
             "listeners": [
                 BrokerRegistrationRequest.Listener(
@@ -119,7 +128,7 @@ class Harness:
             ],
             "features": features,
             "rack": None,
-            "log_dirs": [DIRECTORY_ID],
+            "log_dirs": [self.directory_id],
             "previous_broker_epoch": self.broker_epoch,
             **fields,
         }

@@ -35,9 +35,9 @@ REFUSED = [
         topic("rf", factor=3),
         38,
         (
-            "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot "
-            "be reached because only 1 broker(s) are registered or some brokers have all their log "
-            "directories cordoned."
+            "Unable to replicate the partition 3 time(s): The target replication factor of 3 "
+            "cannot be reached because only 1 broker(s) are registered or some brokers have all "
+            "their log directories cordoned."
         ),
     ),
     (

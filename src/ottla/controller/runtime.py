@@ -262,6 +262,8 @@ class ControllerRuntime:
     def _maybe_snapshot(self) -> None:
         if self._is_writing_snapshot or self.loader.in_transaction:
             return
+        if not self.loader.image.features.levels:  # the cluster's first records are still to come
+            return
         if self._snapshots.due(self._clock.monotonic_ms()) is not None:
             self.write_snapshot()
 
