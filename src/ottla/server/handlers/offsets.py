@@ -32,6 +32,7 @@ _LOWEST_VERSION_OF = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 _DEBUG_REPLICA = -2
+_FIRST_VERSION_WITH_EPOCHS = 4
 TopicResponse = ListOffsetsResponse.ListOffsetsTopicResponse
 PartitionResponse = TopicResponse.ListOffsetsPartitionResponse
 EpochTopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
@@ -73,6 +74,8 @@ def _list_partition(
         return PartitionResponse(
             partition_index=index, error_code=int(error.code), timestamp=-1, offset=-1
         )
+    if ctx.api_version < _FIRST_VERSION_WITH_EPOCHS:
+        epoch = -1  # the field cannot be said, and is not ignorable
     return PartitionResponse(
         partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
