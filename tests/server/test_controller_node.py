@@ -209,3 +209,24 @@ def test_what_was_answered_survives_a_power_cut(seed: int) -> None:
         assert acknowledged <= set(harness.image.topics.by_name)
         harness.clock.ms += harness.config.broker_session_timeout_ms
         harness.bring_up()
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_the_log_is_only_let_go_when_its_snapshot_is_durable(seed: int) -> None:
+    """A power cut after the log was cut finds all of it in the snapshot."""
+    disk = SimulatedDisk(seed)
+    harness = Harness(disk, metadata_max_retention_bytes="1").bring_up()
+    for number in range(5):
+        harness.create(f"t{number}")
+    values = _values(harness)
+    disk.crash_at(disk.calls + 1 + seed)
+    try:
+        harness.node.write_snapshot()
+        harness.pump()
+    except SimulatedCrash:
+        pass
+    disk.heal()
+    disk.crash()
+    harness.start()
+    harness.pump()
+    assert _values(harness) == values
