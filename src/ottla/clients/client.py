@@ -158,6 +158,10 @@ class Client:
         max_version: int | None = None,
     ) -> Pending[Any]:
         """Send a request to a node (ANY_NODE: whichever is best); see Channel.submit for errors."""
+        if self.closed:
+            closed: Pending[Any] = Pending()
+            closed.fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the client is closed"))
+            return closed
         if node_id == ANY_NODE:
             node_id = self._choose_node()
         key = ConnectionKey(node_id, purpose)
@@ -295,6 +299,8 @@ class Client:
     def poll(self, now_ms: int) -> None:
         """Do everything that is due, then hand what is to be sent to the transport."""
         self.now_ms = now_ms
+        if self.closed:
+            return
         for key, connection in list(self._connections.items()):
             self._poll_connection(key, connection)
         self._refresh_metadata()

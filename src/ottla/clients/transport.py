@@ -28,6 +28,7 @@ T = TypeVar("T")
 STEP_BYTES = 4 * 1024 * 1024
 SCRATCH_BYTES = 64 * 1024
 MAX_FRAME_BYTES = 1 << 30
+CLOSING_TURNS = 100
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
@@ -122,6 +123,7 @@ class Runtime:
         self._timer_ms: int | None = None
         self._protocols: dict[ConnectionKey, FrameProtocol] = {}
         self._connecting: dict[ConnectionKey, asyncio.Task[None]] = {}
+        self._alive: set[FrameProtocol] = set()
         self._waiters: list[asyncio.Future[None]] = []
         self._tls = client_context(settings)
 
@@ -231,6 +233,10 @@ class Runtime:
     def on_connected(self, protocol: FrameProtocol) -> None:
         """Take note that a connection stands."""
         self._connecting.pop(protocol.key, None)
+        self._alive.add(protocol)
+        if self.client.closed and protocol.transport is not None:
+            protocol.transport.abort()
+            return
         self._protocols[protocol.key] = protocol
         with self.lock:
             self.client.connected(protocol.key, self.now_ms())
@@ -251,6 +257,7 @@ class Runtime:
 
     def on_lost(self, protocol: FrameProtocol, reason: str) -> None:
         """Take note that a connection is gone."""
+        self._alive.discard(protocol)
         if self._protocols.get(protocol.key) is protocol:
             del self._protocols[protocol.key]
             with self.lock:
@@ -303,6 +310,10 @@ class Runtime:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for _ in range(CLOSING_TURNS):  # let the loop tell the protocols that they are closed
+            if not self._alive:
+                break
+            await asyncio.sleep(0)
         if self._timer is not None:
             self._timer.cancel()
         with self.lock:
