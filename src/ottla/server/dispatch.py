@@ -35,6 +35,7 @@ HANDLER_MODULES = (
     "fetch",
     "offsets",
     "metadata",
+    "topic_partitions",
     "groups",
     "transactions",
     "topics",

@@ -1,0 +1,92 @@
+"""DescribeTopicPartitions: topics page by page, with the replicas that may lead without data loss.
+
+Kafka: kafka.server.handlers.DescribeTopicPartitionsRequestHandler (KIP-966).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from ottla.server.dispatch import handles
+from ottla.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.metadata.partition import PartitionRegistration
+    from ottla.server.context import Context
+
+TopicResponse = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+PartitionResponse = TopicResponse.DescribeTopicPartitionsResponsePartition
+Cursor = DescribeTopicPartitionsResponse.Cursor
+
+
+@handles(DescribeTopicPartitionsRequest)
+def describe_topic_partitions(
+    ctx: Context, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Describe topics in the order of their names, at most so many partitions an answer."""
+    start_topic, start_partition = "", 0
+    if request.cursor is not None:
+        start_topic = request.cursor.topic_name
+        start_partition = request.cursor.partition_index
+        if start_partition < 0:
+            message = "DescribeTopicPartitionsRequest cursor partition must be valid"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    limit = min(
+        ctx.broker.config.max_request_partition_size_limit, request.response_partition_limit
+    )
+    wanted: Iterable[str] = {topic.name for topic in request.topics}
+    names = sorted(wanted or ctx.broker.image.topics.by_name)
+    left = max(limit, 1)
+    answer = DescribeTopicPartitionsResponse(topics=[])
+    for name in names:
+        if name < start_topic:
+            continue
+        if left == 0:
+            answer.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        first = start_partition if name == start_topic else 0
+        topic, following = _describe(ctx, name, first, left)
+        answer.topics.append(topic)
+        if following is not None:
+            answer.next_cursor = Cursor(topic_name=name, partition_index=following)
+            break
+        left -= len(topic.partitions)
+    return answer
+
+
+def _describe(ctx: Context, name: str, first: int, limit: int) -> tuple[TopicResponse, int | None]:
+    """Describe one topic from a partition on; the number of the next one if some are left out."""
+    image = ctx.broker.image.topics.by_name.get(name)
+    if image is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown = TopicResponse(error_code=code, name=name, topic_id=ZERO_UUID, partitions=[])
+        return unknown, None
+    indexes = [index for index in sorted(image.partitions) if index >= first]
+    topic = TopicResponse(
+        name=name,
+        topic_id=image.topic_id,
+        is_internal=ctx.broker.is_internal_topic(name),
+        partitions=[_partition(index, image.partitions[index]) for index in indexes[:limit]],
+    )
+    return topic, indexes[limit] if len(indexes) > limit else None
+
+
+def _partition(index: int, partition: PartitionRegistration) -> PartitionResponse:
+    return PartitionResponse(
+        error_code=0 if partition.has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=[],
+    )
