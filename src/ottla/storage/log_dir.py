@@ -63,6 +63,7 @@ class LogDirectory:
         self.meta: MetaProperties | None = None
         self._lock: Lock | None = None
         self._is_open = False
+        self.checkpoints_under_way = 0
         self._checkpoints = 0
         self._in_place: dict[str, int] = {}  # checkpoint's name → sequence of its content
 

@@ -5,6 +5,7 @@ Kafka: UnifiedLog.flush, UnifiedLog.close.
 
 from __future__ import annotations
 
+from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.flush import FlushJob
 from ottla.storage.log_state import LogState
 from ottla.storage.partition_metadata import encode_partition_metadata
@@ -20,6 +21,9 @@ class DurableLog(LogState):
         """
         if self.is_flushing or self.is_deleted:
             return None
+        return self._make_flush(now_ms)
+
+    def _make_flush(self, now_ms: int) -> FlushJob | None:
         epochs = self.leader_epochs
         state = self.producer_state
         end = self.log_end_offset
@@ -35,6 +39,9 @@ class DurableLog(LogState):
         try:
             self._fill(job)
         except OSError as error:
+            if is_exhaustion(error):
+                self.flush_completed(job, error)
+                return None
             self.failure = error
             raise self._storage_error("flushing", error) from error
         self.is_flushing = True
@@ -81,6 +88,9 @@ class DurableLog(LogState):
             return
         if error is None and job.vanished:
             error = FileNotFoundError(f"a file of {self.name} vanished")
+        if is_exhaustion(error):
+            self._try_again(job)
+            return
         if error is not None:
             self.failure = error
             raise self._storage_error("flushing", error) from error
@@ -91,6 +101,14 @@ class DurableLog(LogState):
             self.leader_epochs.written_version = job.epochs_version
         if job.partition_metadata is not None:
             self._metadata_is_durable = True
+
+    def _try_again(self, job: FlushJob) -> None:
+        """Nothing is wrong with the disk; all that the job took up is still to be done."""
+        for path in job.snapshots:
+            self.producer_state.unsynced_snapshots.append(_offset_of(path))
+        for segment in self.segments:
+            segment.needs_sync = True
+        self.on_flush_wanted(self)
 
     def is_flush_due(self, now_ms: int) -> bool:
         """Whether flush.ms is over for bytes that are not durable."""
@@ -116,12 +134,19 @@ class DurableLog(LogState):
             except OSError as error:
                 self.failure = error
                 raise self._storage_error("closing", error) from error
-        return self.start_flush() if self.failure is None else None
+        return self._make_flush(self._last_flush_ms) if self.failure is None else None
 
     def release(self) -> None:
         """Give every descriptor back."""
         for segment in self.segments:
             segment.close_files()
+
+    def release_idle(self) -> int:
+        """Close what nobody used since the last call; return the number of segments."""
+        active = self.segments.active
+        return sum(
+            segment.release_if_idle(is_active=segment is active) for segment in self.segments
+        )
 
     def renamed(self, name: str) -> None:
         """Take note that the partition's directory has a new name."""
@@ -131,3 +156,7 @@ class DurableLog(LogState):
             segment.moved(name)
         for _, segment in self._removals:
             segment.moved(name)
+
+
+def _offset_of(snapshot_path: str) -> int:
+    return int(snapshot_path.rpartition("/")[2].partition(".")[0])

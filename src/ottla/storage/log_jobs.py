@@ -72,6 +72,7 @@ class CheckpointJob:
         self._home = home
         self._files = files
         self._sequence = home.next_checkpoint_sequence()
+        home.checkpoints_under_way += 1
 
     def run(self) -> None:
         """Write them beside, durably."""
@@ -80,6 +81,7 @@ class CheckpointJob:
 
     def done(self, error: BaseException | None) -> None:
         """Put them in place, or put the directory offline."""
+        self._home.checkpoints_under_way -= 1
         if self._home.failure is not None:
             return
         if error is None:

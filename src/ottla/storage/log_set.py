@@ -17,6 +17,7 @@ from ottla.storage.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from ottla.storage.directory import join
+from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log_jobs import CheckpointJob, LogFlush, RemovalJob
 from ottla.storage.partition_log import PartitionLog, parse_partition_name
 from ottla.storage.partition_metadata import PARTITION_METADATA, decode_partition_metadata
@@ -311,10 +312,13 @@ class LogSet:
             self._wanting_checkpoint[self._homes[partition].path] = self._homes[partition]
 
     def _recovery_point_lowered(self, log: LogState) -> None:
-        """Write the checkpoint at once when the one on the disk says more."""
+        """Write the checkpoint at once when the one on the disk, or under way, says more."""
         partition = log.topic_partition
         home = self._homes.get(partition)
-        if home is not None and log.recovery_point < self._checkpointed.get(partition, 0):
+        if home is None:
+            return
+        said = self._checkpointed.get(partition, 0)
+        if log.recovery_point < said or home.checkpoints_under_way:
             self._checkpoint_now(home)
 
     def _checkpoint_now(self, home: LogDirectory) -> None:
@@ -372,7 +376,10 @@ class LogSet:
                 self._checkpointed[partition] = offset
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete what retention gives up, in every log; return the number of segments."""
+        """Delete what retention gives up, in every log; return the number of segments.
+
+        Idle files and producers are let go as well.
+        """
         deleted = 0
         for partition, log in list(self._logs.items()):
             if log.failure is not None:
@@ -386,6 +393,7 @@ class LogSet:
                 deleted += count
                 self._with_deleted_segments[partition] = log
             log.remove_expired_producers(now_ms)
+        self.release_idle()
         return deleted
 
     def remove_due(self, now_ms: int) -> list[StorageJob]:
@@ -400,6 +408,10 @@ class LogSet:
                 self.fail(self._homes[partition], error)
         return [RemovalJob(self, home, name) for _, home, name in due if home.is_online]
 
+    def release_idle(self) -> int:
+        """Close the files of segments idle since the last call; return how many."""
+        return sum(log.release_idle() for log in self._logs.values())
+
     def want_due_flushes(self, now_ms: int) -> None:
         """Ask for the flushes that flush.ms makes due."""
         for log in self._logs.values():
@@ -407,7 +419,12 @@ class LogSet:
                 self._want_flush(log)
 
     def fail(self, home: LogDirectory, error: BaseException | None) -> list[TopicPartition]:
-        """Put a directory offline; return the partitions that went with it."""
+        """Put a directory offline; return the partitions that went with it.
+
+        Nothing happens when only descriptors ran out.
+        """
+        if is_exhaustion(error):
+            return []
         if home.failure is None:
             home.failure = error if isinstance(error, OSError) else OSError(str(error))
         gone = [partition for partition, place in self._homes.items() if place is home]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.crc32c import crc32c
 from ottla.storage.directory import join
+from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.partition_metadata import PARTITION_METADATA, encode_partition_metadata
 from ottla.storage.rules import validation_rules
 from ottla.storage.segment import Segment
@@ -140,6 +141,20 @@ class LogState:
             ErrorCode.KAFKA_STORAGE_ERROR, f"Error while {what} {self.topic_partition}: {error}"
         )
 
+    def _undo_roll(self, old: Segment, base_offset: int) -> bool:
+        """Remove half a new segment, so that the old one can go on; whether that worked."""
+        if old.base_offset == base_offset:
+            return False
+        self._active_is_prepared = False
+        begun = Segment(
+            self.directory, self.name, base_offset, config=self.config, now_ms=old.created_ms
+        )
+        try:
+            begun.remove_names()
+        except OSError:
+            return False
+        return True
+
     def roll(self, now_ms: int, *, base_offset: int | None = None) -> Segment:
         """Begin a new segment and return it; an active segment without data is made anew.
 
@@ -161,6 +176,8 @@ class LogState:
             )
         except OSError as error:
             self.failure = error
+            if is_exhaustion(error) and self._undo_roll(old, base):
+                self.failure = None
             raise self._storage_error("rolling", error) from error
         if old.base_offset == base:
             self.segments.remove([old])

@@ -96,7 +96,8 @@ class LogLoader:
             log_end_offset = log_start_offset
         segments = SegmentList(self._segments)
         start = max(log_start_offset, segments[0].base_offset)
-        self._epochs.truncate_from_end(log_end_offset)
+        # an epoch that begins right at the end has no batch yet and is no less true (KAFKA-7415)
+        self._epochs.truncate_from_end(log_end_offset + 1)
         self._epochs.truncate_from_start(start)
         self._state.remove_stray_snapshots(segments.base_offsets)
         rebuild_producer_state(self._state, segments, start, log_end_offset, now_ms=self._now_ms)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import CorruptMessage
 from ottla.storage.batches import NO_TIMESTAMP, walk_file
 from ottla.storage.directory import join
+from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex, OffsetPosition
 from ottla.storage.segment_recovery import rebuild_indexes
 from ottla.storage.time_index import TimeIndex, TimestampOffset
@@ -62,6 +63,7 @@ class Segment:
         "index_interval_bytes",
         "indexes_rebuilt",
         "is_torn",
+        "is_used",
         "max_timestamp_offset",
         "needs_sync",
         "offset_index",
@@ -92,6 +94,7 @@ class Segment:
         self.deleted_suffix = ""
         self.is_torn = False
         self.needs_sync = False
+        self.is_used = False
         self.indexes_rebuilt = False
         self.file: File
         self.size = 0
@@ -146,9 +149,12 @@ class Segment:
         """
         file = self.file
         position = self.size
+        self.is_used = True
         try:
             file.append(buffers)
-        except OSError:
+        except OSError as error:
+            if is_exhaustion(error):
+                raise
             self.is_torn = True
             file.truncate(position)  # raises again when the torn tail cannot be cut
             self.is_torn = False
@@ -261,6 +267,7 @@ class Segment:
 
     def position_of(self, offset: int) -> int | None:
         """Return where the batch that holds offset, or the next one, starts; None behind all."""
+        self.is_used = True
         offsets = self._tail_last_offsets
         if offsets and offset > offsets[0]:
             number = bisect_left(offsets, offset)
@@ -417,6 +424,18 @@ class Segment:
         self.time_index.close_file()
         self.file.close()
 
+    def release_if_idle(self, *, is_active: bool) -> bool:
+        """Give descriptors and index memory back if nobody used it since the last call."""
+        was_used, self.is_used = self.is_used, False
+        if was_used:
+            return False
+        if not is_active:
+            self.offset_index.release()
+            self.time_index.release()
+            self.transaction_index.release()
+        self.close_files()
+        return True
+
     def mark_deleted(self) -> None:
         """Rename the files with `.deleted`; readers in flight keep theirs."""
         for suffix in (
@@ -445,6 +464,10 @@ class Segment:
     def remove_files(self) -> None:
         """Remove the files, those that are there."""
         self.close_files()
+        self.remove_names()
+
+    def remove_names(self) -> None:
+        """Remove the files without touching what may be open."""
         for suffix in (
             LOG_SUFFIX,
             INDEX_SUFFIX,

@@ -49,8 +49,9 @@ def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampAndOffset | 
         return TimestampAndOffset(NO_TIMESTAMP, -1, -1)
     if timestamp == MAX_TIMESTAMP:
         return _record_with_max_timestamp(log)
-    for segment in log.segments:
-        if segment.max_timestamp >= timestamp:
+    for number, segment in enumerate(log.segments):
+        is_below = log.segments.end_of(number, log.log_end_offset) <= log.log_start_offset
+        if not is_below and segment.max_timestamp >= timestamp:
             return _find_in(segment, timestamp, log.log_start_offset)
     return None
 

@@ -1,0 +1,263 @@
+"""All logs of a node: start, stop, creation, deletion, failure."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.storage.checkpoints import decode_offsets, encode_offsets
+from ottla.storage.log_dir import LogDirectory, decode_clean_marker, decode_meta_properties
+from ottla.storage.log_set import LogSet
+from ottla.storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
+from ottla.testing.disk import Call, SimulatedCrash, SimulatedDisk
+from ottla.types import TopicPartition, Uuid
+from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID, put
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.storage.partition_log import PartitionLog
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 3)
+
+
+def open_set(
+    *disks: SimulatedDisk, is_stray: Callable[[PartitionLog], bool] | None = None
+) -> LogSet:
+    return LogSet.open(
+        [LogDirectory(f"/d{number}", disk) for number, disk in enumerate(disks)],
+        config_for=lambda _: SMALL,
+        now_ms=NOW_MS,
+        rng=Random(1),
+        is_stray=is_stray,
+    )
+
+
+def make(logs: LogSet, partition: TopicPartition, topic_id: Uuid = TOPIC_ID) -> PartitionLog:
+    return logs.get_or_create(partition, topic_id=topic_id, now_ms=NOW_MS)
+
+
+def run_jobs(logs: LogSet) -> None:
+    for job in logs.take_jobs():
+        error = None
+        try:
+            job.run()
+        except OSError as failure:
+            error = failure
+        job.done(error)
+
+
+def test_a_clean_stop_and_start() -> None:
+    """Marker, checkpoints, high watermarks: all is as it was, and the marker is gone."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    for _ in range(9):
+        put(make(logs, A))
+    make(logs, A).update_high_watermark(7)
+    logs.shutdown(42)
+    assert disk.read_file(".kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":42}'
+    assert disk.read_file("recovery-point-offset-checkpoint") == b"0\n1\na 0 9\n"
+    assert disk.read_file("replication-offset-checkpoint") == b"0\n1\na 0 7\n"
+    assert disk.read_file("log-start-offset-checkpoint") == b"0\n0\n"
+    assert disk.read_file("a-0/partition.metadata") == (
+        b"version: 0\ntopic_id: MDEyMzQ1Njc4OWFiY2RlZg"
+    )
+    logs = open_set(disk)
+    assert logs.previous_broker_epoch == 42
+    assert not disk.exists(".kafka_cleanshutdown")
+    log = logs.get(A)
+    assert log is not None
+    assert (log.high_watermark, log.log_end_offset, log.topic_id) == (7, 9, TOPIC_ID)
+
+
+def test_a_crash_while_loading_recovers_again() -> None:
+    """KAFKA-10471: the marker goes before anything is loaded."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    put(make(logs, A))
+    logs.shutdown(1)
+    disk.remove("a-0/00000000000000000000.timeindex")
+    disk.fail(lambda call: call.path.endswith("timeindex"), 0)
+    with pytest.raises(SimulatedCrash):
+        open_set(disk)
+    disk.crash()
+    logs = open_set(disk)
+    assert not logs.directories[0].had_clean_shutdown
+    assert logs.get(A) is not None
+
+
+def test_two_processes_cannot_share_a_directory() -> None:
+    """The second one is told so."""
+    disk = SimulatedDisk()
+    open_set(disk)
+    with pytest.raises(KafkaError, match="Failed to acquire lock"):
+        open_set(disk)
+
+
+def test_deletion_renames_then_removes() -> None:
+    """`a-0.<hex>-delete` for file.delete.delay.ms; a new incarnation starts empty meanwhile."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    for _ in range(9):
+        put(make(logs, A))
+    run_jobs(logs)
+    assert logs.delete(A, now_ms=NOW_MS)
+    assert not logs.delete(A, now_ms=NOW_MS)
+    assert [name for name in disk.list() if name.endswith("-delete")]
+    other = Uuid(b"another incarnat")
+    assert make(logs, A, other).log_end_offset == 0
+    assert disk.read_file("recovery-point-offset-checkpoint") == b"0\n0\n"
+    for job in logs.remove_due(NOW_MS + 60_000):
+        job.run()
+        job.done(None)
+    assert not [name for name in disk.list() if name.endswith("-delete")]
+    with pytest.raises(KafkaError) as caught:
+        make(logs, A)
+    assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_leftovers_of_a_deletion_go_after_a_restart() -> None:
+    """A `-delete` directory found at start is removed when its delay is over."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    make(logs, A)
+    logs.delete(A, now_ms=NOW_MS)
+    logs.shutdown()
+    logs = open_set(disk)
+    assert logs.get(A) is None
+    for job in logs.remove_due(NOW_MS + 60_000):
+        job.run()
+        job.done(None)
+    assert not [name for name in disk.list() if name.startswith("a-0")]
+
+
+def test_long_names_are_cut_when_marked() -> None:
+    """A directory name stays within 255 characters."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    long = TopicPartition("x" * 249, 12)
+    make(logs, long)
+    logs.delete(long, now_ms=NOW_MS)
+    (name,) = [name for name in disk.list() if name.endswith("-delete")]
+    assert len(name) == 255
+
+
+def test_strays_are_set_aside() -> None:
+    """Logs without a topic id, or not ours any more, are renamed and not served."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    put(make(logs, A))
+    put(make(logs, B))
+    logs.shutdown()
+    disk.remove("b-3/partition.metadata")
+    logs = open_set(disk, is_stray=lambda log: log.topic_partition == A)
+    assert len(logs) == 0
+    assert sum(name.endswith("-stray") for name in disk.list()) == 2
+
+
+def test_a_failing_disk_takes_only_its_partitions() -> None:
+    """The others live on; the last one failing ends the start."""
+    first, second = SimulatedDisk(), SimulatedDisk()
+    logs = open_set(first, second)
+    homes = {}
+    for number in range(4):
+        partition = TopicPartition("t", number)
+        put(make(logs, partition))
+        home = logs.home_of(partition)
+        assert home is not None
+        homes[partition] = home.path
+    assert sorted(homes.values()) == ["/d0", "/d0", "/d1", "/d1"]
+    first.fail(lambda call: call.kind == "sync", times=99)
+    run_jobs(logs)
+    assert [home.path for home in logs.online_directories] == ["/d1"]
+    assert {log.topic_partition for log in logs} == {
+        partition for partition, home in homes.items() if home == "/d1"
+    }
+    logs.shutdown()
+    assert not first.exists(".kafka_cleanshutdown")
+    assert second.exists(".kafka_cleanshutdown")
+    broken = SimulatedDisk()
+    broken.fail(lambda call: call.kind == "create", times=9)
+    with pytest.raises(KafkaError, match="log dirs"):
+        open_set(broken)
+
+
+def test_a_truncation_lowers_the_checkpoint_first() -> None:
+    """No file is cut before the durable recovery point is below the cut."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    log = make(logs, A)
+    for _ in range(9):
+        put(log)
+    run_jobs(logs)
+    logs.checkpoint_recovery_points()
+    (late,) = logs.take_jobs()
+    late.run()
+    disk.trace = []
+    log.truncate_to(4, now_ms=NOW_MS)
+    assert disk.trace[0].path.startswith("recovery-point")
+    late.done(None)
+    assert disk.read_file("recovery-point-offset-checkpoint") != b"0\n1\na 0 9\n"
+
+
+def test_stopping_waits_for_no_job_of_others() -> None:
+    """A flush under way in a worker does not keep the stop from flushing."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    put(make(logs, A))
+    assert logs.take_jobs()
+    put(make(logs, A))
+    logs.shutdown(1)
+    assert disk.read_file("recovery-point-offset-checkpoint") == b"0\n1\na 0 2\n"
+    disk.crash()
+    assert make(open_set(disk), A).log_end_offset == 2
+
+
+def test_ten_thousand_idle_partitions_cost_no_reads_of_indexes() -> None:
+    """A few hundred stand in: a clean start reads four small files a partition."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    for number in range(300):
+        put(make(logs, TopicPartition("t", number)))
+    logs.shutdown()
+    reads: list[str] = []
+
+    def spy(call: Call) -> bool:
+        if call.kind == "read":
+            reads.append(call.path)
+        return False
+
+    disk.fail(spy)
+    logs = open_set(disk)
+    assert len(logs) == 300
+    assert len(reads) <= 300 * 5 + 10
+
+
+def test_checkpoints_round_trip_and_lies_are_found() -> None:
+    """The text is Kafka's; torn text is refused; the cleaner's empty file is no lie."""
+    offsets = {A: 5, B: 7}
+    assert encode_offsets(offsets) == b"0\n2\na 0 5\nb 3 7\n"
+    assert decode_offsets(encode_offsets(offsets)) == offsets
+    assert decode_offsets(b"") == {}
+    for text in (b"0\n2\na 0 5\n", b"1\n0\n", b"x", b"0\n1\na 0\n", b"0\n1\na 0 x\n"):
+        with pytest.raises(CorruptMessage):
+            decode_offsets(text)
+
+
+def test_identity_files() -> None:
+    """meta.properties, the clean marker and partition.metadata, right and wrong."""
+    text = b"#\n#Mon\ncluster.id=c\nversion=1\nnode.id=3\ndirectory.id=MDEyMzQ1Njc4OWFiY2RlZg\n"
+    assert decode_meta_properties(text) == (1, "c", 3, TOPIC_ID)
+    assert decode_meta_properties(b"version=1\ncluster.id=c\nnode.id=3").directory_id is None
+    with pytest.raises(CorruptMessage):
+        decode_meta_properties(b"version=1")
+    assert decode_clean_marker(b'{"version":0,"brokerEpoch":15}') == 15
+    for marker in (b"", b"[]", b"{}", b'{"brokerEpoch":null}'):
+        assert decode_clean_marker(marker) == -1
+    assert decode_partition_metadata(encode_partition_metadata(TOPIC_ID)) == TOPIC_ID
+    for text in (b"", b"version: 1\ntopic_id: x", b"version: 0\n", b"\xff", b"x" * 2000):
+        with pytest.raises(CorruptMessage):
+            decode_partition_metadata(text)

@@ -1,0 +1,376 @@
+"""Append, read, roll, truncate, retain, reopen: one log, told by examples."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.storage.append_info import FetchIsolation, UnexpectedAppendOffset
+from ottla.storage.batches import scan_batches
+from ottla.storage.log_config import LogConfig
+from ottla.storage.partition_log import parse_partition_name
+from ottla.testing.disk import SimulatedDisk
+from ottla.types import TopicPartition, Uuid
+from tests.storage.logs import NOW_MS, SMALL, close, content, flush, new_log, put
+
+
+def code_of(call: object, *args: object, **kwargs: object) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        call(*args, **kwargs)  # type: ignore[operator] # any function of the helpers
+    return caught.value.code
+
+
+def test_a_read_gives_the_batch_that_holds_the_offset() -> None:
+    """Reads begin at a batch's start, end where asked, and give at least one batch."""
+    log = new_log(config=LogConfig())
+    for _ in range(5):
+        put(log, 3)
+    data = log.read(4, 10_000)
+    headers = scan_batches(content(data.records))
+    assert [header.base_offset for header in headers] == [3, 6, 9, 12][: len(headers)]
+    size = headers[0].size
+    assert len(content(log.read(4, 1).records)) == size
+    assert len(content(log.read(4, 1, min_one_message=False).records)) == 1
+    assert len(content(log.read(4, size + 10).records)) == size + 10
+    assert log.read(15, 100).records == b""
+
+
+def test_reads_respect_their_limit() -> None:
+    """Nothing at or above the high watermark is shown; replicas see all (KAFKA-9835)."""
+    log = new_log()
+    for _ in range(12):
+        put(log, 2)
+    log.update_high_watermark(10)
+    offset, seen = 0, []
+    while data := content(log.read(offset, 9000, isolation=FetchIsolation.HIGH_WATERMARK).records):
+        offset = scan_batches(data)[-1].last_offset + 1
+        seen.append(offset)
+    assert offset == 10
+    assert log.read(12, 500, isolation=FetchIsolation.HIGH_WATERMARK).records == b""
+    assert content(log.read(12, 500).records)
+
+
+@pytest.mark.parametrize("offset", [-1, 25, 99])
+def test_offsets_outside_are_refused(offset: int) -> None:
+    """Below the start and above the end."""
+    log = new_log()
+    for _ in range(12):
+        put(log, 2)
+    assert code_of(log.read, offset, 100) is ErrorCode.OFFSET_OUT_OF_RANGE
+    log.update_high_watermark(24)
+    log.delete_records_before(7)
+    assert code_of(log.read, 6, 100) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert content(log.read(7, 100).records)
+
+
+def test_every_offset_is_found_in_cold_and_warm_segments() -> None:
+    """By tail, by index, in the middle of a batch, before and after a restart."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for number in range(60):
+        put(log, 1 + number % 4, size=number)
+    for _ in range(2):
+        for offset in range(log.log_end_offset):
+            header = scan_batches(content(log.read(offset, 1).records))[0]
+            assert header.base_offset <= offset <= header.last_offset
+        close(log)
+        log = new_log(disk, clean=True)
+
+
+def test_segments_roll_by_size_time_and_index() -> None:
+    """segment.bytes, segment.ms by record time, a full index."""
+    log = new_log(config=LogConfig(segment_bytes=400, segment_ms=1000))
+    put(log, size=100)
+    put(log, size=100)
+    assert len(log.segments) == 1
+    put(log, size=100)
+    assert len(log.segments) == 2
+    put(log, size=10, timestamp=NOW_MS + 1000)
+    assert len(log.segments) == 2
+    put(log, size=10, timestamp=NOW_MS + 1001)
+    assert len(log.segments) == 3
+    tight = new_log(config=LogConfig(segment_index_bytes=24, index_interval_bytes=10))
+    for number in range(6):
+        put(tight, timestamp=NOW_MS + number)
+    assert len(tight.segments) > 1
+
+
+def test_a_batch_larger_than_a_segment_is_refused() -> None:
+    """RECORD_LIST_TOO_LARGE, and nothing is written."""
+    log = new_log(config=LogConfig(segment_bytes=100))
+    assert code_of(put, log, size=200) is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert log.log_end_offset == 0
+
+
+def test_the_high_watermark_stays_inside_the_log() -> None:
+    """It follows truncation, and never leaves start and end (KAFKA-9491)."""
+    log = new_log()
+    for _ in range(10):
+        put(log)
+    assert log.update_high_watermark(99) == 10
+    log.truncate_to(4, now_ms=NOW_MS)
+    assert log.high_watermark == 4
+    log.truncate_fully_and_start_at(70, now_ms=NOW_MS)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (70, 70, 70)
+    assert log.leader_epochs.entries == []
+    assert put(log).first_offset == 70
+
+
+def test_truncation_cuts_exactly_there() -> None:
+    """At every batch's start what is before stays, byte for byte, and appends go on."""
+    for target in range(0, 40, 2):
+        disk = SimulatedDisk()
+        log = new_log(disk)
+        for _ in range(20):
+            put(log, 2)
+        before = b"".join(segment.file.read(0, segment.size) for segment in log.segments)
+        log.truncate_to(target, now_ms=NOW_MS)
+        after = b"".join(segment.file.read(0, segment.size) for segment in log.segments)
+        assert before.startswith(after)
+        assert log.size_bytes == len(after)
+        assert put(log).first_offset == target
+        assert new_log(disk).log_end_offset == target + 1
+
+
+def test_truncate_to_an_empty_segment_append_and_roll() -> None:
+    """KAFKA-6492: no two segments of one name; a crash afterwards recovers."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    put(log)
+    log.roll(NOW_MS)
+    put(log)
+    log.truncate_to(1, now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    put(log)
+    log.roll(NOW_MS)
+    assert log.segments.base_offsets == [0, 1, 2]
+    disk.kill()
+    assert new_log(disk).log_end_offset == 2
+
+
+def test_retention_by_time_keeps_the_unreplicated() -> None:
+    """Old segments go below the high watermark, the active one is rolled first, data stays off."""
+    log = new_log(config=LogConfig(segment_bytes=400, retention_ms=1000, file_delete_delay_ms=50))
+    for number in range(10):
+        put(log, timestamp=NOW_MS + number)
+    assert log.delete_old_segments(NOW_MS + 5000) == 0
+    log.update_high_watermark(5)
+    log.delete_old_segments(NOW_MS + 5000)
+    assert 0 < log.log_start_offset <= 5
+    log.update_high_watermark(10)
+    log.delete_old_segments(NOW_MS + 5000)
+    assert log.log_start_offset == log.log_end_offset == 10
+    assert log.size_bytes == 0
+    assert any(name.endswith(".deleted") for name in log.directory.list("t-0"))
+    log.remove_deleted(NOW_MS + 5050)
+    assert not any(name.endswith(".deleted") for name in log.directory.list("t-0"))
+
+
+def test_retention_by_size_and_policy() -> None:
+    """The oldest segments above retention.bytes go; a compacted topic keeps all (KAFKA-7322)."""
+    config = LogConfig(segment_bytes=400, retention_bytes=1000, retention_ms=-1)
+    log = new_log(config=config)
+    for _ in range(20):
+        put(log)
+    log.update_high_watermark(20)
+    log.reconfigure(LogConfig(segment_bytes=400, retention_bytes=1000, cleanup_policy=("compact",)))
+    assert log.delete_old_segments(NOW_MS) == 0
+    log.reconfigure(config)
+    assert log.delete_old_segments(NOW_MS) > 0
+    assert 1000 <= log.size_bytes < 1400
+    assert log.log_start_offset == log.segments[0].base_offset
+
+
+def test_deleted_records_stay_deleted() -> None:
+    """DeleteRecords moves the start up to the high watermark and no further."""
+    log = new_log()
+    for _ in range(10):
+        put(log)
+    assert code_of(log.delete_records_before, 1) is ErrorCode.OFFSET_OUT_OF_RANGE
+    log.update_high_watermark(8)
+    assert log.delete_records_before(5) == 5
+    assert log.delete_records_before(-1) == 8
+    assert log.delete_records_before(3) == 8
+
+
+def test_offsets_by_timestamp() -> None:
+    """The first record at or after a time; the special times; None behind the newest."""
+    log = new_log()
+    for number in range(30):
+        put(log, 2, timestamp=NOW_MS + number * 10, epoch=number // 10)
+    found = log.offset_for_timestamp(NOW_MS + 95)
+    assert found is not None
+    assert tuple(found) == (NOW_MS + 100, 20, 1)
+    assert log.offset_for_timestamp(NOW_MS + 291) is None
+    special = [log.offset_for_timestamp(value) for value in (-1, -2, -3, -4, -5, -6)]
+    assert [one and tuple(one) for one in special] == [
+        (-1, 60, 2),
+        (-1, 0, 0),
+        (NOW_MS + 290, 58, 2),
+        (-1, 0, 0),
+        (-1, -1, -1),
+        (-1, -1, -1),
+    ]
+    log.update_high_watermark(60)
+    log.delete_records_before(30)
+    start = log.offset_for_timestamp(0)
+    assert start is not None
+    assert start.offset == 30
+
+
+def test_max_timestamp_of_an_empty_log() -> None:
+    """No record, no answer."""
+    assert new_log().offset_for_timestamp(-3) is None
+
+
+def test_followers_copy_what_leaders_wrote() -> None:
+    """The same bytes, offsets, epochs; gaps of compaction are fine; old and torn ones are not."""
+    leader, follower = new_log(), new_log()
+    for number in range(10):
+        put(leader, 2, epoch=number // 4)
+    data = b"".join(segment.file.read(0, segment.size) for segment in leader.segments)
+    for header in scan_batches(data):
+        raw = data[header.position : header.position + header.size]
+        if header.base_offset != 8:
+            assert follower.append_as_follower(raw, leader_epoch=2, now_ms=NOW_MS) is not None
+    assert follower.log_end_offset == 20
+    assert follower.leader_epochs.entries == [(0, 0), (1, 10), (2, 16)]
+    assert scan_batches(content(follower.read(8, 1).records))[0].base_offset == 10
+    follower.update_high_watermark(9)
+    at_gap = content(follower.read(6, 1000, isolation=FetchIsolation.HIGH_WATERMARK).records)
+    assert [header.base_offset for header in scan_batches(at_gap)] == [6]
+    first = data[: scan_batches(data)[0].size]
+    with pytest.raises(UnexpectedAppendOffset):
+        follower.append_as_follower(first, leader_epoch=2, now_ms=NOW_MS)
+    broken = bytearray(data[-20:])
+    with pytest.raises(CorruptMessage):
+        follower.append_as_follower(broken, leader_epoch=2, now_ms=NOW_MS)
+
+
+def test_a_follower_skips_batches_of_a_newer_epoch() -> None:
+    """What comes from a leader we do not know yet is left for the next fetch."""
+    leader, follower = new_log(), new_log()
+    put(leader, epoch=1)
+    put(leader, epoch=2)
+    data = leader.segments[0].file.read(0, leader.size_bytes)
+    info = follower.append_as_follower(data, leader_epoch=1, now_ms=NOW_MS)
+    assert info is not None
+    assert follower.log_end_offset == 1
+    rest = data[scan_batches(data)[0].size :]
+    assert follower.append_as_follower(rest, leader_epoch=1, now_ms=NOW_MS) is None
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_a_torn_append_leaves_no_trace(number: int) -> None:
+    """KAFKA-10778: half a batch is cut off again; the next append lands where it should."""
+    disk = SimulatedDisk(5)
+    log = new_log(disk)
+    put(log)
+    disk.fail(lambda call: call.kind == "append", number)
+    assert code_of(put, log) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert put(log).first_offset == 1
+    assert new_log(disk).log_end_offset == 2
+
+
+def test_a_tail_that_cannot_be_cut_fences_the_log() -> None:
+    """When the cut fails as well, nothing is ever written behind the torn batch."""
+    disk = SimulatedDisk(5)
+    log = new_log(disk)
+    put(log)
+    disk.fail(lambda call: call.kind in ("append", "truncate"), times=2)
+    assert code_of(put, log) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.failure is not None
+    assert code_of(put, log) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert new_log(disk).log_end_offset == 1
+
+
+def test_running_out_of_descriptors_fences_nothing() -> None:
+    """EMFILE says nothing about the disk: the same append succeeds later, also across a roll."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for _ in range(30):
+        disk.fail(lambda call: call.kind in ("append", "create"), errno.EMFILE, partial=False)
+        end = log.log_end_offset
+        assert code_of(put, log) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert log.failure is None
+        disk.heal()
+        assert put(log).first_offset == end
+    assert len(log.segments) > 3
+    assert new_log(disk).log_end_offset == 30
+
+
+def test_a_failed_sync_is_never_retried() -> None:
+    """The page may be clean and lost: the log is fenced at once."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    put(log)
+    job = log.start_flush()
+    assert job is not None
+    disk.fail(lambda call: call.kind == "sync")
+    with pytest.raises(OSError, match="EIO") as caught:
+        job.run()
+    with pytest.raises(KafkaError):
+        log.flush_completed(job, caught.value)
+    assert log.failure is not None
+    assert log.recovery_point == 0
+
+
+def test_a_flush_started_before_a_truncation_counts_for_nothing() -> None:
+    """Its offset speaks of bytes that are gone."""
+    log = new_log()
+    for _ in range(5):
+        put(log)
+    job = log.start_flush()
+    assert job is not None
+    assert log.start_flush() is None
+    log.truncate_to(2, now_ms=NOW_MS)
+    put(log)
+    job.run()
+    log.flush_completed(job)
+    assert log.recovery_point <= 2
+    flush(log)
+    assert log.recovery_point == 3
+    assert log.start_flush() is None
+
+
+def test_a_flush_of_a_deleted_log_does_not_matter() -> None:
+    """KAFKA-13403: the directory is renamed or gone while the job runs."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    put(log)
+    job = log.start_flush()
+    assert job is not None
+    log.is_deleted = True
+    disk.rename("t-0", "t-0.x-delete")
+    job.run()
+    log.flush_completed(job)
+    assert log.failure is None
+    assert code_of(put, log) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_another_incarnation_is_refused() -> None:
+    """A log keeps the topic id it has (KAFKA-12257)."""
+    log = new_log()
+    assert code_of(log.assign_topic_id, Uuid(b"x" * 16)) is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_names_of_partitions() -> None:
+    """The last dash divides topic and number."""
+    assert parse_partition_name("a-b-12") == TopicPartition("a-b", 12)
+    for name in ("topic", "-1", "topic-x", "topic-"):
+        with pytest.raises(ValueError, match="partition"):
+            parse_partition_name(name)
+
+
+def test_idle_segments_hold_nothing() -> None:
+    """Two quiet rounds close every file and forget the old indexes; reads bring them back."""
+    log = new_log(config=SMALL)
+    for _ in range(30):
+        put(log)
+    log.release_idle()
+    assert log.release_idle() == len(log.segments)
+    assert not log.segments[0].offset_index.is_loaded
+    assert content(log.read(3, 10).records)
+    assert put(log).first_offset == 30

@@ -1,0 +1,286 @@
+"""Idempotence, transactions and their snapshots, rule by rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.storage.append_info import FetchIsolation
+from ottla.storage.log_config import LogConfig
+from ottla.storage.producer_entry import BatchMetadata, ProducerEntry
+from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.testing.disk import SimulatedDisk
+from tests.storage.logs import NOW_MS, close, end, flush, new_log, put, send
+
+LAST = 0x7FFF_FFFF
+
+
+def code_of(call: object, *args: object, **kwargs: object) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        call(*args, **kwargs)  # type: ignore[operator] # any function of the helpers
+    return caught.value.code
+
+
+def test_the_last_five_batches_are_recognised() -> None:
+    """A repeated batch gets its old offsets; the sixth one back is out of order."""
+    log = new_log()
+    infos = [send(log, 1, sequence, 2) for sequence in range(0, 14, 2)]
+    for number, sequence in enumerate(range(0, 14, 2)):
+        if number < 2:
+            assert code_of(send, log, 1, sequence, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        else:
+            again = send(log, 1, sequence, 2)
+            assert again.is_duplicate
+            assert again[:2] == infos[number][:2]
+    assert log.log_end_offset == 14
+
+
+@pytest.mark.parametrize(
+    ("sequence", "epoch", "expected"),
+    [
+        (3, 5, None),
+        (4, 5, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (0, 6, None),
+        (1, 6, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (3, 4, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_sequences_and_epochs(sequence: int, epoch: int, expected: ErrorCode | None) -> None:
+    """After three records of epoch 5: what follows, what begins anew, what is fenced."""
+    log = new_log()
+    send(log, 1, 0, 3, producer_epoch=5)
+    if expected is None:
+        assert send(log, 1, sequence, producer_epoch=epoch).first_offset == 3
+    else:
+        assert code_of(send, log, 1, sequence, producer_epoch=epoch) is expected
+        assert log.log_end_offset == 3
+
+
+def test_an_unknown_producer_may_begin_anywhere() -> None:
+    """Without state any sequence is taken (KIP-360)."""
+    assert send(new_log(), 1, 77).first_offset == 0
+
+
+def test_sequences_wrap_at_two_to_the_31() -> None:
+    """0 follows 2^31-1, also inside a batch, and its duplicate is known."""
+    log = new_log()
+    send(log, 1, LAST - 1, 4)
+    assert log.producer_state.producers[1].last_sequence == 1
+    assert send(log, 1, LAST - 1, 4).is_duplicate
+    assert send(log, 1, 2).first_offset == 4
+
+
+def test_an_open_transaction_holds_the_stable_offset() -> None:
+    """The last stable offset waits for the marker and for its replication."""
+    log = new_log()
+    put(log)
+    send(log, 1, 0, 2, transactional=True)
+    put(log)
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 1
+    end(log, 1, commit=True)
+    assert log.last_stable_offset == 1
+    log.update_high_watermark(5)
+    assert log.last_stable_offset == 5
+
+
+def test_aborted_transactions_are_named_to_readers() -> None:
+    """A read_committed read names the aborted transactions that it touches, and only those."""
+    log = new_log()
+    send(log, 1, 0, transactional=True)
+    send(log, 2, 0, transactional=True)
+    end(log, 1, commit=False)
+    end(log, 2, commit=True)
+    put(log)
+    send(log, 1, 1, transactional=True)
+    end(log, 1, commit=False)
+    log.update_high_watermark(log.log_end_offset)
+    found = log.read(0, 10_000, isolation=FetchIsolation.TXN_COMMITTED).aborted_transactions
+    assert found is not None
+    assert [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in found] == [
+        (1, 0, 2),
+        (1, 5, 6),
+    ]
+    assert found[0].last_stable_offset == 1
+    later = log.read(4, 10_000, isolation=FetchIsolation.TXN_COMMITTED).aborted_transactions
+    assert later is not None
+    assert [entry.first_offset for entry in later] == [5]
+
+
+def test_plain_records_inside_a_transaction_are_refused() -> None:
+    """A producer with an open transaction may not send without one."""
+    log = new_log()
+    send(log, 1, 0, transactional=True)
+    assert code_of(send, log, 1, 1) is ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "expected"),
+    [
+        (0, 3, None),
+        (0, 2, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (2, 4, None),
+        (2, 3, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_markers_carry_the_right_epoch(
+    version: int, epoch: int, expected: ErrorCode | None
+) -> None:
+    """Before transactions v2 the same epoch ends a transaction, with it only a newer (KIP-890)."""
+    log = new_log()
+    send(log, 1, 0, producer_epoch=3, transactional=True)
+    arguments = {"commit": True, "producer_epoch": epoch, "transaction_version": version}
+    if expected is None:
+        end(log, 1, **arguments)  # type: ignore[arg-type] # values of a table
+        assert not log.producer_state.ongoing_transactions
+        end(log, 1, **arguments)  # type: ignore[arg-type] # a retry is written again
+    else:
+        assert code_of(end, log, 1, **arguments) is expected
+
+
+def test_an_old_coordinator_is_fenced() -> None:
+    """A marker of an older coordinator epoch is refused (KAFKA-9144)."""
+    log = new_log()
+    send(log, 1, 0, transactional=True)
+    end(log, 1, commit=True, coordinator_epoch=5)
+    found = code_of(end, log, 1, commit=True, coordinator_epoch=4)
+    assert found is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_transactions_begin_only_when_verified() -> None:
+    """With verification on, the first batch needs the guard; later ones do not (KAFKA-14884)."""
+    log = new_log(config=LogConfig(transaction_partition_verification_enable=True))
+    assert code_of(send, log, 1, 0, transactional=True) is ErrorCode.INVALID_TXN_STATE
+    guard = log.start_verification(1, 0, 0, now_ms=NOW_MS, supports_epoch_bump=False)
+    assert guard is not None
+    from ottla.records.builder import encode_batch
+
+    batch = encode_batch(
+        [(NOW_MS, None, b"v", ())],
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS, verification=guard)
+    assert log.start_verification(1, 1, 0, now_ms=NOW_MS, supports_epoch_bump=False) is None
+    send(log, 1, 1, transactional=True)
+
+
+def test_a_fenced_producer_is_refused_before_verification() -> None:
+    """The coordinator is not even asked for an epoch that is over."""
+    log = new_log()
+    send(log, 1, 0, producer_epoch=3)
+    found = code_of(log.start_verification, 1, 0, 2, now_ms=1, supports_epoch_bump=False)
+    assert found is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_producers_survive_a_restart(clean: bool) -> None:  # noqa: FBT001 - a parameter of the table
+    """After a clean stop from the snapshot, after a crash from the batches: the same state."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for number in range(12):
+        send(log, 1, number * 2, 2)
+    send(log, 2, 0, transactional=True)
+    before = {key: value.as_tuple()[:5] for key, value in log.producer_state.producers.items()}
+    if clean:
+        close(log)
+    log = new_log(disk, clean=clean)
+    after = {key: value.as_tuple()[:5] for key, value in log.producer_state.producers.items()}
+    assert after == before
+    assert log.producer_state.ongoing_transactions == {24: 2}
+    assert send(log, 1, 22, 2).is_duplicate
+    assert send(log, 1, 24, 2).first_offset == 25
+
+
+def test_silent_producers_expire_but_open_transactions_do_not() -> None:
+    """producer.id.expiration.ms frees memory, never a transaction."""
+    log = new_log(config=LogConfig(producer_id_expiration_ms=1000))
+    send(log, 1, 0)
+    send(log, 2, 0, transactional=True)
+    log.remove_expired_producers(NOW_MS + 1000)
+    assert set(log.producer_state.producers) == {2}
+    assert log.producer_state.has_late_transaction(NOW_MS + 900_000 + 300_001)
+    assert not log.producer_state.has_late_transaction(NOW_MS + 900_000)
+
+
+def test_a_failed_transaction_index_freezes_the_stable_offset() -> None:
+    """Records in, index not: no offset twice, nothing unfilterable shown, fenced (KAFKA-7866)."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    send(log, 1, 0, transactional=True)
+    disk.fail(lambda call: call.path.endswith(".txnindex"))
+    assert code_of(end, log, 1, commit=False) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.log_end_offset == 2
+    log.update_high_watermark(2)
+    assert log.last_stable_offset == 0
+    assert code_of(put, log) is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.heal()
+    log = new_log(disk)
+    log.update_high_watermark(2)
+    assert log.last_stable_offset == 2
+    found = log.read(0, 1000, isolation=FetchIsolation.TXN_COMMITTED).aborted_transactions
+    assert found is not None
+    assert len(found) == 1
+
+
+def test_truncation_takes_producers_back() -> None:
+    """After a truncation the state is that of the batches that are left (KAFKA-12153)."""
+    log = new_log()
+    for number in range(10):
+        send(log, 1, number)
+        put(log)
+    log.truncate_to(8, now_ms=NOW_MS)
+    assert log.producer_state.producers[1].last_sequence == 3
+    assert send(log, 1, 4).first_offset == 8
+
+
+def test_snapshots_are_kept_with_their_segments() -> None:
+    """One snapshot a roll, removed with the segment's deletion."""
+    log = new_log()
+    for number in range(40):
+        send(log, 1, number)
+        put(log)
+    flush(log)
+    bases = log.segments.base_offsets
+    assert log.producer_state.snapshots == bases[1:]
+    log.update_high_watermark(log.log_end_offset)
+    log.delete_records_before(bases[3])
+    log.delete_old_segments(NOW_MS)
+    assert log.producer_state.snapshots == bases[3:]
+
+
+def test_a_snapshot_round_trips_and_lies_are_found() -> None:
+    """Encoding keeps the last batch of each producer; any changed byte is noticed."""
+    entries = [
+        ProducerEntry(7, producer_epoch=2, last_timestamp=9, batches=(BatchMetadata(5, 10, 3, 9),)),
+        ProducerEntry(8, producer_epoch=0, coordinator_epoch=4, transaction_first_offset=3),
+    ]
+    data = encode_snapshot(entries)
+    assert len(data) == 10 + 2 * 46
+    assert len(encode_snapshot([])) == 10
+    assert [entry.as_tuple() for entry in decode_snapshot(data)] == [
+        entry.as_tuple() for entry in entries
+    ]
+    for position in range(len(data)):
+        broken = bytearray(data)
+        broken[position] ^= 0xFF
+        with pytest.raises(CorruptMessage):
+            decode_snapshot(bytes(broken))
+        with pytest.raises(CorruptMessage):
+            decode_snapshot(data[:position])
+
+
+def test_a_broken_snapshot_is_skipped() -> None:
+    """The one before it is taken and the rest replayed."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for number in range(30):
+        send(log, 1, number)
+        put(log)
+    close(log)
+    newest = log.producer_state.snapshots[-1]
+    disk.open(log.producer_state.snapshot_path(newest)).write_at(8, b"\xff")
+    log = new_log(disk, clean=True)
+    assert log.producer_state.producers[1].last_sequence == 29

@@ -1,0 +1,197 @@
+"""What is found in a partition's directory, and what becomes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.storage.batches import scan_batches
+from ottla.testing.disk import Call, SimulatedDisk
+from tests.storage.logs import NOW_MS, SMALL, close, content, flush, new_log, put, send
+
+
+def filled(disk: SimulatedDisk, batches: int = 30) -> None:
+    log = new_log(disk)
+    for number in range(batches):
+        send(log, 1, number, timestamp=NOW_MS + number)
+    close(log)
+
+
+def files(disk: SimulatedDisk) -> dict[str, bytes]:
+    return {name: disk.read_file(f"t-0/{name}") for name in disk.list("t-0")}
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", "checkpoint"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_missing_files_are_made_anew(suffix: str, clean: bool) -> None:  # noqa: FBT001 - a table
+    """Each derived file, missing everywhere, comes back with the same bytes."""
+    disk = SimulatedDisk()
+    filled(disk)
+    before = files(disk)
+    for name in before:
+        if name.endswith(suffix):
+            disk.remove(f"t-0/{name}")
+    log = new_log(disk, clean=clean)
+    assert log.log_end_offset == 30
+    assert log.producer_state.producers[1].last_sequence == 29
+    close(log)
+    after = files(disk)
+    if suffix == ".snapshot":
+        before = {name: data for name, data in before.items() if name in after}
+        assert len([name for name in after if name.endswith(suffix)]) >= 2
+    assert after == before
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\0" * 240, b"\xff" * 16, b"\x01" * 7])
+def test_lying_indexes_are_rebuilt(garbage: bytes) -> None:
+    """Whatever an index file says, every offset and timestamp is found."""
+    disk = SimulatedDisk()
+    filled(disk)
+    for name in disk.list("t-0"):
+        if name.endswith(".index"):
+            file = disk.open(f"t-0/{name}")
+            file.truncate(0)
+            file.write_at(0, garbage)
+    log = new_log(disk, clean=True)
+    for offset in range(30):
+        header = scan_batches(content(log.read(offset, 1).records))[0]
+        assert header.base_offset == offset
+        found = log.offset_for_timestamp(NOW_MS + offset)
+        assert found is not None
+        assert found.offset == offset
+    assert put(log).first_offset == 30
+
+
+def test_the_torn_tail_is_cut_at_every_byte() -> None:
+    """Wherever the last segment ends, its whole batches stay and appends go on behind them."""
+    disk = SimulatedDisk()
+    filled(disk, 5)
+    path = "t-0/00000000000000000000.log"
+    data = disk.read_file(path)
+    ends = [header.position + header.size for header in scan_batches(data)]
+    for size in range(len(data)):
+        disk = SimulatedDisk()
+        disk.make("t-0")
+        disk.open(path, create=True).append([data[:size]])
+        log = new_log(disk)
+        whole = sum(1 for end in ends if end <= size)
+        assert log.log_end_offset == whole
+        assert put(log).first_offset == whole
+
+
+def test_a_flipped_bit_ends_the_log_there() -> None:
+    """A wrong checksum behind the recovery point cuts the log; later segments go with it."""
+    disk = SimulatedDisk()
+    filled(disk)
+    name = next(name for name in disk.list("t-0")[5:] if name.endswith(".log"))
+    disk.open(f"t-0/{name}").write_at(64, b"\xee")
+    log = new_log(disk)
+    assert log.log_end_offset == int(name[:20])
+    assert log.truncated_bytes > 0
+    assert log.segments.active.base_offset == int(name[:20])
+
+
+def test_flushed_segments_are_not_read_again() -> None:
+    """Recovery reads from the recovery point on and nothing before it."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for number in range(60):
+        send(log, 1, number)
+        if number == 50:
+            flush(log)
+    reads: list[str] = []
+
+    def spy(call: Call) -> bool:
+        if call.kind == "read":
+            reads.append(call.path)
+        return False
+
+    disk.fail(spy)
+    new_log(disk, recovery_point=51)
+    first = f"t-0/{log.segments[0].base_offset:020d}.log"
+    assert first not in reads
+
+
+def test_a_clean_start_touches_no_idle_index() -> None:
+    """KAFKA-9373: opening and closing reads and writes only the newest segment's index."""
+    disk = SimulatedDisk()
+    filled(disk, 60)
+    disk.trace = []
+    reads: list[str] = []
+
+    def spy(call: Call) -> bool:
+        if call.kind == "read":
+            reads.append(call.path)
+        return False
+
+    disk.fail(spy)
+    log = new_log(disk, clean=True)
+    newest = f"{log.segments.active.base_offset:020d}"
+    close(log)
+    touched = {path for path in reads if path.endswith("index")}
+    assert all(newest in path for path in touched)
+    assert not [call for call in disk.trace if call.path.endswith("index")]
+
+
+def test_an_empty_active_segment_without_its_index() -> None:
+    """KAFKA-13603: nothing is corrupt about it."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    put(log)
+    log.roll(NOW_MS)
+    close(log)
+    disk.remove("t-0/00000000000000000001.index")
+    assert new_log(disk, clean=True).log_end_offset == 1
+
+
+def test_orphaned_and_deleted_files_go() -> None:
+    """Indexes without a log, `.deleted`, `.cleaned` and half files are removed at start."""
+    disk = SimulatedDisk()
+    filled(disk, 5)
+    strays = [
+        "00000000000000000099.index",
+        "00000000000000000000.log.deleted",
+        "00000000000000000000.log.cleaned",
+        "leader-epoch-checkpoint.tmp",
+    ]
+    for name in strays:
+        disk.open(f"t-0/{name}", create=True)
+    new_log(disk, clean=True)
+    assert not set(strays) & set(disk.list("t-0"))
+
+
+def test_a_swap_is_finished_and_keeps_producers() -> None:
+    """KAFKA-12520: the compacted segment takes its place, sequences are not forgotten."""
+    disk = SimulatedDisk()
+    filled(disk, 12)
+    data = disk.read_file("t-0/00000000000000000000.log")
+    first, *_, last = scan_batches(data)
+    kept = data[: first.size] + data[last.position :]
+    for suffix, content_ in ((".log", kept), (".index", b""), (".timeindex", b"")):
+        disk.open(f"t-0/00000000000000000000{suffix}.swap", create=True).append([content_])
+    log = new_log(disk, clean=True)
+    assert not [name for name in disk.list("t-0") if name.endswith(".swap")]
+    assert log.segments[0].size == len(kept)
+    assert log.log_end_offset == 12
+    assert log.producer_state.producers[1].last_sequence == 11
+
+
+def test_a_start_above_the_end_begins_anew() -> None:
+    """When the checkpointed start lies above all data, the log is empty and begins there."""
+    disk = SimulatedDisk()
+    filled(disk, 5)
+    log = new_log(disk, log_start_offset=50)
+    assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+    assert put(log).first_offset == 50
+    assert log.leader_epochs.entries == [(0, 50)]
+
+
+def test_unflushed_index_entries_are_no_loss() -> None:
+    """Entries wait in memory; a killed process recovers them from the batches."""
+    disk = SimulatedDisk()
+    log = new_log(disk, config=SMALL)
+    for _ in range(5):
+        put(log)
+    assert disk.read_file(log.segments.active.offset_index.path).strip(b"\0") == b""
+    disk.kill()
+    again = new_log(disk)
+    assert again.segments.active.offset_index.count > 0
