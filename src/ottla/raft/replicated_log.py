@@ -213,6 +213,10 @@ class ReplicatedLog:
         self.log.delete_records_before(offset)
         self.log.delete_old_segments(now_ms)
 
+    def remove_deleted(self, now_ms: int) -> None:
+        """Remove the files of segments that were let go a while ago."""
+        self.log.remove_deleted(now_ms)
+
     def _size(self) -> int:
         return self.log.size_bytes + sum(
             self._directory.size(_path(snapshot_id)) for snapshot_id in self.snapshots

@@ -303,6 +303,8 @@ class ControllerNode:
         runtime = self._runtime
         if runtime is None or not runtime.active:
             return None
+        if self._log is not None:
+            self._log.remove_deleted(self._clock.now_ms())
         cluster = runtime.controller.cluster
         while cluster.heartbeats.stale(cluster.unfenced_ids(), now_ms) and runtime.active:
             runtime.write(lambda _offset: runtime.controller.fence_stale_brokers(now_ms))
