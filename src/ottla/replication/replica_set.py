@@ -27,7 +27,7 @@ class ReplicaSet:
         self.node_id = node_id
         self.logs = logs
         self._partitions: dict[str, dict[int, Partition]] = {}
-        self._listeners: list[Callable[[Partition], None]] = []
+        self._listeners: list[Callable[[Partition], object]] = []
         self.append_count = 0
         """Appends so far: who looks now and then sees whether there were any."""
 
@@ -38,7 +38,7 @@ class ReplicaSet:
     def __len__(self) -> int:
         return sum(map(len, self._partitions.values()))
 
-    def on_high_watermark(self, listener: Callable[[Partition], None]) -> None:
+    def on_high_watermark(self, listener: Callable[[Partition], object]) -> None:
         """Call the listener after each append that moved a partition's high watermark."""
         self._listeners.append(listener)
 

@@ -5,14 +5,14 @@ Kafka: kafka.server.BrokerServer, BrokerMetadataPublisher.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.config.describe import BrokerSources
 from ottla.config.topic import load_topic_config
 from ottla.errors import ErrorCode
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
-from ottla.replication.delayed_fetch import FetchWaiters
+from ottla.purgatory.purgatory import Purgatory
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.coordinator_log import TopicLog
@@ -21,7 +21,7 @@ from ottla.storage.log_config import LogConfig
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
     from ottla.metadata.image.topics import TopicImage
+    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.replication.delayed_fetch import DelayedFetch
     from ottla.replication.partition import Partition
     from ottla.server.controller_node import ControllerNode
     from ottla.server.producer_ids import ProducerIds
     from ottla.storage.log_set import LogSet
     from ottla.types import Node, Uuid
-
-    Schedule = Callable[[int, Callable[[], None]], Any]
 
 _ONE_TOPIC_PARTITIONS = -1
 """num_partitions and replication_factor of a request that leaves both to the broker."""
@@ -58,28 +58,26 @@ class Broker:
         clock: Clock,
         rng: random.Random,
         controller: ControllerNode,
-        schedule: Schedule,
+        timer: TimingWheel,
     ) -> None:
         self.config = config
         self.node_id: int = config.node_id
         self.cluster_id = cluster_id
         self.clock = clock
-        self.schedule = schedule
         self.controller = controller
         self.image: MetadataImage = controller.image
         self.fetch_max_bytes: int = config.fetch_max_bytes
         self.fetch_sessions = FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots, rng
         )
-        self.fetch_waiters = FetchWaiters()
-        self._sequence = 0
+        self.delayed_fetches: Purgatory[DelayedFetch] = Purgatory("Fetch", timer)
         self._creating: set[str] = set()
 
     def open_logs(self, logs: LogSet) -> None:
         """Take the node's logs; the settings of a log come from `log_config`."""
         self.logs = logs
         self.replicas = ReplicaSet(self.node_id, logs)
-        self.replicas.on_high_watermark(self.fetch_waiters.partition_changed)
+        self.replicas.on_high_watermark(self.delayed_fetches.check_and_complete)
 
     # What handlers ask
 
@@ -87,11 +85,6 @@ class Broker:
     def supported_features(self) -> Mapping[str, tuple[int, int]]:
         """Feature name → (lowest, highest) level this node can run."""
         return self.controller.supported_features
-
-    def next_sequence(self) -> int:
-        """Return a rising number, the age of waiting operations."""
-        self._sequence += 1
-        return self._sequence
 
     def nodes(self, listener_name: str) -> list[Node]:
         """Return the brokers as they are advertised on a listener."""

@@ -202,7 +202,7 @@ class Node:
             clock=self.clock,
             rng=self._rng,
             controller=self.controller,
-            schedule=self._schedule,
+            timer=self._timer,
         )
         broker.producer_ids = ProducerIds(
             config.node_id,
@@ -272,9 +272,6 @@ class Node:
             kind = "controller" if listener.name in controllers else "broker"
             listener.serve(Dispatcher(self.broker, kind))
 
-    def _schedule(self, delay_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        return self._loop.call_later(delay_ms / 1000, callback)
-
     def _abandon(self) -> None:
         for listener in self._listeners:
             listener.close()
@@ -290,6 +287,7 @@ class Node:
         self._upkeep.stop()
         if self.failure is None:
             await self._say_goodbye()
+        self.broker.delayed_fetches.complete_all()
         self.broker.groups.close()
         self._lifecycle.stop()
         self._timer.close()

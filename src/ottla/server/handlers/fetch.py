@@ -42,18 +42,16 @@ def _wait(ctx: Context, request: FetchRequest, read: FetchRead) -> Pending[Fetch
     broker = ctx.broker
     pending: Pending[FetchResponse] = Pending()
 
-    def complete() -> None:
-        broker.fetch_waiters.forget(delayed)
-        timer.cancel()
+    def answer() -> None:
         again = FetchRead(ctx, request, read.plan)
         again.run()
         pending.complete(again.response())
 
-    delayed = DelayedFetch(
-        broker.next_sequence(), read.positions(), request.min_bytes - read.size_bytes, complete
-    )
-    broker.fetch_waiters.watch(delayed)
-    timer = broker.schedule(request.max_wait_ms, delayed.finish)
+    positions = read.positions()
+    deadline_ms = broker.clock.monotonic_ms() + request.max_wait_ms
+    missing_bytes = request.min_bytes - read.size_bytes
+    delayed = DelayedFetch(deadline_ms, positions, missing_bytes, answer)
+    broker.delayed_fetches.try_complete_else_watch(delayed, positions)
     return pending
 
 

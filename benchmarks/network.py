@@ -1,0 +1,90 @@
+"""CPU of one echoed frame through network.server, framing, connection and gather.
+
+    python benchmarks/network.py [frames]
+
+The floor under every request: accept, receive, cut a frame, send an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from ottla.network.server import SCRATCH_BYTES, Listener
+
+if TYPE_CHECKING:
+    from ottla.network.connection import Connection
+
+
+class Echo:
+    """Answers each frame with itself."""
+
+    def handle_frame(self, connection: Connection, frame: memoryview) -> None:
+        """Send the frame back."""
+        connection.respond([struct.pack(">i", len(frame)) + frame])
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Keep nothing."""
+
+
+def serve(ready: list[int], started: threading.Event, cpu: list[float]) -> None:
+    """Run the listener until its only client has gone."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        scratch = bytearray(SCRATCH_BYTES)
+        listener = Listener(loop, Echo(), name="ECHO", max_frame_bytes=1 << 24, scratch=scratch)
+        ready.append(listener.bind("127.0.0.1", 0))
+        listener.start()
+        started.set()
+        while not listener.connections:  # noqa: ASYNC110 - a benchmark waits as it likes
+            await asyncio.sleep(0.01)
+        before = time.thread_time()
+        while listener.connections:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        cpu.append(time.thread_time() - before)
+        listener.close()
+
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main())
+    else:
+        uvloop.run(main())
+
+
+def measure(size: int, frames: int) -> float:
+    """Return microseconds of the server's CPU a frame."""
+    ready: list[int] = []
+    cpu: list[float] = []
+    started = threading.Event()
+    thread = threading.Thread(target=serve, args=(ready, started, cpu))
+    thread.start()
+    started.wait()
+    frame = struct.pack(">i", size) + bytes(size)
+    with socket.create_connection(("127.0.0.1", ready[0])) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(frames):
+            client.sendall(frame)
+            left = len(frame)
+            while left:
+                left -= len(client.recv(left))
+    thread.join()
+    return cpu[0] / frames * 1e6
+
+
+def main() -> None:
+    """Print one line a size."""
+    frames = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+    for size in (100, 10_000, 1_000_000):
+        count = max(frames * 100 // max(size, 100), 200)
+        print(f"{size:>9} B: {measure(size, min(count, frames)):8.1f} µs of CPU a frame")
+
+
+if __name__ == "__main__":
+    main()
