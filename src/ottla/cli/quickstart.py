@@ -5,16 +5,13 @@ Kafka: the quickstart page of its documentation.
 
 from __future__ import annotations
 
-import signal
+import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from types import FrameType
-
+DEFAULT_PICTURE = Path("ottla-quickstart.png")
 EXAMPLES = """
 \b
 Examples:
@@ -31,7 +28,7 @@ Examples:
 @click.option(
     "--picture",
     type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("ottla-quickstart.png"),
+    default=DEFAULT_PICTURE,
     show_default=True,
     help="Where the picture is written.",
 )
@@ -41,22 +38,26 @@ def quickstart(data_dir: Path | None, picture: Path, spark: bool) -> None:
 
     Nothing is left behind but the picture, and the data where --data-dir says so.
     """
+    run_quickstart(data_dir=data_dir, picture=picture, with_spark=spark)
+
+
+def run_quickstart(
+    *,
+    data_dir: Path | None = None,
+    picture: Path = DEFAULT_PICTURE,
+    with_spark: bool = True,
+) -> None:
+    """Run it with the manners of a command: one line for a failure, a clean end for Ctrl-C."""
     from ottla.errors import OttlaError
     from ottla.quickstart.run import Wishes, run
 
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
-        run(Wishes(data_dir, picture, spark))
+        run(Wishes(data_dir, picture, with_spark))
     except KeyboardInterrupt:
         click.echo("\nstopped; nothing is left running", err=True)
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
+    except BrokenPipeError:  # the reader of our output has gone: nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except (OttlaError, OSError) as error:
         raise click.ClickException(str(error)) from error
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """End like Ctrl-C: everything is cleaned up on the way out."""
-    raise KeyboardInterrupt

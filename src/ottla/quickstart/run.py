@@ -5,6 +5,7 @@ Kafka: none.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ from ottla.quickstart.flights import (
     load_whole_year,
     whole_year_folder,
 )
+from ottla.quickstart.interrupts import Interrupts
 from ottla.quickstart.node import Place, start_node
 from ottla.quickstart.show import Screen
 from ottla.quickstart.summary import count_directly, differences, from_records
@@ -47,35 +49,43 @@ class Wishes(NamedTuple):
 
 def run(wishes: Wishes) -> None:
     """Run the quickstart; OttlaError, OSError say what went wrong. Leaves nothing running."""
+    with Interrupts() as interrupts, ExitStack() as cleanup:
+        try:
+            _run(wishes, cleanup)
+        finally:
+            interrupts.settle()
+
+
+def _run(wishes: Wishes, cleanup: ExitStack) -> None:
     screen = Screen()
     missing = [name for name in SPARK_NEEDS if find_spec(name) is None]
     with_spark = wishes.with_spark and not missing
-    with ExitStack() as cleanup:
-        place = _place(wishes.data_dir)
-        node = cleanup.enter_context(start_node(place))
-        kept = "removed at the end; --data-dir keeps it" if place.is_temporary else "kept"
-        screen.step(f"node on [bold]{node.bootstrap}[/bold], data in {place.folder} ({kept})")
-        starting: list[SparkStart] = []
+    place = _place(wishes.data_dir)
+    if place.is_temporary:  # the node does this too, for the case that we are killed
+        cleanup.callback(shutil.rmtree, place.folder, ignore_errors=True)
+    node = cleanup.enter_context(start_node(place))
+    kept = "removed at the end; --data-dir keeps it" if place.is_temporary else "kept"
+    screen.step(f"node on [bold]{node.bootstrap}[/bold], data in {place.folder} ({kept})")
+    starting: list[SparkStart] = []
 
-        def begin_spark() -> Data:
-            from ottla.quickstart.spark_start import SparkStart
+    def begin_spark() -> Data:
+        from ottla.quickstart.spark_start import SparkStart
 
-            starting.append(cleanup.enter_context(SparkStart()))
-            screen.step("starting Spark while the year is read and sent")
-            return _year()
+        starting.append(cleanup.enter_context(SparkStart()))
+        screen.step("starting Spark while the year is read and sent")
+        return _year()
 
-        weeks, data = _events(screen, node.bootstrap, begin_spark if with_spark else None)
-        if starting:
-            checkpoint = cleanup.enter_context(
-                tempfile.TemporaryDirectory(prefix="ottla-quickstart-")
-            )
-            weeks = _spark_half(screen, node.bootstrap, data, starting[0].session(), checkpoint)
-        screen.line()
-        screen.carriers(weeks, data.airlines)
-        screen.weeks(weeks)
-        if with_spark:
-            _picture(screen, weeks, data, wishes.picture)
-        _end(screen, wishes, missing)
+    weeks, data = _events(screen, node.bootstrap, begin_spark if with_spark else None)
+    if starting:
+        folder = tempfile.TemporaryDirectory(prefix="ottla-quickstart-")
+        checkpoint = cleanup.enter_context(folder)
+        weeks = _spark_half(screen, node.bootstrap, data, starting[0].session(), checkpoint)
+    screen.line()
+    screen.carriers(weeks, data.airlines)
+    screen.weeks(weeks)
+    if with_spark:
+        _picture(screen, weeks, data, wishes.picture)
+    _end(screen, wishes, missing)
 
 
 def _place(data_dir: Path | None) -> Place:

@@ -1,0 +1,44 @@
+"""Ctrl-C and SIGTERM: they end the run at any point, once, and do not disturb the cleaning up.
+
+Kafka: none. A KeyboardInterrupt that is raised inside an event loop's callback may be caught there
+by code that is not ours, so it is raised again every so often until the cleaning up has begun.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Self
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+ALARM = (signal.SIGALRM,) if hasattr(signal, "SIGALRM") else ()  # Windows has none
+AGAIN_SECONDS = 0.25
+
+
+class Interrupts:
+    """Turns the signals into KeyboardInterrupt until `settle` is called."""
+
+    def __enter__(self) -> Self:
+        for number in (*STOPPING, *ALARM):
+            signal.signal(number, self._interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.settle()
+
+    def settle(self) -> None:
+        """From here on the signals are passed over: what is running is cleaned up."""
+        for number in (*STOPPING, *ALARM):
+            signal.signal(number, signal.SIG_IGN)
+        if ALARM:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        for number in STOPPING:
+            signal.signal(number, signal.SIG_IGN)
+        if ALARM:
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS, AGAIN_SECONDS)
+        raise KeyboardInterrupt

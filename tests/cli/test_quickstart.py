@@ -1,0 +1,175 @@
+"""`ottla quickstart --no-spark` and `ottla demo` as a user runs them, and the sums behind them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from ottla.quickstart.flights import FIRST_MONDAY_MS, WEEK_MS, load_extract, week_of
+from ottla.quickstart.show import Screen
+from ottla.quickstart.summary import (
+    WeekCounts,
+    WeekKey,
+    by_carrier,
+    by_week,
+    count_directly,
+    differences,
+    from_records,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECONDS = 60
+
+
+def start(*arguments: str, folder: Path) -> subprocess.Popen[str]:
+    """Start the command in a folder of its own, which is also its place for temporary files."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "ottla", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder / "tmp")},
+    )
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Return temporary files, and processes that name the folder."""
+    files = [str(path) for path in (folder / "tmp").iterdir()]
+    processes = [
+        " ".join(process.info["cmdline"] or ())
+        for process in psutil.process_iter(["cmdline"])
+        if any(str(folder) in word for word in process.info["cmdline"] or ())
+    ]
+    return files + processes
+
+
+def test_the_first_half_needs_nothing_else(tmp_path: Path) -> None:
+    """Node, topics, events, a table and three commands; no escape bytes; nothing left behind."""
+    process = start("quickstart", "--no-spark", folder=tmp_path)
+    out, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, err
+    assert "\x1b" not in out + err
+    assert "1,000 flights read back by a consumer" in out
+    assert "JetBlue Airways" in out
+    assert out.count("  ottla ") == 3
+    first = re.search(r"([\d.]+) s  first event", out)
+    assert first is not None
+    assert float(first[1]) < 10  # 2 s on an idle machine; benchmarks hold it to that
+    assert left_behind(tmp_path) == []
+
+
+def test_the_demo_is_the_first_half(tmp_path: Path) -> None:
+    """`ottla demo` shows the same."""
+    process = start("demo", folder=tmp_path)
+    out, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, err
+    assert "1,000 flights read back" in out
+
+
+def test_a_kept_directory_may_be_used_again(tmp_path: Path) -> None:
+    """--data-dir keeps the data, and a second run on them works."""
+    for _ in range(2):
+        arguments = ("quickstart", "--no-spark", "--data-dir", "kept")
+        process = start(*arguments, folder=tmp_path)
+        out, err = process.communicate(timeout=SECONDS)
+        assert process.returncode == 0, err
+        assert "1,000 flights read back" in out
+    assert (tmp_path / "kept" / "meta.properties").exists()
+
+
+def test_a_failure_is_one_line(tmp_path: Path) -> None:
+    """A data directory that is a file is told without a traceback."""
+    (tmp_path / "file").write_text("")
+    process = start("quickstart", "--no-spark", "--data-dir", "file/below", folder=tmp_path)
+    _, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 1
+    assert err.startswith("Error: ")
+    assert len(err.strip().splitlines()) == 1
+    assert left_behind(tmp_path) == []
+
+
+@pytest.mark.parametrize("after_seconds", [0.35, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_cleanly_at_any_point(
+    tmp_path: Path, after_seconds: float, number: signal.Signals
+) -> None:
+    """Ctrl-C or a polite kill leaves no process and no temporary directory."""
+    process = start("quickstart", "--no-spark", folder=tmp_path)
+    time.sleep(after_seconds)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=SECONDS)
+    assert process.returncode in (130, -number), err  # -number: before anything had begun
+    assert left_behind(tmp_path) == []
+
+
+def test_the_node_ends_with_its_parent(tmp_path: Path) -> None:
+    """Also when the command is killed outright, the node stops and takes its directory along."""
+    process = start("quickstart", "--no-spark", folder=tmp_path)
+    assert process.stdout is not None
+    process.stdout.readline()  # the node is up
+    process.kill()
+    process.communicate(timeout=SECONDS)
+    deadline = time.monotonic() + SECONDS
+    while left_behind(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left_behind(tmp_path) == []
+
+
+def test_the_extract_is_in_order() -> None:
+    """A thousand flights of the year, by event time, all of known airlines."""
+    data = load_extract()
+    times = [flight.time_ms for flight in data.flights]
+    assert len(times) == 1000
+    assert times == sorted(times)
+    assert {flight.carrier for flight in data.flights} <= set(data.airlines)
+    assert sum(flight.departure_delay is None for flight in data.flights) > 10
+
+
+def test_weeks_begin_on_mondays() -> None:
+    """Both edges of a week, and a time before 1970's first Monday."""
+    assert week_of(FIRST_MONDAY_MS) == FIRST_MONDAY_MS
+    assert week_of(FIRST_MONDAY_MS + WEEK_MS - 1) == FIRST_MONDAY_MS
+    assert week_of(0) == FIRST_MONDAY_MS - WEEK_MS
+
+
+def test_counting_and_comparing() -> None:
+    """Cancelled flights have no delay; a wrong, missing or doubled window is found."""
+    week = FIRST_MONDAY_MS
+    counted = count_directly([(week, "AA", 5), (week + 1, "AA", None), (week, "BB", -2)])
+    assert counted == {
+        WeekKey(week, "AA"): WeekCounts(2, 1, 5),
+        WeekKey(week, "BB"): WeekCounts(1, 0, -2),
+    }
+    assert counted[WeekKey(week, "AA")].mean_delay == 5.0
+    values = [
+        {"week": week, "carrier": "AA", "flights": 2, "cancelled": 1, "delay_minutes": 5},
+        {"week": week, "carrier": "BB", "flights": 1, "cancelled": 0, "delay_minutes": -2},
+    ]
+    assert differences(counted, from_records(values)) == []
+    assert len(differences(counted, from_records(values[:1]))) == 1
+    assert len(differences(counted, from_records([*values, values[0]]))) == 1
+    assert list(by_carrier(counted)) == ["AA", "BB"]
+    assert by_week(counted) == {week: WeekCounts(3, 1, 3)}
+
+
+def test_bars() -> None:
+    """Bars grow by eighths of a character, and stay inside their column."""
+    screen = Screen()
+    screen.has_blocks = True
+    assert screen.bar(0.0) == ""
+    assert len(screen.bar(1.0)) == len(screen.bar(7.0)) == 30
+    assert screen.columns([1.0, 2.0, 3.0]) == "▁▄█"
+    screen.has_blocks = False
+    assert screen.bar(1.0) == "#" * 30
