@@ -31,7 +31,7 @@ class Echo:
     def __init__(self, closed: asyncio.Event) -> None:
         self._closed = closed
 
-    def connection_closed(self, connection: Connection) -> None:
+    def connection_closed(self, _connection: Connection) -> None:
         """Say that the only client has gone."""
         self._closed.set()
 
