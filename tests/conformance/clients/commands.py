@@ -1,0 +1,45 @@
+"""What the Python clients share: the records' content, output by lines, the order to stop."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+FIRST_TIMESTAMP_MS = 1_700_000_000_000
+
+
+def value_of(number: int) -> bytes:
+    """Return the value of the record of this number; long enough for codecs to shorten it."""
+    return b"%08d" % number + b"." * 100
+
+
+def key_of(number: int) -> bytes:
+    """Return the key of the record of this number."""
+    return b"%d" % number
+
+
+def timestamp_of(number: int) -> int:
+    """Return the time of the record of this number: one second apart, in milliseconds."""
+    return FIRST_TIMESTAMP_MS + number * 1000
+
+
+def say(*words: object) -> None:
+    """Print one line at once: the test reads along."""
+    print(*words, flush=True)
+
+
+def until_told() -> threading.Event:
+    """Return what is set when the test wants the program to leave in order."""
+    told = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: told.set())
+    return told
+
+
+def main(commands: Mapping[str, Callable[[list[str]], None]]) -> None:
+    """Run the command that the first argument names."""
+    commands[sys.argv[1]](sys.argv[2:])

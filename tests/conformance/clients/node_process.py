@@ -1,0 +1,89 @@
+"""A node of Ottla as its users run it: a process of its own, which can be killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ottla import Admin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+START_TIMEOUT_S = 30.0
+
+
+class NodeProcess:
+    """`ottla server-start` on a free port, which stays the same over restarts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data_dir = folder / "data"
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start the node; return when it answers."""
+        ready = self.folder / "ready.json"
+        ready.unlink(missing_ok=True)
+        settings = {
+            "log.dirs": self.data_dir,
+            "group.initial.rebalance.delay.ms": 0,
+            "offsets.topic.num.partitions": 5,
+        }
+        overrides = [f"--override={name}={value}" for name, value in settings.items()]
+        command = [sys.executable, "-m", "ottla.cli.main", "server-start", *overrides]
+        with (self.folder / "server.log").open("ab") as output:
+            self._process = subprocess.Popen(
+                [*command, "--port", str(self.port), "--ready-file", str(ready)],
+                stdout=output,
+                stderr=output,
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not ready.exists():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.end(signal.SIGKILL)
+                raise AssertionError(f"the node did not start: {self.log()}")
+            time.sleep(0.02)
+        assert json.loads(ready.read_text())["pid"] == self._process.pid
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End the process: SIGTERM in order, SIGKILL as a crash."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            process.wait(30)
+
+    def log(self) -> str:
+        """Return the end of what the node printed."""
+        return (self.folder / "server.log").read_text()[-4000:]
+
+    def create_topic(self, name: str, partitions: int = 1) -> str:
+        """Create a topic that keeps records of any age."""
+        with Admin(bootstrap_servers=self.bootstrap) as admin:
+            admin.create_topic(name, partitions=partitions, configs={"retention.ms": "-1"})
+        return name
+
+
+@contextmanager
+def running_node(folder: Path) -> Iterator[NodeProcess]:
+    """Run a node with its data in `folder` for as long as the block lasts."""
+    node = NodeProcess(folder)
+    try:
+        node.start()
+        yield node
+    finally:
+        node.end(signal.SIGKILL)

@@ -1,0 +1,264 @@
+"""Foreign clients as programs of one command line, built on first use outside the repository.
+
+    produce BOOTSTRAP TOPIC COUNT CODECS FIRST PAUSE_MS
+        COUNT records with each of the codecs (separated by commas), numbered from FIRST; says
+        "PARTITION OFFSET VALUE" (kafkajs: "acknowledged VALUE") for each acknowledgement
+    consume BOOTSTRAP TOPIC GROUP COUNT
+        reads as a member of the group and commits what it said; says "assigned PARTITION…" and
+        "PARTITION OFFSET VALUE"; leaves after COUNT records, or (COUNT 0) at SIGTERM
+    offset BOOTSTRAP TOPIC PARTITION TIMESTAMPS
+        says the first offset at or after each of the times, -1 where there is none
+
+Record n has the value "%08d" % n and a hundred dots, the key n, and the time 1700000000 s + n s.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from tests.conformance.kafka import KafkaMissing, find_kafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Self
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+class ClientMissing(Exception):
+    """A client cannot be had here; the message says why."""
+
+
+class Client(NamedTuple):
+    """A foreign client: how to start its program, and in what surroundings."""
+
+    name: str
+    command: Callable[[], list[str]]
+    environment: Mapping[str, str] = {}
+    says_offsets: bool = True
+    past_the_end: int | None = -1  # what its `offset` says there; None: the log's end
+
+
+class Said(NamedTuple):
+    """A record that a program said: where it lies (None where the client does not tell), which."""
+
+    partition: int | None
+    offset: int | None
+    number: int
+
+
+class Program:
+    """A running client, with what it has said so far."""
+
+    def __init__(self, client: Client, *arguments: str) -> None:
+        self.name = f"{client.name} {arguments[0]}"
+        self.lines: list[str] = []
+        self._problems: list[str] = []
+        self._process = subprocess.Popen(
+            [*client.command(), *arguments],
+            cwd=ROOT,
+            env={**os.environ, **client.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._readers = [
+            threading.Thread(target=_collect, args=pair, daemon=True)
+            for pair in (
+                (self._process.stdout, self.lines),
+                (self._process.stderr, self._problems),
+            )
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._end(10)
+
+    def _end(self, timeout_s: float) -> None:
+        self._process.wait(timeout_s)
+        for reader in self._readers:
+            reader.join(timeout_s)
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def wait(self, timeout_s: float = 60.0) -> list[str]:
+        """Wait for a good end; return what was said."""
+        self._end(timeout_s)
+        assert self._process.returncode == 0, self.report()
+        return self.lines
+
+    def leave(self) -> None:
+        """Ask for the end, and wait for it."""
+        self._process.send_signal(signal.SIGTERM)
+        self._end(30)
+
+    def wait_until(self, wanted: Callable[[], bool], timeout_s: float = 30.0) -> None:
+        """Wait until what was said satisfies the test."""
+        deadline = time.monotonic() + timeout_s
+        while not wanted():
+            assert time.monotonic() < deadline, f"too late: {self.report()}"
+            assert self._process.poll() is None or wanted(), self.report()
+            time.sleep(0.02)
+
+    def said(self) -> list[Said]:
+        """Return the records said so far."""
+        return [one for line in list(self.lines) if (one := _read(line)) is not None]
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the records said so far."""
+        return [one.number for one in self.said()]
+
+    def assigned(self) -> list[int]:
+        """Return the partitions that this member has now."""
+        told = [line for line in list(self.lines) if line.startswith("assigned")]
+        return [int(word) for word in told[-1].split()[1:]] if told else []
+
+    def report(self) -> str:
+        """Return how the program fares, for a failure."""
+        end = "\n".join([*self.lines[-5:], *self._problems[-30:]])
+        return f"{self.name}: status {self._process.poll()}\n{end}"
+
+
+def _collect(stream: Iterable[str], lines: list[str]) -> None:
+    lines.extend(line.rstrip("\n") for line in stream)
+
+
+def _read(line: str) -> Said | None:
+    words = line.split()
+    if len(words) == 3 and words[0].isdigit():
+        return Said(int(words[0]), int(words[1]), int(words[2].rstrip(".")))
+    if len(words) == 2 and words[0] == "acknowledged":
+        return Said(None, None, int(words[1].rstrip(".")))
+    return None
+
+
+def run(client: Client, *arguments: object, timeout_s: float = 60.0) -> Program:
+    """Run a command of a client to its good end."""
+    with Program(client, *map(str, arguments)) as program:
+        program.wait(timeout_s)
+    return program
+
+
+def _cache() -> Path:
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "ottla" / "stock-clients"
+
+
+def _built(name: str, sources: list[Path], build: Callable[[Path], None]) -> Path:
+    """Return a folder of the cache that `build` filled from just these sources."""
+    digest = sha256(b"".join(one.read_bytes() for one in sources)).hexdigest()[:16]
+    folder = _cache() / f"{name}-{digest}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made = folder.with_name(f"{folder.name}.{os.getpid()}")
+        made.mkdir(exist_ok=True)
+        try:
+            build(made)
+            made.rename(folder)
+        except OSError:  # another process was faster
+            shutil.rmtree(made, ignore_errors=True)
+    return folder
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None and name == "go":
+        found = shutil.which("go", path="/usr/local/go/bin")
+    if found is None:
+        raise ClientMissing(f"{name} is not installed")
+    return found
+
+
+def _call(command: list[str], folder: Path) -> None:
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=600, check=False
+    )
+    if done.returncode != 0:
+        raise ClientMissing(f"{command[0]} failed: {(done.stdout + done.stderr)[-500:]}")
+
+
+@cache
+def _java() -> list[str]:
+    try:
+        kafka = find_kafka()
+        classes = kafka.compile(HERE / "java" / "StockClient.java")
+    except KafkaMissing as missing:
+        raise ClientMissing(str(missing)) from missing
+    return kafka.command("StockClient", classes=classes)
+
+
+@cache
+def _kafkajs() -> list[str]:
+    node, npm = _program("node"), _program("npm")
+    sources = [HERE / "node" / name for name in ("client.js", "package.json", "package-lock.json")]
+
+    def build(folder: Path) -> None:
+        for source in sources:
+            shutil.copy(source, folder)
+        _call([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+
+    return [node, str(_built("node", sources, build) / "client.js")]
+
+
+@cache
+def _franz_go() -> list[str]:
+    go = _program("go")
+    sources = [HERE / "go" / name for name in ("main.go", "go.mod", "go.sum")]
+
+    def build(folder: Path) -> None:
+        _call([go, "build", "-o", str(folder / "stock"), "."], HERE / "go")
+
+    return [str(_built("go", sources, build) / "stock")]
+
+
+def _python(library: str, module: str) -> Callable[[], list[str]]:
+    def command() -> list[str]:
+        pytest.importorskip(library)
+        return [sys.executable, "-m", f"tests.conformance.clients.{module}"]
+
+    return command
+
+
+_KAFKA_PYTHON = _python("kafka", "kafka_python_client")
+CLIENTS = (
+    Client("java", _java),
+    Client("confluent-kafka", _python("confluent_kafka", "confluent_kafka_client")),
+    Client("kafka-python", _KAFKA_PYTHON),
+    Client("kafka-python-2.1", _KAFKA_PYTHON, {"STOCK_API_VERSION": "2.1"}),
+    Client("aiokafka", _python("aiokafka", "aiokafka_client")),
+    Client("kafkajs", _kafkajs, says_offsets=False, past_the_end=None),
+    Client("franz-go", _franz_go),
+)
+
+
+def client_or_skip(client: Client) -> Client:
+    """Build a client; where it cannot be had, fail in CI and skip elsewhere."""
+    try:
+        client.command()
+    except ClientMissing as missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"conformance tests need {client.name}: {missing}")
+        pytest.skip(f"no {client.name}: {missing}")
+    return client

@@ -1,0 +1,139 @@
+"""Other people's clients on a node of Ottla: each codec, groups, offsets, times, a killed node.
+
+The clients are programs of one command line (`clients/stock.py`), so that one test drives all.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla import Consumer, TopicPartition
+from ottla.records.batch import iterate_batches
+from ottla.records.compression import Compression
+from tests.conformance.clients.node_process import NodeProcess, running_node
+from tests.conformance.clients.stock import CLIENTS, CODECS, Client, Program, client_or_skip, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.records.batch import RecordBatch
+    from tests.conformance.clients.stock import Said
+
+pytestmark = pytest.mark.conformance
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """Run one node for all tests that leave it alive."""
+    with running_node(tmp_path_factory.mktemp("stock")) as running:
+        yield running
+
+
+@pytest.fixture(params=CLIENTS, ids=lambda one: one.name)
+def client(request: pytest.FixtureRequest) -> Client:
+    """Give each of the clients in turn."""
+    return client_or_skip(request.param)
+
+
+def batches_of(node: NodeProcess, topic: str, partition: int) -> list[RecordBatch]:
+    """Return the batches that the node wrote to a partition's file."""
+    file = node.data_dir / f"{topic}-{partition}" / f"{0:020d}.log"
+    return list(iterate_batches(memoryview(file.read_bytes())))
+
+
+def records_in(node: NodeProcess, topic: str, partitions: int) -> dict[tuple[int, int], int]:
+    """Read a whole topic with Ottla's own consumer: (partition, offset) to the record's number."""
+    found = {}
+    with Consumer(bootstrap_servers=node.bootstrap, auto_offset_reset="earliest") as consumer:
+        parts = [TopicPartition(topic, index) for index in range(partitions)]
+        consumer.assign(parts)
+        ends = consumer.end_offsets(parts)
+        while any(consumer.position(part) < ends[part] for part in parts):
+            for one in consumer.poll(1.0):
+                found[one.partition, one.offset] = int(one.value.rstrip(b"."))
+    return found
+
+
+def places(said: list[Said]) -> dict[tuple[int | None, int | None], int]:
+    """Return where each record lies, as the client said it."""
+    return {(one.partition, one.offset): one.number for one in said}
+
+
+def test_produces_with_every_codec(node: NodeProcess, client: Client) -> None:
+    """Idempotent records in each codec are stored as sent, and the client reads them back."""
+    topic = node.create_topic(f"codecs-{client.name}", partitions=2)
+    produced = run(client, "produce", node.bootstrap, topic, 20, ",".join(CODECS), 0, 0)
+    stored = records_in(node, topic, 2)
+    assert sorted(stored.values()) == sorted(produced.numbers()) == list(range(100))
+    if client.says_offsets:
+        assert places(produced.said()) == stored
+    batches = [*batches_of(node, topic, 0), *batches_of(node, topic, 1)]
+    assert {batch.compression for batch in batches} == set(Compression)
+    assert all(batch.producer_id >= 0 for batch in batches)
+    consumed = run(client, "consume", node.bootstrap, topic, f"group-{topic}", 100)
+    assert places(consumed.said()) == stored
+
+
+def test_resumes_after_its_commit(node: NodeProcess, client: Client) -> None:
+    """The next member of a group goes on where the last one committed."""
+    topic = node.create_topic(f"resume-{client.name}")
+    run(client, "produce", node.bootstrap, topic, 30, "none", 0, 0)
+    first = run(client, "consume", node.bootstrap, topic, f"group-{topic}", 10)
+    second = run(client, "consume", node.bootstrap, topic, f"group-{topic}", 20)
+    assert first.numbers() == list(range(10))
+    assert second.numbers() == list(range(10, 30))
+
+
+def test_finds_offsets_by_time(node: NodeProcess, client: Client) -> None:
+    """The offset of a time is that of the first record at or after it."""
+    topic = node.create_topic(f"times-{client.name}")
+    run(client, "produce", node.bootstrap, topic, 30, "none,lz4", 0, 0)
+    asked = (0, 1_700_000_007_000, 1_700_000_041_001, 1_700_000_060_000)
+    times = ",".join(map(str, asked))
+    said = run(client, "offset", node.bootstrap, topic, 0, times).lines
+    past = 60 if client.past_the_end is None else client.past_the_end
+    assert [int(line) for line in said] == [0, 7, 42, past]
+
+
+def test_members_share_partitions_and_take_over(node: NodeProcess, client: Client) -> None:
+    """Two members have two partitions each; when one leaves, the other reads all four."""
+    topic = node.create_topic(f"share-{client.name}", partitions=4)
+    joins = ("consume", node.bootstrap, topic, f"group-{topic}", "0")
+    with Program(client, *joins) as staying, Program(client, *joins) as leaving:
+        staying.wait_until(lambda: len(staying.assigned()) == 2)
+        leaving.wait_until(lambda: len(leaving.assigned()) == 2)
+        assert sorted(staying.assigned() + leaving.assigned()) == [0, 1, 2, 3]
+        run(client, "produce", node.bootstrap, topic, 40, "none", 0, 0)
+        staying.wait_until(lambda: len(staying.said()) + len(leaving.said()) == 40)
+        assert staying.said()
+        assert leaving.said()
+        leaving.leave()
+        run(client, "produce", node.bootstrap, topic, 40, "none", 40, 0)
+        staying.wait_until(lambda: len(staying.assigned()) == 4)
+        staying.wait_until(lambda: len(staying.said()) + len(leaving.said()) >= 80)
+        assert sorted(staying.numbers() + leaving.numbers()) == list(range(80))
+        staying.leave()
+
+
+def test_survives_a_killed_node(client: Client, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Over kill -9 and restart, producer and consumer finish and no record is lost or doubled."""
+    with running_node(tmp_path_factory.mktemp("killed")) as node:
+        topic = node.create_topic("killed", partitions=2)
+        with (
+            Program(client, "consume", node.bootstrap, topic, "group", "0") as consumer,
+            Program(client, "produce", node.bootstrap, topic, "60", "lz4", "0", "30") as producer,
+        ):
+            producer.wait_until(lambda: len(producer.said()) >= 10)
+            node.end(signal.SIGKILL)
+            node.start()
+            producer.wait()
+            consumer.wait_until(lambda: set(consumer.numbers()) == set(range(60)))
+            consumer.leave()
+        stored = records_in(node, topic, 2)
+        assert Counter(stored.values()) == Counter(range(60))
+        if client.says_offsets:
+            assert places(producer.said()) == stored
