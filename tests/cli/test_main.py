@@ -34,7 +34,8 @@ def test_help_lists_the_commands_with_examples(capsys: pytest.CaptureFixture[str
     status, out, _ = run(capsys, "--help")
     assert status == 0
     for name, command in COMMANDS.items():
-        assert (f"\n  {name} " in out) == (find_spec(command.module) is not None)
+        assert f"\n  {name} " in out
+        assert find_spec(command.module) is not None
     assert "ottla topics --bootstrap-server localhost:9092 --create" in out
 
 
@@ -96,13 +97,11 @@ def test_kafkas_own_names_work(name: str, capsys: pytest.CaptureFixture[str]) ->
     assert "Create, list, describe, alter or delete topics." in out
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+@pytest.mark.parametrize("name", sorted({*COMMANDS} - {"demo"}))  # demo has nothing to choose
 def test_every_command_explains_itself_with_examples(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """--help of each installed command ends with calls to copy."""
-    if find_spec(COMMANDS[name].module) is None:
-        pytest.skip(f"{name} is not installed")
     status, out, _ = run(capsys, name, "--help")
     assert status == 0
     assert f"ottla {name}" in out.partition("\n")[2]
