@@ -51,8 +51,8 @@ def test_deletes_by_name_and_by_id(harness: Harness) -> None:
 @pytest.mark.parametrize(
     ("states", "code", "text"),
     [
-        ([_state("nosuch")], 3, None),
-        ([_state(None, OTHER_ID)], 100, None),
+        ([_state("nosuch")], 3, "This server does not host this topic-partition."),
+        ([_state(None, OTHER_ID)], 100, "This server does not host this topic ID."),
         (
             [_state("alpha", OTHER_ID)],
             42,
@@ -133,6 +133,7 @@ def test_quotas_are_set_and_removed(harness: Harness) -> None:
         ([("user", "a")], "nosuch", 1.0),
         ([("user", "a")], "producer_byte_rate", -1.0),
         ([("user", "a")], "producer_byte_rate", 1.5),
+        ([("ip", "not an ip!")], "connection_creation_rate", 1.0),
     ],
 )
 def test_refuses_quotas(
@@ -160,7 +161,11 @@ def test_elections_are_not_needed_where_all_is_well(harness: Harness) -> None:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
     everything = ElectLeadersRequest(election_type=0, topic_partitions=None)
-    assert not harness.commit(harness.node.elect_leaders(everything)).replica_election_results
+    results = harness.commit(harness.node.elect_leaders(everything)).replica_election_results
+    assert [(result.topic, result.partition_result) for result in results] == [("alpha", [])]
+    unknown = ElectLeadersRequest(election_type=7, topic_partitions=None)
+    answer = harness.commit(harness.node.elect_leaders(unknown))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_nothing_is_being_moved(harness: Harness) -> None:

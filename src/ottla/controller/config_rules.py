@@ -38,6 +38,9 @@ _GROUP_BOUNDS: Final = (
     ("streams.num.standby.replicas", "group.streams.max.standby.replicas", False),
 )
 
+_LEAST_INTERVAL_MS: Final = 100
+_LONGEST_INTERVAL_MS: Final = 3_600_000
+
 
 def check_settings(
     resource: ConfigResource,
@@ -49,6 +52,10 @@ def check_settings(
     """Check all that a resource would have; KafkaError INVALID_CONFIG or INVALID_REQUEST."""
     match resource.type:
         case ConfigResourceType.TOPIC:
+            if not resource.name:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
+                )
             check_topic_name(resource.name)
             _check_topic(settings, config)
         case ConfigResourceType.BROKER:
@@ -102,9 +109,16 @@ def _check_client_metrics(name: str, settings: Mapping[str, str]) -> None:
         )
     for unknown in ClientMetricsConfig.unknown(settings):
         raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"Unknown client metrics configuration: {unknown}"
+            ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown}"
         )
     try:
-        ClientMetricsConfig.parse(settings)
+        metrics = ClientMetricsConfig.parse(settings)
     except ConfigErrors as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error.problems[0])) from error
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error.problems[0])) from error
+    interval_ms = metrics.value("interval.ms")
+    if not _LEAST_INTERVAL_MS <= interval_ms <= _LONGEST_INTERVAL_MS:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Invalid value {interval_ms} for interval.ms, interval must be between "
+            f"{_LEAST_INTERVAL_MS} and {_LONGEST_INTERVAL_MS} (1 hour)",
+        )

@@ -256,10 +256,10 @@ class ConfigControl:
                     f"size of {_MAX_VALUE_LENGTH} bytes.",
                 )
         self._check_min_insync_replicas(resource, changes)
-        if not exists:
-            self.resource_exists(resource)
         old = self.of(resource)
         new = {name: value for name, value in {**old, **changes}.items() if value is not None}
+        if not exists and resource.name:
+            self.resource_exists(resource)
         check_settings(resource, new, changes=changes, config=self._config)
         records: list[MessageAndVersion] = []
         for name, value in changes.items():
@@ -328,7 +328,7 @@ def _check_resource(resource: ConfigResource, duplicates: set[tuple[int, str]]) 
     if resource.type == ConfigResourceType.BROKER_LOGGER:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")
     if resource.type == 0 or resource.type not in ConfigResourceType._value2member_map_:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.type}.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
 
 
 def _check_names(names: list[str], empty: list[str]) -> None:

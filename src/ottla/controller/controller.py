@@ -313,7 +313,9 @@ class Controller:
                 ) from None
             if broker_id not in self.cluster.brokers and broker_id != self._config.node_id:
                 raise KafkaError(
-                    ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {broker_id} found."
+                    ErrorCode.INVALID_REQUEST,
+                    f"Unexpected broker id, expected {self._config.node_id}, but received "
+                    f"{broker_id}",
                 )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.controller.assignment import check_manual_assignment
 from ottla.controller.partition_change import Election
-from ottla.controller.result import ControllerResult
+from ottla.controller.result import ControllerResult, own_text
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -59,9 +59,10 @@ class Elections:
     def elect_leaders(self, request: ElectLeadersRequest) -> ControllerResult[ElectLeadersResponse]:
         """Elect the preferred (0) or, where there is no leader, an unclean leader (1)."""
         if request.election_type not in (0, 1):
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
+            refused = ElectLeadersResponse(
+                error_code=ErrorCode.INVALID_REQUEST, replica_election_results=[]
             )
+            return ControllerResult([], refused)
         preferred = request.election_type == 0
         records: list[MessageAndVersion] = []
         response = ElectLeadersResponse(error_code=0, replica_election_results=[])
@@ -83,8 +84,7 @@ class Elections:
                         error_message=error.message if error else None,
                     )
                 )
-            if result.partition_result:
-                response.replica_election_results.append(result)
+            response.replica_election_results.append(result)
         return ControllerResult(records, response)
 
     def _elect(
@@ -165,7 +165,7 @@ class Elections:
                     _Reassigned.ReassignablePartitionResponse(
                         partition_index=wanted.partition_index,
                         error_code=error.code if error else 0,
-                        error_message=error.message if error else None,
+                        error_message=own_text(error),
                     )
                 )
             response.responses.append(result)

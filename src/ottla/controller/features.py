@@ -14,7 +14,6 @@ from ottla.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
-    METADATA_VERSION_NAMES,
     MINIMUM_METADATA_VERSION,
     is_elr_supported,
     partition_record_version,
@@ -162,13 +161,18 @@ class FeatureControl:
                 "Can't downgrade the version of this feature without setting the upgrade type to "
                 "either safe or unsafe downgrade.",
             )
+        if name == KRAFT_VERSION:
+            raise _invalid(name, level, "Can't downgrade the version of this feature.")
         if name == METADATA_VERSION:
-            names = METADATA_VERSION_NAMES
+            reason = "Unsafe metadata downgrade is not supported in this version."
+            if kind == UpgradeType.SAFE_DOWNGRADE:
+                reason = (
+                    "Refusing to perform the requested downgrade because it might delete metadata "
+                    "information."
+                )
             raise KafkaError(
                 ErrorCode.INVALID_UPDATE_VERSION,
-                f"Unsupported metadata.version downgrade from {names.get(current, current)} to "
-                f"{names.get(level, level)}. Refusing to perform the requested downgrade because "
-                "it might delete metadata information.",
+                f"Unsupported metadata.version downgrade from {current} to {level}. {reason}",
             )
 
     def _not_supported(self, name: str, level: int) -> str | None:

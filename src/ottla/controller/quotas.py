@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.controller.ClientQuotaControlManager.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from ottla.controller.result import ControllerResult
@@ -33,6 +34,7 @@ _IP_KEYS: Final = frozenset({"connection_creation_rate"})
 _WHOLE_KEYS: Final = frozenset(
     {"producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"}
 )
+_HOST: Final = re.compile(r"[0-9A-Za-z._-]+|[0-9A-Fa-f:.]+(%\w+)?")
 _MAX: Final = {"connection_creation_rate": (1 << 31) - 1}
 
 
@@ -131,6 +133,9 @@ def _check_entity(pairs: Sequence[tuple[str, str | None]]) -> frozenset[str]:
                 "Invalid quota entity combination, IP entity shouldnot be combined with User or "
                 "ClientId"
             )
+        host = pairs[0][1]
+        if host is not None and not _HOST.fullmatch(host):
+            raise _refused(f"{host} is not a valid IP or resolvable host.")
         return _IP_KEYS
     return _CLIENT_KEYS
 
@@ -139,7 +144,7 @@ def _check_value(key: str, value: float) -> None:
     if not value > 0:
         raise _refused(f"Quota {key} must be greater than 0")
     if key in _WHOLE_KEYS and abs(value - round(value)) > 1e-6:
-        raise _refused(f"{key} cannot be converted to a whole number: {value}")
+        raise _refused(f"{key} cannot be a fractional value.")
     if value > _MAX.get(key, 2**63 - 1):
         raise _refused(f"Proposed value for {key} is too large: {value}")
 

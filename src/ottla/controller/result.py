@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ottla.errors import KafkaError
     from ottla.metadata.framing import MessageAndVersion
 
 T = TypeVar("T")
@@ -20,3 +21,10 @@ class ControllerResult(NamedTuple, Generic[T]):
 
     records: Sequence[MessageAndVersion]
     response: T
+
+
+def own_text(error: KafkaError | None) -> str | None:
+    """Return the message unless it is the code's own text, which Kafka leaves out here."""
+    if error is None or error.message == error.code.text:
+        return None
+    return error.message

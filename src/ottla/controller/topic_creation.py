@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.controller.assignment import check_manual_assignment, new_partition, place_replicas
 from ottla.controller.effective_configs import EffectiveConfigs
-from ottla.controller.result import ControllerResult
+from ottla.controller.result import ControllerResult, own_text
 from ottla.controller.topic_names import METADATA_TOPIC_NAME, check_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.framing import MessageAndVersion
@@ -226,7 +226,7 @@ class TopicCreation:
                 CreatePartitionsResponse.CreatePartitionsTopicResult(
                     name=topic.name,
                     error_code=error.code if error else 0,
-                    error_message=_own_text(error),
+                    error_message=own_text(error),
                 )
             )
         return ControllerResult([] if request.validate_only else records, response)
@@ -307,10 +307,3 @@ def _too_many_partitions() -> KafkaError:
     return KafkaError(
         ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
     )
-
-
-def _own_text(error: KafkaError | None) -> str | None:
-    """Return the message unless it is the code's own text, which Kafka leaves out."""
-    if error is None or error.message == error.code.text:
-        return None
-    return error.message

@@ -49,7 +49,7 @@ def delete_topics(
             records.append(MessageAndVersion(RemoveTopicRecord(topic_id=topic.topic_id), 0))
         except KafkaError as error:
             result.error_code = error.code
-            result.error_message = None if error.message == error.code.text else error.message
+            result.error_message = error.message
         response.responses.append(result)
     return ControllerResult(records, response)
 
