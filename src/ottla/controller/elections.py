@@ -59,10 +59,7 @@ class Elections:
     def elect_leaders(self, request: ElectLeadersRequest) -> ControllerResult[ElectLeadersResponse]:
         """Elect the preferred (0) or, where there is no leader, an unclean leader (1)."""
         if request.election_type not in (0, 1):
-            refused = ElectLeadersResponse(
-                error_code=ErrorCode.INVALID_REQUEST, replica_election_results=[]
-            )
-            return ControllerResult([], refused)
+            return ControllerResult([], _refuse_election(request))
         preferred = request.election_type == 0
         records: list[MessageAndVersion] = []
         response = ElectLeadersResponse(error_code=0, replica_election_results=[])
@@ -221,3 +218,22 @@ class Elections:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 "Partitions cannot be moved to other brokers yet.",
             )
+
+
+def _refuse_election(request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Answer an election of a kind that nobody knows."""
+    code = ErrorCode.INVALID_REQUEST
+    text = f"Unknown election type {request.election_type}"
+    results = [
+        _ElectionResult(
+            topic=topic.topic,
+            partition_result=[
+                _ElectionResult.PartitionResult(
+                    partition_id=partition_id, error_code=code, error_message=text
+                )
+                for partition_id in topic.partitions
+            ],
+        )
+        for topic in request.topic_partitions or ()
+    ]
+    return ElectLeadersResponse(error_code=code, replica_election_results=results)
