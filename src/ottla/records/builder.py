@@ -123,15 +123,10 @@ def encode_batch(  # noqa: PLR0913 - the header has that many fields
     With LOG_APPEND_TIME readers see log_append_time as every record's timestamp.
     """
     base_timestamp = records[0][0] if records else NO_TIMESTAMP
+    payload = bytearray()
+    max_timestamp = scan.append_records(payload, records, base_timestamp)
     if timestamp_type == TimestampType.LOG_APPEND_TIME:
         max_timestamp = NO_TIMESTAMP if log_append_time is None else log_append_time
-    else:
-        max_timestamp = max((record[0] for record in records), default=NO_TIMESTAMP)
-    payload = bytearray()
-    for index, (timestamp, key, value, headers) in enumerate(records):
-        delta = timestamp - base_timestamp
-        encoded_headers = scan.header_bytes(headers) if headers else _NO_HEADERS
-        scan.append_record(payload, delta, index, key, value, encoded_headers)
     return assemble_batch(
         compress(compression, payload, level),
         attributes=attributes_of(

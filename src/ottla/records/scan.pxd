@@ -92,6 +92,10 @@ cpdef Py_ssize_t record_bytes(
 ) except -1
 
 
+@cython.locals(largest=cython.longlong, index=cython.longlong, timestamp=cython.longlong)
+cpdef long long append_records(bytearray out, object records, long long base_timestamp) except? -2
+
+
 @cython.locals(size=cython.Py_ssize_t)
 cpdef bint append_record(
     bytearray out, long long timestamp_delta, long long offset_delta, object key, object value,

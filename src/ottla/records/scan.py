@@ -18,12 +18,13 @@ from ottla.errors import CorruptMessage
 from ottla.records.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ottla.records.record import Headers
     from ottla.types import Buffer
 
     HeaderInput = Sequence[tuple[str | bytes, bytes | None]]
+    RecordInput = tuple[int, Buffer | None, Buffer | None, HeaderInput]
 
 LARGEST_INT64 = (1 << 63) - 1
 LEAST_INT64 = -LARGEST_INT64 - 1
@@ -37,6 +38,8 @@ RULE_BROKEN = 4
 # What a cursor found wrong; the walk goes on with zeros and the caller looks once a record.
 OUT_OF_BYTES = 1
 VARINT_TOO_LONG = 2
+
+NO_HEADERS = b"\x00"
 
 
 class Cursor:
@@ -383,6 +386,20 @@ def append_record(
         out += value
     out += headers
     return True
+
+
+def append_records(out: bytearray, records: Iterable[RecordInput], base_timestamp: int) -> int:
+    """Append (timestamp, key, value, headers), offset deltas from 0 on; return the latest time.
+
+    -1 when there are none.
+    """
+    largest = -1
+    for index, (timestamp, key, value, headers) in enumerate(records):
+        if index == 0 or timestamp > largest:
+            largest = timestamp
+        encoded = header_bytes(headers) if headers else NO_HEADERS
+        append_record(out, timestamp - base_timestamp, index, key, value, encoded)
+    return largest
 
 
 def find_timestamp(
