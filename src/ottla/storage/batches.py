@@ -1,6 +1,7 @@
 """Batch headers as the log needs them: cut out of bytes or a file without touching a record.
 
-Hot path: `scan_batches` runs once an append of a follower and `walk_file` in every cold read.
+Hot path: `scan_batches` runs once an append of a follower and `walk_file` in every cold read
+(benchmarks/log.py).
 Kafka: org.apache.kafka.common.record.FileLogInputStream and DefaultRecordBatch's shallow fields.
 """
 
