@@ -236,6 +236,26 @@ def test_ten_thousand_idle_partitions_cost_no_reads_of_indexes() -> None:
     assert len(reads) <= 300 * 5 + 10
 
 
+def test_damage_in_flushed_bytes_is_loud_and_local() -> None:
+    """After a clean stop a damaged log is neither served nor cut; the others are there."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    for partition in (A, B):
+        for _ in range(3):
+            put(make(logs, partition))
+    logs.shutdown()
+    path = "a-0/00000000000000000000.log"
+    disk.open(path).write_at(350, bytes(60))
+    before = disk.read_file(path)
+    logs = open_set(disk)
+    assert set(logs.broken) == {A}
+    assert [log.topic_partition for log in logs] == [B]
+    with pytest.raises(KafkaError, match="damaged"):
+        make(logs, A)
+    logs.shutdown()
+    assert disk.read_file(path) == before
+
+
 def test_checkpoints_round_trip_and_lies_are_found() -> None:
     """The text is Kafka's; torn text is refused; the cleaner's empty file is no lie."""
     offsets = {A: 5, B: 7}

@@ -58,6 +58,8 @@ class LogSet:
     ) -> None:
         self.directories = directories
         self.is_closed = False
+        self.broken: dict[TopicPartition, CorruptMessage] = {}
+        """Logs whose flushed bytes are damaged: neither served nor cut; an operator decides."""
         self._config_for = config_for
         self._rng = rng
         self._logs: dict[TopicPartition, PartitionLog] = {}
@@ -120,13 +122,17 @@ class LogSet:
             partition = _partition_of(name)
             if partition is None or partition.topic == METADATA_TOPIC:
                 continue
-            log = self._open_log(
-                home,
-                partition,
-                now_ms,
-                recovery_point=recovery_points.get(partition, 0),
-                log_start_offset=log_starts.get(partition, 0),
-            )
+            try:
+                log = self._open_log(
+                    home,
+                    partition,
+                    now_ms,
+                    recovery_point=recovery_points.get(partition, 0),
+                    log_start_offset=log_starts.get(partition, 0),
+                )
+            except CorruptMessage as error:
+                self.broken[partition] = error
+                continue
             log.update_high_watermark(high_watermarks.get(partition, 0))
             if log.topic_id is None or (is_stray is not None and is_stray(log)):
                 self._set_aside(home, log)
@@ -223,6 +229,11 @@ class LogSet:
         if log is not None:
             log.assign_topic_id(topic_id)
             return log
+        if partition in self.broken:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"The log of {partition} is damaged: {self.broken[partition]}",
+            ) from self.broken[partition]
         home = self._choose(directory_id)
         if home.path in self._wanting_checkpoint:
             # the last incarnation's offsets must not come back after a crash (KAFKA-12257)

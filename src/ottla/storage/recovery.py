@@ -8,6 +8,7 @@ Kafka: org.apache.kafka.storage.internals.log.LogLoader, UnifiedLog.rebuildProdu
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessage
@@ -124,9 +125,10 @@ class LogLoader:
     def _find_epochs(self, segments: list[Segment]) -> None:
         """Take the epochs out of the batches, when the file is missing or broken."""
         for segment in segments:
-            for header in walk_file(segment.file, 0, segment.size):
-                if header.leader_epoch > self._epochs.latest_epoch:
-                    self._epochs.assign(header.leader_epoch, header.base_offset)
+            with suppress(CorruptMessage):
+                for header in walk_file(segment.file, 0, segment.size):
+                    if header.leader_epoch > self._epochs.latest_epoch:
+                        self._epochs.assign(header.leader_epoch, header.base_offset)
             segment.close_files()
 
     def _create_segment(self, base_offset: int) -> Segment:
@@ -289,12 +291,15 @@ def _replay_segment(state: ProducerState, segment: Segment, start: int, end: int
     def read_batch(header: BatchHeader) -> bytes:
         return segment.file.read(header.position, header.size)
 
-    for header in segment.walk(start):
-        if header.base_offset >= end:
-            break
-        if header.base_offset >= start:
-            for completed in replay_batch(state, header, read_batch):
-                state.complete(completed)
+    try:
+        for header in segment.walk(start):
+            if header.base_offset >= end:
+                break
+            if header.base_offset >= start:
+                for completed in replay_batch(state, header, read_batch):
+                    state.complete(completed)
+    except CorruptMessage:
+        pass  # damage in flushed bytes: readers will be told, and nothing is cut in silence
     segment.close_files()
 
 
