@@ -28,8 +28,6 @@ from ottla.quickstart.summary import count_directly, differences, from_records
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
-
     from ottla.quickstart.flights import Data
     from ottla.quickstart.spark_start import SparkStart
     from ottla.quickstart.summary import Weeks
@@ -71,15 +69,15 @@ def _run(wishes: Wishes, cleanup: ExitStack) -> None:
     def begin_spark() -> Data:
         from ottla.quickstart.spark_start import SparkStart
 
-        starting.append(cleanup.enter_context(SparkStart()))
+        folder = tempfile.TemporaryDirectory(prefix="ottla-quickstart-", ignore_cleanup_errors=True)
+        temp_dir = Path(cleanup.enter_context(folder))
+        starting.append(cleanup.enter_context(SparkStart(temp_dir)))
         screen.step("starting Spark while the year is read and sent")
         return _year()
 
     weeks, data = _events(screen, node.bootstrap, begin_spark if with_spark else None)
     if starting:
-        folder = tempfile.TemporaryDirectory(prefix="ottla-quickstart-")
-        checkpoint = cleanup.enter_context(folder)
-        weeks = _spark_half(screen, node.bootstrap, data, starting[0].session(), checkpoint)
+        weeks = _spark_half(screen, node.bootstrap, data, starting[0])
     screen.line()
     screen.carriers(weeks, data.airlines)
     screen.weeks(weeks)
@@ -135,17 +133,16 @@ def _year() -> Data:
     return load_whole_year(folder)
 
 
-def _spark_half(
-    screen: Screen, bootstrap: str, data: Data, spark: SparkSession, checkpoint: str
-) -> Weeks:
+def _spark_half(screen: Screen, bootstrap: str, data: Data, start: SparkStart) -> Weeks:
     from ottla.quickstart import pipeline
 
+    spark = start.session()
     screen.step(f"Spark {spark.version} runs")
     marker = f'{{"time": {data.flights[-1].time_ms + 3 * WEEK_MS}}}'.encode()
     feed.send_marker(bootstrap, marker)
     title = "weekly windows on Spark"
     with pipeline.failures_told(), screen.progress(title, len(data.flights)) as progress:
-        query = pipeline.start_query(spark, bootstrap, checkpoint)
+        query = pipeline.start_query(spark, bootstrap, str(start.temp_dir / "checkpoint"))
         pipeline.wait(query, progress, seconds=JOB_SECONDS)
     screen.step("weekly windows per carrier joined with airlines, written to carrier-weeks")
     records = [feed.decode(record) for record in feed.read_all(bootstrap, feed.WEEKS)]

@@ -5,6 +5,7 @@ Kafka: none.
 
 from __future__ import annotations
 
+import logging
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Self
 
     from pyspark.sql import SparkSession
@@ -22,7 +24,8 @@ START_SECONDS = 120.0
 class SparkStart:
     """A session that is being started in a thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, temp_dir: Path) -> None:
+        self.temp_dir = temp_dir
         self._spark: SparkSession | None = None
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
@@ -31,23 +34,28 @@ class SparkStart:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Stop the session and its JVM, also while they are being started."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Stop the session and its JVM; after an error at once, also while they are starting."""
         from ottla.spark.session import stop_java
 
-        if self._spark is not None:
+        logging.disable(logging.CRITICAL)  # Py4J logs each call that the stopped JVM cuts off
+        if self._spark is not None and kind is None:
             with suppress(Exception):
                 self._spark.stop()
-        stop_java()
+        stop_java(patience_seconds=5.0 if kind is None else 0.0)
         self._thread.join(5.0)
-        stop_java()  # it may have come up meanwhile
+        stop_java(patience_seconds=0.0)  # it may have come up meanwhile
 
     def _start(self) -> None:
         try:
             from ottla.spark.session import session
 
             self._spark = session(
-                "ottla quickstart", memory="2g", class_cache=False, fast_start=True
+                "ottla quickstart",
+                memory="2g",
+                class_cache=False,
+                fast_start=True,
+                temp_dir=self.temp_dir,
             )
         except Exception as error:  # noqa: BLE001 - told by whoever asks for the session
             self._failure = error

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,12 +66,21 @@ class Java(NamedTuple):
     version: int
 
 
-class Gateway(NamedTuple):
-    """A running JVM and how to speak with it."""
+class JavaOptions(NamedTuple):
+    """How the JVM is started; `session` explains them."""
+
+    memory: str
+    log_level: str
+    class_cache: bool
+    fast_start: bool
+    temp_dir: Path | None
+
+
+class Launch(NamedTuple):
+    """A JVM that is on its way up, and the folder of the file in which it tells its address."""
 
     process: subprocess.Popen[bytes]
-    port: int
-    secret: str
+    folder: Path
 
 
 def find_java() -> Java:
@@ -123,32 +133,31 @@ def class_archive(java: Java, spark_version: str) -> Path:
 def java_command(
     java: Java,
     spark_home: Path,
+    options: JavaOptions,
     *,
-    memory: str,
-    log_level: str,
-    archive: Path | None,
-    keep_archive: bool,
-    fast_start: bool,
+    archive: Path,
     config: Mapping[str, str],
 ) -> list[str]:
-    """Return the command that runs Spark's gateway; keep_archive may write the archive at exit.
+    """Return the command that runs Spark's gateway.
 
     config goes to SparkSubmit, which resolves spark.jars and spark.jars.packages.
     """
-    command = [str(java.path), "-cp", f"{spark_home / 'jars'}{os.sep}*", f"-Xmx{memory}"]
+    command = [str(java.path), "-cp", f"{spark_home / 'jars'}{os.sep}*", f"-Xmx{options.memory}"]
     command += [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED_PACKAGES]
     command.append("--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED")
     command += ["-Dio.netty.tryReflectionSetAccessible=true", "-Djava.net.preferIPv4Stack=true"]
     command.append("--enable-native-access=ALL-UNNAMED")
     if java.version >= 24:
         command.append("--sun-misc-unsafe-memory-access=allow")
-    if archive is not None and java.version >= 19 and (keep_archive or archive.exists()):
+    if java.version >= 19 and (options.class_cache or archive.exists()):
         command += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:aot=off"]
-        command += ["-XX:+AutoCreateSharedArchive"] if keep_archive else []
-    if fast_start:
+        command += ["-XX:+AutoCreateSharedArchive"] if options.class_cache else []
+    if options.fast_start:
         command.append("-XX:TieredStopAtLevel=1")
-    settings = cache_folder() / f"log4j2-{log_level.lower()}.properties"
-    settings.write_text(LOG_SETTINGS.format(level=log_level.lower()), "utf-8")
+    if options.temp_dir is not None:
+        command.append(f"-Djava.io.tmpdir={options.temp_dir}")
+    settings = cache_folder() / f"log4j2-{options.log_level.lower()}.properties"
+    settings.write_text(LOG_SETTINGS.format(level=options.log_level.lower()), "utf-8")
     command.append(f"-Dlog4j2.configurationFile={settings}")
     command.append("org.apache.spark.deploy.SparkSubmit")
     for name, value in config.items():
@@ -156,60 +165,63 @@ def java_command(
     return [*command, "pyspark-shell"]
 
 
-def start_gateway(command: list[str], spark_home: Path) -> Gateway:
-    """Start the JVM and wait until it can be spoken with; OttlaError when it does not come up.
+def launch(command: list[str], spark_home: Path, *, log: Path | None = None) -> Launch:
+    """Start the JVM; `connect` waits for it. Its standard error goes to log where one is given.
 
     It ends when this process closes its standard input, or ends itself.
     """
     folder = Path(tempfile.mkdtemp(prefix="ottla-java-"))
-    try:
-        info = folder / "connection"
-        environment = dict(
-            os.environ,
-            _PYSPARK_DRIVER_CONN_INFO_PATH=str(info),
-            SPARK_CONNECT_MODE="0",
-            SPARK_HOME=str(spark_home),
-            SPARK_LOCAL_IP="127.0.0.1",
-            PYSPARK_PYTHON=sys.executable,
-            PYSPARK_DRIVER_PYTHON=sys.executable,
-        )
+    environment = dict(
+        os.environ,
+        _PYSPARK_DRIVER_CONN_INFO_PATH=str(folder / "connection"),
+        SPARK_CONNECT_MODE="0",
+        SPARK_HOME=str(spark_home),
+        SPARK_LOCAL_IP="127.0.0.1",
+        PYSPARK_PYTHON=sys.executable,
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+    )
+    with ExitStack() as files:
+        output = None if log is None else files.enter_context(log.open("ab"))
         process = subprocess.Popen(  # noqa: S603 - the java that was found, no shell
             command,
             stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
             env=environment,
             start_new_session=True,  # Ctrl-C in the terminal is Python's, which then ends the JVM
         )
-        try:
-            port, secret = _read_connection(info, process)
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return Gateway(process, port, secret)
+    return Launch(process, folder)
 
 
-def _read_connection(info: Path, process: subprocess.Popen[bytes]) -> tuple[int, str]:
+def connect(launched: Launch) -> tuple[int, str]:
+    """Wait until the JVM can be spoken with; return port and secret, or raise OttlaError."""
+    info = launched.folder / "connection"
     deadline = time.monotonic() + START_SECONDS
-    while not info.exists():
-        if process.poll() is not None:
-            raise OttlaError(f"Java ended with {process.returncode} before Spark was up")
-        if time.monotonic() > deadline:
-            raise OttlaError(f"Spark's JVM did not come up within {START_SECONDS:.0f} s")
-        time.sleep(0.02)
-    raw = info.read_bytes()  # written under another name and renamed: whole when it is there
+    try:
+        while not info.exists():
+            if launched.process.poll() is not None:
+                code = launched.process.returncode
+                raise OttlaError(f"Java ended with {code} before Spark was up")
+            if time.monotonic() > deadline:
+                raise OttlaError(f"Spark's JVM did not come up within {START_SECONDS:.0f} s")
+            time.sleep(0.02)
+        raw = info.read_bytes()  # written under another name and renamed: whole when it is there
+    finally:
+        shutil.rmtree(launched.folder, ignore_errors=True)
     port, size = struct.unpack_from(">ii", raw)
     return port, raw[8 : 8 + size].decode()
 
 
-def stop_gateway(gateway: Gateway, *, patience_seconds: float = 5.0) -> None:
-    """End the JVM: politely, then by force."""
-    process = gateway.process
+def end(launched: Launch, *, patience_seconds: float) -> None:
+    """End the JVM: politely where there is patience, else by force."""
+    process = launched.process
     if process.stdin is not None:
         process.stdin.close()
+    if patience_seconds <= 0:
+        process.kill()
     try:
-        process.wait(patience_seconds)
+        process.wait(patience_seconds or None)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    shutil.rmtree(launched.folder, ignore_errors=True)

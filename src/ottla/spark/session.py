@@ -16,12 +16,14 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from ottla.spark.java import (
-    Gateway,
+    JavaOptions,
+    Launch,
     class_archive,
+    connect,
+    end,
     find_java,
     java_command,
-    start_gateway,
-    stop_gateway,
+    launch,
 )
 from ottla.spark.source import OttlaDataSource
 
@@ -43,11 +45,11 @@ SETTINGS = {
     "spark.python.worker.reuse": "true",
 }
 """What `session` sets unless the caller says otherwise."""
-_gateways: list[Gateway] = []
+_launched: list[Launch] = []
 """JVMs that were started here; one at a time, as PySpark has it."""
 
 
-def session(
+def session(  # noqa: PLR0913 - keyword arguments, each with its default
     app_name: str = "ottla",
     *,
     master: str = "local[2]",
@@ -57,6 +59,7 @@ def session(
     log_level: str = "ERROR",
     class_cache: bool = True,
     fast_start: bool = False,
+    temp_dir: Path | None = None,
 ) -> SparkSession:
     """Return a Spark session that knows format("ottla").
 
@@ -64,27 +67,27 @@ def session(
     yet. With `existing` (of any master, Spark Connect as well) nothing is started, the source is
     registered there. `class_cache` keeps an archive of loaded classes in ~/.cache/ottla, which
     halves the next start (Java 19 and later; written once, when the JVM ends); `fast_start`
-    compiles less well but sooner, for tests. Raises JavaMissing, OttlaError.
+    compiles less well but sooner, for tests; `temp_dir` takes what Java and Spark leave on the
+    disk, spark.log included. Raises JavaMissing, OttlaError.
     """
-    if existing is None:
-        if not _is_running():
-            _start_java(
-                memory=memory,
-                log_level=log_level,
-                class_cache=class_cache,
-                fast_start=fast_start,
-                config=config or {},
-            )
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        builder = SparkSession.builder.appName(app_name).master(master)
-        for name, value in {**SETTINGS, **(config or {})}.items():
-            builder = builder.config(name, value)
-        existing = builder.getOrCreate()
+    if existing is not None:
+        existing.dataSource.register(OttlaDataSource)  # its Python may not see our package's name
+        return existing
+    given = dict(config or {})
+    if temp_dir is not None:
+        given.setdefault("spark.local.dir", str(temp_dir))
+    if not _is_running():
+        java = JavaOptions(memory, log_level, class_cache, fast_start, temp_dir)
+        _start_java(java, given)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in {**SETTINGS, **given}.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    finally:
         for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
             os.environ.pop(name, None)
-    else:
-        existing.dataSource.register(OttlaDataSource)  # its Python may not see our package's name
-    return existing
 
 
 def use_in_this_thread(spark: SparkSession) -> None:
@@ -102,41 +105,33 @@ def stop(spark: SparkSession) -> None:
     stop_java()
 
 
-def stop_java() -> None:
-    """End the JVM that `session` started, whatever state it is in."""
-    while _gateways:
-        gateway = _gateways.pop()
-        if SparkContext._gateway is not None:  # noqa: SLF001 - PySpark offers no other way
-            SparkContext._gateway.shutdown()  # noqa: SLF001
-            SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
-        stop_gateway(gateway)
+def stop_java(*, patience_seconds: float = 5.0) -> None:
+    """End the JVM that `session` started, whatever state it is in; without patience by force."""
+    while _launched:
+        launched = _launched.pop()
+        if SparkContext._gateway is not None and patience_seconds > 0:  # noqa: SLF001
+            SparkContext._gateway.shutdown()  # noqa: SLF001 - PySpark offers no other way
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+        end(launched, patience_seconds=patience_seconds)
 
 
 def _is_running() -> bool:
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ  # noqa: SLF001
 
 
-def _start_java(
-    *,
-    memory: str,
-    log_level: str,
-    class_cache: bool,
-    fast_start: bool,
-    config: Mapping[str, str],
-) -> None:
+def _start_java(options: JavaOptions, config: Mapping[str, str]) -> None:
     java = find_java()
     spark_home = Path(_find_spark_home())
     command = java_command(
         java,
         spark_home,
-        memory=memory,
-        log_level=log_level,
+        options,
         archive=class_archive(java, pyspark.__version__),
-        keep_archive=class_cache,
-        fast_start=fast_start,
         config=config,
     )
-    gateway = start_gateway(command, spark_home)
-    _gateways.append(gateway)
-    os.environ["PYSPARK_GATEWAY_PORT"] = str(gateway.port)
-    os.environ["PYSPARK_GATEWAY_SECRET"] = gateway.secret
+    log = None if options.temp_dir is None else options.temp_dir / "spark.log"
+    launched = launch(command, spark_home, log=log)
+    _launched.append(launched)  # before waiting: whoever stops must find it
+    port, secret = connect(launched)
+    os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
+    os.environ["PYSPARK_GATEWAY_SECRET"] = secret
