@@ -191,6 +191,8 @@ JAVA_CLASSES = {
 class Settings:
     """The checked settings of one client; an attribute is the dotted name with underscores."""
 
+    client_id: str
+
     def __init__(self, table: Mapping[str, Setting], values: Mapping[str, Any]) -> None:
         self.given = frozenset(values)
         for name, (_, default) in table.items():

@@ -19,7 +19,6 @@ from ottla.clients.tls import client_context
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
-
     from ottla.clients.settings import Settings
     from ottla.purgatory.pending import Pending
     from ottla.types import SendItem

@@ -39,6 +39,7 @@ class AdminCalls:
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
         self._settings = read_settings(ADMIN, config, settings)
+        self._settings.client_id = self._settings.client_id or "ottla-admin"
         self._runtime = Runtime(self._settings)
         self._client = self._runtime.client
         self._client.metadata.allow_auto_create = False

@@ -69,6 +69,7 @@ class ConsumerCore:
         self.settings = settings = read_settings(CONSUMER, config, keywords)
         if settings.group_protocol != "classic":
             raise KafkaError(ErrorCode.INVALID_CONFIG, "group.protocol: only classic is served yet")
+        settings.client_id = settings.client_id or "ottla-consumer"
         self.runtime = Runtime(settings)
         self.client = client = self.runtime.client
         self.subscription = Subscription(exclude_internal=settings.exclude_internal_topics)

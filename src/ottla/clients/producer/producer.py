@@ -39,6 +39,7 @@ class ProducerCore:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, "transactional.id: transactions are not served yet"
             )
+        settings.client_id = settings.client_id or "ottla-producer"
         self.runtime = Runtime(settings)
         self.client = self.runtime.client
         rng = self.client._rng  # noqa: SLF001 - one source of luck for the whole client

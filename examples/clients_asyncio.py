@@ -1,0 +1,56 @@
+"""The asyncio clients: a producer and a consumer in one loop.
+
+Run it against a broker (OTTLA_BOOTSTRAP=host:port), or without one: it starts a node for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import nullcontext
+
+from ottla import AsyncAdmin, AsyncConsumer, AsyncProducer
+
+
+async def produce(bootstrap: str, count: int) -> None:
+    """Send; await the last delivery only."""
+    async with AsyncProducer(bootstrap_servers=bootstrap) as producer:
+        for n in range(count):
+            delivery = await producer.send("ticks", str(n))
+        print("last one at", await delivery)
+
+
+async def consume(bootstrap: str, count: int) -> None:
+    """Read until all have come."""
+    async with AsyncConsumer(
+        "ticks", bootstrap_servers=bootstrap, group_id="watchers", auto_offset_reset="earliest"
+    ) as consumer:
+        async for record in consumer:
+            count -= 1
+            if not count:
+                print("last value read:", record.value)
+                break
+
+
+async def main(bootstrap: str, count: int = 1000) -> None:
+    """Do both at once."""
+    async with AsyncAdmin(bootstrap_servers=bootstrap) as admin:
+        await admin.create_topic("ticks", partitions=2, if_not_exists=True)
+    await asyncio.gather(produce(bootstrap, count), consume(bootstrap, count))
+
+
+def run() -> None:
+    """Find or start a broker."""
+    given = os.environ.get("OTTLA_BOOTSTRAP")
+    if given:
+        place = nullcontext(given)
+    else:
+        from ottla.testing.cluster import Cluster
+
+        place = Cluster()
+    with place as found:
+        asyncio.run(main(found if isinstance(found, str) else found.bootstrap))
+
+
+if __name__ == "__main__":
+    run()

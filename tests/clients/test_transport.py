@@ -1,0 +1,198 @@
+"""Frames cut from a stream, loops driven in turns, the façades without a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from ottla import AsyncConsumer, Consumer, Producer
+from ottla.clients.bootstrap import parse_address
+from ottla.clients.client import ConnectionKey
+from ottla.clients.loops import TurnLoop
+from ottla.clients.serdes import deserializer, serializer
+from ottla.clients.transport import SCRATCH_BYTES, FrameProtocol
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.clients.transport import Runtime
+
+
+class _Sink:
+    """Stands in for the runtime and keeps what the protocol delivers."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.broken = ""
+        self.thread_ids: list[int] = []
+
+    def on_frame(self, _protocol: object, frame: memoryview) -> None:
+        self.frames.append(bytes(frame))
+
+    def on_broken(self, _protocol: object, reason: str) -> None:
+        self.broken = reason
+
+    def driven_by(self, thread_id: int) -> None:
+        self.thread_ids.append(thread_id)
+
+
+def _feed(protocol: FrameProtocol, data: bytes, rng: random.Random) -> None:
+    position = 0
+    while position < len(data):
+        room = protocol.get_buffer(-1)
+        count = min(len(room), len(data) - position, rng.choice([1, 3, 1000, 200_000]))
+        room[:count] = data[position : position + count]
+        protocol.buffer_updated(count)
+        position += count
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_frames_of_any_size_survive_any_cut(seed: int) -> None:
+    """Small ones, ones around the scratch buffer's size, and one above the growth step."""
+    rng = random.Random(seed)
+    sizes = [0, 1, SCRATCH_BYTES - 5, SCRATCH_BYTES - 4, SCRATCH_BYTES - 3, 5_000_000]
+    sent = [rng.randbytes(rng.choice(sizes)) for _ in range(12)]
+    sink = _Sink()
+    protocol = FrameProtocol(cast("Runtime", sink), ConnectionKey(1))
+    data = b"".join(len(frame).to_bytes(4, "big") + frame for frame in sent)
+    _feed(protocol, data, rng)
+    assert sink.frames == sent
+
+
+def test_a_negative_or_huge_frame_breaks_the_connection() -> None:
+    """A stranger's length is refused before anything is allocated."""
+    for size in (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"):
+        sink = _Sink()
+        protocol = FrameProtocol(cast("Runtime", sink), ConnectionKey(1))
+        _feed(protocol, size, random.Random(1))
+        assert "announced a frame" in sink.broken
+
+
+async def _give(value: Any) -> Any:
+    await asyncio.sleep(0.001)
+    return value
+
+
+def test_a_loop_in_turns_runs_in_the_callers_thread_and_in_its_own_meanwhile() -> None:
+    """Work of the caller runs here; timers go on when nobody calls."""
+    sink = _Sink()
+    loop = TurnLoop(cast("Runtime", sink), "test")
+    fired = threading.Event()
+    try:
+        assert [loop.call(_give(n)) for n in range(20)] == list(range(20))
+        assert threading.get_ident() in sink.thread_ids
+        loop.loop.call_soon_threadsafe(lambda: loop.loop.call_later(0.05, fired.set))
+        assert fired.wait(3)
+        assert loop.call(_give("again")) == "again"
+        with pytest.raises(ZeroDivisionError):
+            loop.call(_fail())
+    finally:
+        loop.stop()
+
+
+async def _fail() -> None:
+    raise ZeroDivisionError
+
+
+def test_a_blocking_client_works_inside_a_running_loop() -> None:
+    """As in a notebook: the thread drives the loop instead."""
+    sink = _Sink()
+    loop = TurnLoop(cast("Runtime", sink), "test")
+
+    async def cell() -> Any:
+        return loop.call(_give(7))
+
+    try:
+        assert asyncio.run(cell()) == 7
+    finally:
+        loop.stop()
+
+
+def test_nobody_there_fails_in_time_with_one_line() -> None:
+    """max.block.ms of a producer, the timeout of a consumer's question."""
+    with (
+        Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=300) as producer,
+        pytest.raises(KafkaError, match=r"cannot reach 127\.0\.0\.1:1 \(.*refused.*ottla dev"),
+    ):
+        producer.send("t", b"v")
+    with (
+        Consumer(bootstrap_servers="127.0.0.1:1") as consumer,
+        pytest.raises(KafkaError, match=r"cannot reach 127\.0\.0\.1:1"),
+    ):
+        consumer.partitions_for("t", timeout=0.3)
+
+
+def test_closing_twice_and_at_once_is_harmless() -> None:
+    """close() right after the constructor, and again."""
+    began = time.monotonic()
+    for _ in range(3):
+        producer, consumer = (
+            Producer(bootstrap_servers="127.0.0.1:1"),
+            Consumer(bootstrap_servers="127.0.0.1:1", group_id="g"),
+        )
+        for client in (producer, consumer):
+            client.close()
+            client.close()
+    assert time.monotonic() - began < 5
+
+
+def test_mixed_subscriptions_are_refused() -> None:
+    """By name and by hand exclude each other."""
+    consumer = AsyncConsumer("t", bootstrap_servers="h:1", group_id="g")
+    with pytest.raises(KafkaError, match="exclude each other"):
+        consumer.assign([("t", 0)])
+    with pytest.raises(KafkaError, match="needs a group_id"):
+        AsyncConsumer("t", bootstrap_servers="h:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("host:9093", ("host", 9093)),
+        ("host", ("host", 9092)),
+        ("[::1]:9094", ("::1", 9094)),
+        ("PLAINTEXT://a.b:1", ("a.b", 1)),
+    ],
+)
+def test_addresses(text: str, expected: tuple[str, int]) -> None:
+    """Every form of a bootstrap server."""
+    assert parse_address(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "host:x", ":9092", "host:99999"])
+def test_bad_addresses_are_told(text: str) -> None:
+    """What is not HOST:PORT."""
+    with pytest.raises(KafkaError, match=r"is not HOST:PORT"):
+        parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "data"),
+    [
+        ("json", {"a": [1, "é"]}, '{"a":[1,"é"]}'.encode()),
+        ("string", "é", "é".encode()),
+        ("org.apache.kafka.common.serialization.LongSerializer", 5, b"\0" * 7 + b"\x05"),
+        ("integer", -1, b"\xff" * 4),
+        ("double", 1.5, b"\x3f\xf8" + b"\0" * 6),
+    ],
+)
+def test_named_serdes(name: str, value: object, data: bytes) -> None:
+    """The usual ones by name, Java's class names too, and back."""
+    to_bytes = serializer(name)
+    assert to_bytes is not None
+    assert to_bytes(value) == data
+    assert to_bytes(None) is None
+    back = deserializer(name.replace("Serializer", "Deserializer"))
+    assert back is not None
+    assert back(data) == value
+
+
+def test_an_unknown_serde_lists_the_known() -> None:
+    """INVALID_CONFIG with names."""
+    with pytest.raises(KafkaError, match="one of") as caught:
+        serializer("avro")
+    assert caught.value.code == ErrorCode.INVALID_CONFIG
