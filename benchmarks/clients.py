@@ -34,6 +34,15 @@ def ottla_produce(bootstrap: str, topic: str, count: int, value: bytes) -> None:
         producer.flush()
 
 
+def ottla_many_produce(bootstrap: str, topic: str, count: int, value: bytes) -> None:
+    """Hand over a thousand values at a time."""
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        values = [value] * 1000
+        for _ in range(count // 1000):
+            producer.send_many(topic, values)
+        producer.flush()
+
+
 def ottla_async_produce(bootstrap: str, topic: str, count: int, value: bytes) -> None:
     """Use the asyncio façade."""
 
@@ -180,6 +189,7 @@ def aiokafka_consume(bootstrap: str, topic: str, count: int, _value: bytes) -> N
 
 PRODUCE: dict[str, Callable[[str, str, int, bytes], None]] = {
     "ottla": ottla_produce,
+    "ottla many": ottla_many_produce,
     "ottla async": ottla_async_produce,
     "confluent-kafka": confluent_produce,
     "kafka-python": kafka_python_produce,

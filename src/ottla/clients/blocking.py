@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.fetched import ConsumerRecord
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.metadata import PartitionMetadata
-    from ottla.clients.producer.batches import Delivery, RecordMetadata
+    from ottla.clients.producer.batches import Deliveries, Delivery, RecordMetadata
     from ottla.clients.producer.producer import HeadersInput
     from ottla.types import TopicPartition
 
@@ -109,13 +109,9 @@ class Producer(_Blocking):
                 left_ms = self._core.settings.max_block_ms - waited_ms
                 runtime.progress.wait(min(left_ms, 1000) / 1000)
 
-    def send_many(
-        self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None
-    ) -> list[Delivery]:
-        """Queue many values, with as many keys or none; one Delivery each."""
-        if keys is None:
-            return [self.send(topic, value) for value in values]
-        return [self.send(topic, value, key) for value, key in zip(values, keys, strict=True)]
+    def send_many(self, topic: str, values: Iterable[Any]) -> Deliveries:
+        """Queue many values without keys, several times as fast as one by one."""
+        return self._thread.call(self._async.send_many(topic, values))
 
     def send_and_wait(
         self, topic: str, value: Any = None, key: Any = None, **rest: Any

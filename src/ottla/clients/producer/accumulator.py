@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.clients.producer.batches import (
     BATCH_OVERHEAD,
     RECORD_OVERHEAD,
+    Deliveries,
     Delivery,
     PartitionQueue,
     ProducerBatch,
@@ -30,7 +31,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from ottla.clients.client import Random
@@ -141,6 +142,35 @@ class Accumulator:
             records = batch.records
             records.append((timestamp_ms, key, value, headers))
             return _new_tuple(Delivery, (batch, len(records) - 1))
+
+    def append_many(
+        self, topic: str, values: Sequence[Any], start: int, deliveries: Deliveries
+    ) -> int:
+        """Queue values without keys from index start on; return the index of the first left over.
+
+        Less than the whole means that the rest must wait, as `append` says.
+        """
+        state = self._topics.get(topic)
+        if (state is None or state.version != self._metadata.version) and (
+            state := self._refresh(topic)
+        ) is None:
+            return start
+        timestamp_ms = self.wall_ns() // 1_000_000
+        convert = to_bytes if self.to_value is None else self.to_value
+        end = len(values)
+        while start < end:
+            with self.lock:
+                batch = state.sticky.open
+                first = convert(values[start])
+                size = RECORD_OVERHEAD + (0 if first is None else len(first))
+                if batch is None or batch.size + size > batch.reserved:
+                    batch = self._make_room(self._next_sticky(state), size)
+                    if batch is None:
+                        return start
+                count = _fill(batch, values, start, (timestamp_ms, convert))
+                deliveries.add(batch, len(batch.records) - count, count)
+                start += count
+        return start
 
     def _make_room(self, queue: PartitionQueue, size: int) -> ProducerBatch | None:
         """Return the batch that takes the next record, with memory for it; None without any."""
@@ -297,6 +327,31 @@ class Accumulator:
         for half in halves:
             half.when_done().on_done(finished)
         return first, second
+
+
+def _fill(
+    batch: ProducerBatch,
+    values: Sequence[Any],
+    start: int,
+    how: tuple[int, Callable[[Any], bytes | None]],
+) -> int:
+    """Append values until the batch has no room left; return how many went in, at least one."""
+    timestamp_ms, convert = how
+    room = batch.reserved - batch.size
+    always = convert is not to_bytes
+    append = batch.records.append
+    before = len(batch.records)
+    for index in range(start, len(values)):
+        value = values[index]
+        if always or type(value) is not bytes:
+            value = convert(value)
+        size = RECORD_OVERHEAD if value is None else RECORD_OVERHEAD + len(value)
+        if size > room:
+            break
+        room -= size
+        append((timestamp_ms, None, value, ()))
+    batch.size = batch.reserved - room
+    return len(batch.records) - before
 
 
 def encode_headers(given: Any) -> Headers:

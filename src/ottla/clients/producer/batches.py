@@ -5,8 +5,10 @@ Kafka: org.apache.kafka.clients.producer.internals.{ProducerBatch, FutureRecordM
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
@@ -173,6 +175,53 @@ class Delivery(NamedTuple):
         if not self.batch.done:
             yield from self.batch.owner.wait_async(self.batch).__await__()
         return self.metadata
+
+
+class Deliveries(Sequence[Delivery]):
+    """The handles of many records, made only when they are looked at."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[ProducerBatch, int, int]] = []  # batch, first position, count
+        self._starts: list[int] = []
+        self._length = 0
+
+    def add(self, batch: ProducerBatch, position: int, count: int) -> None:
+        """Take in count records of a batch, from position on."""
+        if count:
+            self._runs.append((batch, position, count))
+            self._starts.append(self._length)
+            self._length += count
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Delivery: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Delivery]: ...
+
+    def __getitem__(self, index: int | slice) -> Delivery | list[Delivery]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(self._length))]
+        if index < 0:
+            index += self._length
+        if not 0 <= index < self._length:
+            raise IndexError(index)
+        run = bisect_right(self._starts, index) - 1
+        batch, position, _ = self._runs[run]
+        return Delivery(batch, position + index - self._starts[run])
+
+    @property
+    def done(self) -> bool:
+        """Whether all were acknowledged or have failed."""
+        return all(batch.done for batch, _, _ in self._runs)
+
+    @property
+    def error(self) -> KafkaError | None:
+        """Return the first error there is."""
+        errors = (Delivery(batch, position).error for batch, position, _ in self._runs)
+        return next((error for error in errors if error is not None), None)
 
 
 class PartitionQueue:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.producer.accumulator import Accumulator
+from ottla.clients.producer.batches import Deliveries
 from ottla.clients.producer.sender import Sender
 from ottla.clients.serdes import serializer
 from ottla.clients.settings import PRODUCER, read_settings
@@ -155,9 +156,21 @@ class AsyncProducer:
         """Send one record and wait for its RecordMetadata."""
         return await (await self.send(topic, value, key, **rest))
 
-    async def send_many(self, topic: str, values: Iterable[Any], **rest: Any) -> list[Delivery]:
-        """Queue many values; one Delivery each."""
-        return [await self.send(topic, value, **rest) for value in values]
+    async def send_many(self, topic: str, values: Iterable[Any]) -> Deliveries:
+        """Queue many values without keys, several times as fast as one by one."""
+        given = values if isinstance(values, list | tuple) else list(values)
+        deliveries = Deliveries()
+        accumulator = self._core.accumulator
+        began_ms = self._core.now_ms()
+        start = 0
+        while (upto := accumulator.append_many(topic, given, start, deliveries)) < len(given):
+            if upto > start:
+                began_ms = self._core.now_ms()
+            start = upto
+            with self._runtime.lock:
+                self._core.blocked(topic, self._core.now_ms() - began_ms)
+            await self._runtime.wait_progress(1000)
+        return deliveries
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until every record sent so far is acknowledged or has failed.
