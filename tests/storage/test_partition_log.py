@@ -7,6 +7,8 @@ import errno
 import pytest
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.records.builder import encode_batch
+from ottla.records.validator import RecordValidationError
 from ottla.storage.append_info import FetchIsolation, UnexpectedAppendOffset
 from ottla.storage.batches import scan_batches
 from ottla.storage.log_config import LogConfig
@@ -354,6 +356,15 @@ def test_another_incarnation_is_refused() -> None:
     """A log keeps the topic id it has (KAFKA-12257)."""
     log = new_log()
     assert code_of(log.assign_topic_id, Uuid(b"x" * 16)) is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_a_refusal_names_the_partition() -> None:
+    """A record without key for a compacted log is refused in words that say where."""
+    log = new_log(config=LogConfig(cleanup_policy=("compact",)))
+    batch = encode_batch([(NOW_MS, None, b"value", ())])
+    with pytest.raises(RecordValidationError) as refused:
+        log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
+    assert refused.value.record_errors[0][1].endswith("topic partition t-0")
 
 
 def test_names_of_partitions() -> None:

@@ -71,7 +71,7 @@ class LogState:
     def reconfigure(self, config: LogConfig) -> None:
         """Take new settings; they hold from the next append on."""
         self.config = config
-        self._rules = validation_rules(config)
+        self._rules = validation_rules(config, str(self.topic_partition))
         for segment in self.segments:
             segment.index_interval_bytes = config.index_interval_bytes
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ottla.storage.log_config import LogConfig
 
 
-def validation_rules(config: LogConfig) -> ValidationRules:
-    """Return the rules that hold until the log's settings change."""
+def validation_rules(config: LogConfig, topic_partition: str) -> ValidationRules:
+    """Return the rules that hold until the log's settings change; errors name the partition."""
     name = config.compression_type
     codec = {"producer": None, "uncompressed": Compression.NONE}.get(
         name, Compression.__members__.get(name.upper())
@@ -38,4 +38,5 @@ def validation_rules(config: LogConfig) -> ValidationRules:
         after_max_ms=config.message_timestamp_after_max_ms,
         max_message_bytes=config.max_message_bytes,
         is_compacted=config.is_compacted,
+        topic_partition=topic_partition,
     )
