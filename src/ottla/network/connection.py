@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from ottla.errors import OttlaError
 from ottla.network.framing import FrameReader
 from ottla.network.gather import SendQueue
+from ottla.network.limits import frame_limit_ms
 
 if TYPE_CHECKING:
     import asyncio
@@ -51,9 +52,11 @@ class Connection:
         "_queue",
         "_reader",
         "_scratch",
+        "_seen",
         "_socket",
         "attachment",
         "connection_id",
+        "frame_count",
         "is_closed",
         "last_active_ms",
         "listener_name",
@@ -84,27 +87,30 @@ class Connection:
         self._is_writing = False
         self._is_reading = True
         self.is_closed = False
-        self.last_active_ms = 0
+        self.frame_count = 0
+        self.last_active_ms = -1
+        self._seen = (-1, 0)
         self.connection_id = connection_id
         self.listener_name = listener_name
         self.peer_host = peer_host
         self.attachment: object = None
         loop.add_reader(self._fd, self._on_readable)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request is in work and nothing is left to send."""
-        return not self._is_busy and not self._queue
+    def is_overdue(self, now_ms: int, max_idle_ms: int) -> bool:
+        """Whether it was silent for too long, or its frame trickles: asked now and then.
 
-    @property
-    def is_inside_frame(self) -> bool:
-        """Whether a frame has begun to arrive and is not complete."""
-        return self._reader.is_inside_frame and not self._is_busy
-
-    @property
-    def frame_size(self) -> int:
-        """The announced size of the frame that is arriving."""
-        return self._reader.frame_size
+        Time counts from the first such question after anything was achieved: a frame complete, or
+        bytes of an answer taken. A request that waits for its answer is no silence.
+        """
+        seen = (self.frame_count, self._queue.size_bytes)
+        if self.last_active_ms < 0 or self._is_busy or seen != self._seen:
+            self._seen = seen
+            self.last_active_ms = now_ms
+            return False
+        waited_ms = now_ms - self.last_active_ms
+        if self._reader.is_inside_frame and self._is_reading:
+            return waited_ms > frame_limit_ms(self._reader.received_bytes)
+        return 0 <= max_idle_ms < waited_ms
 
     def _on_readable(self) -> None:
         if self._is_busy or self._queue.size_bytes > MAX_UNSENT_BYTES:
@@ -126,6 +132,7 @@ class Connection:
         try:
             while frame is not None:
                 self._is_busy = True
+                self.frame_count += 1
                 self._handler.handle_frame(self, frame)
                 if self._is_busy or self.is_closed or not self._reader.has_buffered_bytes:
                     return

@@ -41,6 +41,11 @@ class FrameReader:
         """The announced size of the unfinished frame, 0 when unknown."""
         return self._size if self._frame is not None else 0
 
+    @property
+    def received_bytes(self) -> int:
+        """How much of the unfinished frame has arrived."""
+        return self._filled if self._frame is not None else len(self._left)
+
     def space(self) -> memoryview | None:
         """Return where to receive directly, or None: use the shared buffer and `take`."""
         frame = self._frame

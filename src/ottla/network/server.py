@@ -11,6 +11,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from ottla.network.connection import Connection
+from ottla.network.limits import ConnectionQuota
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,8 +36,11 @@ class Listener:
         name: str,
         max_frame_bytes: int,
         scratch: bytearray,
+        quota: ConnectionQuota | None = None,
     ) -> None:
+        """Take who handles frames; the scratch buffer and the quota are the node's, shared."""
         self.name = name
+        self._quota = quota or ConnectionQuota()
         self.connections: set[Connection] = set()
         self._loop = loop
         self._handler = handler
@@ -74,6 +78,9 @@ class Listener:
     def _accept(self) -> None:
         assert self._socket is not None
         for _ in range(_ACCEPTS_A_TURN):
+            if not self._quota.has_room():
+                self._wait_for_room()
+                return
             try:
                 sock, address = self._socket.accept()
             except BlockingIOError:
@@ -82,6 +89,17 @@ class Listener:
                 self._accept_failed(error)
                 return
             self._add(sock, address)
+
+    def _wait_for_room(self) -> None:
+        """Leave newcomers in the backlog until a connection ends."""
+        assert self._socket is not None
+        log.warning(
+            "%d connections (max.connections): no more until one ends",
+            self._quota.count,
+            extra={"event": "accept.full"},
+        )
+        self._loop.remove_reader(self._socket.fileno())
+        self._quota.when_room(self._accept_again)
 
     def _accept_failed(self, error: OSError) -> None:
         """Out of descriptors: pause instead of spinning; the waiting peer is not refused."""
@@ -96,6 +114,9 @@ class Listener:
             self.start()
 
     def _add(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        if not self._quota.admit(address[0]):
+            sock.close()
+            return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._count += 1
@@ -114,9 +135,20 @@ class Listener:
             )
         )
 
+    def sweep(self, now_ms: int, max_idle_ms: int) -> int:
+        """Close the connections that are silent or trickle for too long; return how many.
+
+        One call every few seconds instead of a timer a connection; max_idle_ms < 0 is no limit.
+        """
+        overdue = [one for one in self.connections if one.is_overdue(now_ms, max_idle_ms)]
+        for connection in overdue:
+            connection.close()
+        return len(overdue)
+
     def connection_closed(self, connection: Connection) -> None:
         """Forget a connection."""
         self.connections.discard(connection)
+        self._quota.release(connection.peer_host)
         self._handler.connection_closed(connection)
 
     def stop_accepting(self) -> None:

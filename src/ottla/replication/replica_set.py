@@ -86,14 +86,29 @@ class ReplicaSet:
         now_ms: int,
         origin: AppendOrigin,
     ) -> AppendInfo:
-        """Append to a partition that this broker leads and wake up who waits for its data."""
-        info = partition.append(records, required_acks=required_acks, now_ms=now_ms, origin=origin)
+        """Append to a partition that this broker leads and wake up who waits for its data.
+
+        A disk that fails here takes its directory offline, with all partitions in it.
+        """
+        try:
+            info = partition.append(
+                records, required_acks=required_acks, now_ms=now_ms, origin=origin
+            )
+        except KafkaError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self._disk_failed(partition, error)
+            raise
         self.append_count += 1
         for listener in self._listeners:
             listener(partition)
         if partition.on_commit is not None:
             partition.on_commit(partition)
         return info
+
+    def _disk_failed(self, partition: Partition, error: KafkaError) -> None:
+        home = self.logs.home_of(partition.topic_partition)
+        if home is not None:
+            self.logs.fail(home, error.__cause__)
 
     def _tell(self, partition: Partition) -> None:
         for listener in self._listeners:

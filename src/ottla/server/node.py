@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.coordinator.group.coordinator import GroupCoordinator
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.broker import ListenerAddress
+from ottla.network.limits import sweep_interval_ms
 from ottla.network.server import SCRATCH_BYTES, Listener
 from ottla.server.broker import Broker
 from ottla.server.clock import SystemClock
@@ -25,7 +26,7 @@ from ottla.server.identity import identify
 from ottla.server.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ottla.server.lifecycle import BrokerLifecycle
 from ottla.server.producer_ids import ProducerIds
-from ottla.server.startup import Banner, port_taken
+from ottla.server.startup import Banner, connection_quota, port_taken
 from ottla.server.timers import LoopTimer
 from ottla.server.upkeep import Upkeep
 from ottla.server.workers import Workers
@@ -111,10 +112,19 @@ class Node:
             raise
         for listener in self._listeners:
             listener.start()
+        self._sweep_connections(self.clock.monotonic_ms())
+
+    def _sweep_connections(self, now_ms: int) -> None:
+        """Close silent and trickling connections, now and every few seconds from now on."""
+        max_idle_ms = self.config.connections_max_idle_ms
+        for listener in self._listeners:
+            listener.sweep(now_ms, max_idle_ms)
+        self._timer.add(now_ms + sweep_interval_ms(max_idle_ms), self._sweep_connections)
 
     def _bind(self) -> None:
         """Take the ports before anything is touched on the disk."""
         scratch = bytearray(SCRATCH_BYTES)
+        quota = connection_quota(self.config)
         for endpoint in self.config.endpoints:
             listener = Listener(
                 self._loop,
@@ -122,6 +132,7 @@ class Node:
                 name=endpoint.listener,
                 max_frame_bytes=self.config.socket_request_max_bytes,
                 scratch=scratch,
+                quota=quota,
             )
             try:
                 port = listener.bind(endpoint.host, endpoint.port)
@@ -232,7 +243,12 @@ class Node:
             on_fault=_log_fault,
         )
         self._upkeep = Upkeep(
-            broker.replicas, self.config, clock=self.clock, timer=self._timer, workers=self._workers
+            broker.replicas,
+            self.config,
+            clock=self.clock,
+            timer=self._timer,
+            workers=self._workers,
+            on_failure=self._halt,
         )
 
     def _broker_addresses(self) -> dict[str, tuple[str, int]]:
@@ -261,9 +277,11 @@ class Node:
         _ = pending.value
 
     def _halt(self, error: Exception) -> None:
-        """Stop serving: the metadata's disk failed, nothing may be promised any more."""
-        log.critical("halting", exc_info=error, extra={"event": "node.halted"})
+        """Stop serving: the metadata's or the last disk failed, nothing may be promised now."""
+        log.critical("halting: %s", error, extra={"event": "node.halted"})
         self.failure = error
+        for listener in self._listeners:
+            listener.stop_accepting()
         self.halted.set()
 
     def _serve(self) -> None:

@@ -5,13 +5,33 @@ Kafka: nothing like it; its start is a few hundred log lines.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import resource
+from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
 from ottla._version import __version__
+from ottla.network.limits import ConnectionQuota, parse_overrides
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
 
 PROTOCOL = "Apache Kafka protocol 4.3"
+
+
+RESERVED_DESCRIPTORS = 2000
+"""Kept for files and for peers, so that connections never starve the log (fewer: half)."""
+
+
+def connection_quota(config: BrokerConfig) -> ConnectionQuota:
+    """Return what max.connections* allow, within the process's limit on descriptors."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    possible = max(limit - RESERVED_DESCRIPTORS, limit // 2)
+    return ConnectionQuota(
+        config.max_connections if limit < 0 else min(config.max_connections, possible),
+        config.max_connections_per_ip,
+        parse_overrides(config.max_connections_per_ip_overrides),
+    )
 
 
 class PortTaken(Exception):

@@ -5,7 +5,11 @@ Kafka: the scheduled tasks of kafka.log.LogManager and kafka.server.ReplicaManag
 
 from __future__ import annotations
 
+import errno
+import logging
 from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,9 +19,18 @@ if TYPE_CHECKING:
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.workers import Workers
+    from ottla.storage.log_dir import LogDirectory
     from ottla.storage.log_jobs import StorageJob
 
+log = logging.getLogger("ottla.upkeep")
 JOBS_INTERVAL_MS = 250
+_WHAT_TO_DO = {
+    errno.ENOSPC: "free some space or move the directory to a larger disk, then start again",
+    errno.EDQUOT: "raise the quota or free some space, then start again",
+    errno.EFBIG: "raise the limit on file sizes, then start again",
+    errno.EROFS: "mount it writable, then start again",
+    errno.EACCES: "make it writable for this user, then start again",
+}
 
 
 class Upkeep:
@@ -31,13 +44,17 @@ class Upkeep:
         clock: Clock,
         timer: TimingWheel,
         workers: Workers,
+        on_failure: Callable[[Exception], None],
     ) -> None:
+        """on_failure(error) is called when no directory is left, or the metadata's is gone."""
         self._replicas = replicas
         self._logs = replicas.logs
         self._config = config
         self._clock = clock
         self._timer = timer
         self._workers = workers
+        self._on_failure = on_failure
+        self._offline: set[str] = set()
         self._is_stopped = False
         self._saved_at = -1
 
@@ -62,9 +79,13 @@ class Upkeep:
         self, interval_ms: int, task: Callable[[], None], *, first_ms: int | None = None
     ) -> None:
         def run(_now_ms: int) -> None:
-            if not self._is_stopped:
+            if self._is_stopped:
+                return
+            self._timer.add(self._clock.monotonic_ms() + interval_ms, run)
+            try:
                 task()
-                self._timer.add(self._clock.monotonic_ms() + interval_ms, run)
+            except (KafkaError, OSError) as error:
+                log.error("upkeep: %s", error, extra={"event": "upkeep.failed"})  # noqa: TRY400 - the text says all
 
         delay_ms = interval_ms if first_ms is None else first_ms
         self._timer.add(self._clock.monotonic_ms() + delay_ms, run)
@@ -74,8 +95,21 @@ class Upkeep:
             self._workers.run(job.run, lambda _none, error, job=job: job.done(error))  # type: ignore[misc] # a lambda's default binds the loop's value
 
     def _run_jobs(self) -> None:
+        self._watch_directories()
         self._submit(self._logs.take_jobs())
         self._submit(self._logs.remove_due(self._clock.now_ms()))
+
+    def _watch_directories(self) -> None:
+        """Say once that a directory went offline; a node that can serve nothing more halts."""
+        for home in self._logs.directories:
+            if home.is_online or home.path in self._offline:
+                continue
+            self._offline.add(home.path)
+            text = _offline_text(home)
+            log.error(text, extra={"event": "directory.offline", "path": home.path})
+            is_last = not self._logs.online_directories
+            if is_last or home.path == self._config.metadata_directory:
+                self._on_failure(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
 
     def _save_watermarks(self) -> None:
         if self._replicas.append_count != self._saved_at:
@@ -90,3 +124,15 @@ class Upkeep:
 
     def _flush_due(self) -> None:
         self._logs.want_due_flushes(self._clock.now_ms())
+
+
+def _offline_text(home: LogDirectory) -> str:
+    """Say in one line which directory failed, why, and what to do."""
+    error = home.failure
+    number = None if error is None else error.errno
+    advice = _WHAT_TO_DO.get(number or 0, "check the disk, then start again")
+    try:
+        left = f", {home.directory.free_space()} bytes are free"
+    except OSError:
+        left = ""
+    return f"log directory {home.path} is offline: {error}{left}; {advice}"
