@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING
 from ottla.clients.admin.topics import NewTopic
 from ottla.clients.blocking import Admin
 from ottla.errors import KafkaError
-from ottla.spark.session import session, stop
+from ottla.spark.local_session import session, stop
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 RUNS = 3
@@ -83,9 +85,17 @@ def copy(spark: SparkSession, name: str, bootstrap: str, source: str, target: st
         return time.perf_counter() - began
 
 
-def best(function, *arguments: object) -> float:  # type: ignore[no-untyped-def] # any function
-    """Return the shortest of a few runs after a warm-up."""
-    return min(function(*arguments) for _ in range(RUNS + 1))
+def best(names: list[str], measure: Callable[[str], float]) -> dict[str, float]:
+    """Return each source's shortest time of a few runs, taken in turn, after a warm-up."""
+    runs = [[measure(name) for name in names] for _ in range(RUNS + 1)]
+    return {name: min(column) for name, column in zip(names, zip(*runs, strict=True), strict=True)}
+
+
+def report(what: str, records: int, seconds: dict[str, float]) -> None:
+    """Print rows a second, and the ratio to the connector."""
+    rates = "  ".join(f"{name} {records / taken:>10,.0f}" for name, taken in seconds.items())
+    ratio = f"  {seconds['kafka'] / seconds['ottla']:.1f}x" if "kafka" in seconds else ""
+    print(f"{what:36} {rates} rows/s{ratio}", flush=True)
 
 
 def main() -> None:
@@ -112,21 +122,22 @@ def main() -> None:
             records = arguments.records // divisor
             topic = f"bench-{size}-{records}"
             fill(spark, bootstrap, topic, records=records, size=size)
-            for columns in ("", "key,value", "value") if arguments.only != "copy" else ():
-                for name in names:
-                    seconds = best(read, spark, name, bootstrap, topic, columns)
-                    what = columns or "all columns"
-                    print(
-                        f"batch read {title:6} {what:12} {name:6} {records / seconds:12,.0f} rows/s"
+            if arguments.only != "copy":
+                for columns in ("", "key,value", "value"):
+                    seconds = best(
+                        names,
+                        lambda name: read(spark, name, bootstrap, topic, columns),  # noqa: B023
                     )
+                    report(f"batch read {title} {columns or 'all columns'}", records, seconds)
             if arguments.only != "read":
-                for name in names:
-                    with Admin(bootstrap_servers=bootstrap) as admin:
+                with Admin(bootstrap_servers=bootstrap) as admin:
+                    for name in names:
                         admin.create_topics([NewTopic(f"{topic}-to-{name}", PARTITIONS, 1)])
-                    seconds = best(copy, spark, name, bootstrap, topic, f"{topic}-to-{name}")
-                    print(
-                        f"stream copy {title:6} {'':11} {name:6} {records / seconds:12,.0f} rows/s"
-                    )
+                seconds = best(
+                    names,
+                    lambda name: copy(spark, name, bootstrap, topic, f"{topic}-to-{name}"),  # noqa: B023
+                )
+                report(f"stream copy {title}", records, seconds)
     finally:
         stop(spark)
 

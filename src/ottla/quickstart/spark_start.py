@@ -36,7 +36,7 @@ class SparkStart:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Stop the session and its JVM; after an error at once, also while they are starting."""
-        from ottla.spark.session import stop_java
+        from ottla.spark.local_session import stop_java
 
         logging.disable(logging.CRITICAL)  # Py4J logs each call that the stopped JVM cuts off
         if self._spark is not None and kind is None:
@@ -48,7 +48,7 @@ class SparkStart:
 
     def _start(self) -> None:
         try:
-            from ottla.spark.session import session
+            from ottla.spark.local_session import session
 
             self._spark = session(
                 "ottla quickstart",
@@ -66,7 +66,7 @@ class SparkStart:
         if self._spark is None:
             reason = self._failure or f"not up after {START_SECONDS:.0f} s"
             raise OttlaError(f"Spark could not be started: {reason}")
-        from ottla.spark.session import use_in_this_thread
+        from ottla.spark.local_session import use_in_this_thread
 
         use_in_this_thread(self._spark)
         return self._spark

@@ -1,7 +1,8 @@
 """Spark's data source "ottla": topics as data frames, batch and streaming, read and written.
 
 Kafka: the spark-sql-kafka connector, without its jar. Spark finds the source by itself through the
-top-level package `pyspark_ottla`; `ottla.spark.session()` gives a session with good settings.
+top-level package `pyspark_ottla`; `ottla.spark.session()` gives a session with good settings, and
+`ottla.spark.stop(session)` ends it with its JVM.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.spark.session import session
+    from ottla.spark.local_session import session, stop, use_in_this_thread
 
-__all__ = ["session"]
+__all__ = ["session", "stop", "use_in_this_thread"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load `session`, and with it pyspark, when it is first asked for."""
-    if name == "session":
-        from ottla.spark.session import session
+    """Load a public name, and with it pyspark, when it is first asked for."""
+    if name in __all__:
+        from ottla.spark import local_session
 
-        return session
+        return getattr(local_session, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,69 @@
+"""Count events per minute and key with Spark, from one topic to another.
+
+ottla server-start &
+python examples/spark_windows.py [localhost:9092]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+
+from pyspark.sql.functions import window
+
+import ottla.spark
+from ottla import Admin, Producer
+
+CLICKS, COUNTS = "clicks", "clicks-per-minute"
+PAGES = ("home", "search", "cart")
+
+
+def send_clicks(bootstrap: str) -> None:
+    """Send ten minutes of clicks with their event times, and one late enough to close them."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        existing = {topic.name for topic in admin.list_topics()}
+        for name in (CLICKS, COUNTS):
+            if name not in existing:
+                admin.create_topic(name, 1)
+    start_ms = 1_767_225_600_000
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for second in range(600):
+            page = PAGES[second % len(PAGES)]
+            producer.send(CLICKS, b"1", page.encode(), timestamp_ms=start_ms + second * 1000)
+        producer.send(CLICKS, b"0", b"end", timestamp_ms=start_ms + 3_600_000)
+        producer.flush()
+
+
+def main(bootstrap: str) -> int:
+    """Return how many windows were written."""
+    send_clicks(bootstrap)
+    spark = ottla.spark.session("clicks")
+    server = {"kafka.bootstrap.servers": bootstrap}
+    try:
+        clicks = (
+            spark.readStream.format("ottla")
+            .options(
+                **server, subscribe=CLICKS, startingOffsets="earliest", columns="key,timestamp"
+            )
+            .load()
+            .withWatermark("timestamp", "10 seconds")
+        )
+        counts = clicks.groupBy("key", window("timestamp", "1 minute").alias("window")).count()
+        with tempfile.TemporaryDirectory() as checkpoint:
+            query = (
+                counts.selectExpr("key", "to_json(struct(window.start AS minute, count)) AS value")
+                .writeStream.format("ottla")
+                .options(**server, topic=COUNTS, checkpointLocation=checkpoint)
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination(120)
+        written = spark.read.format("ottla").options(**server, subscribe=COUNTS).load()
+        written.selectExpr("CAST(key AS STRING)", "CAST(value AS STRING)").show(5, truncate=False)
+        return written.count()
+    finally:
+        ottla.spark.stop(spark)
+
+
+if __name__ == "__main__":
+    print(main(sys.argv[1] if len(sys.argv) > 1 else "localhost:9092"), "windows")
