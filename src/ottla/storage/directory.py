@@ -106,6 +106,9 @@ class Directory(Protocol):
     def free_space(self) -> int:
         """Return the bytes left for us on the disk that holds the root."""
 
+    def total_space(self) -> int:
+        """Return the size of the disk in bytes."""
+
     def lock(self, path: str) -> Lock:
         """Take the exclusive lock of this file, made when missing; BlockingIOError when held."""
 

@@ -156,5 +156,4 @@ class TruncatableLog(DurableLog):
         self.log_start_offset = self.high_watermark = offset
         self._active_is_prepared = True
         self._names_version += 1
-        self.recovery_point = offset
         self._set_end(offset)

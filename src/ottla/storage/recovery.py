@@ -178,9 +178,9 @@ class LogLoader:
                 rebuild_indexes(segment)
         if self._epochs_lost:
             self._find_epochs(self._segments[:first])
+        self._recover_transactions(log_start_offset, first)
         if first:
             trim_tail(self._segments[first - 1], self._segments[first].base_offset)
-        self._recover_transactions(log_start_offset, first)
         return self._recover_from(first, log_start_offset)
 
     def _recover_transactions(self, log_start_offset: int, end: int) -> int:

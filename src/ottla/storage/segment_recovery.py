@@ -139,6 +139,11 @@ def trim_tail(segment: Segment, next_base_offset: int) -> None:
         segment.file.truncate(end)
         segment.size = end
         segment.needs_sync = True
+    aborted = segment.transaction_index.entries()
+    standing = [entry for entry in aborted if entry.last_offset < next_base_offset]
+    if len(standing) < len(aborted):
+        segment.transaction_index.replace(standing)
+    segment.transaction_index.release()
 
 
 def rebuild_indexes(segment: Segment) -> None:

@@ -31,12 +31,13 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """`.txnindex`: int16 version 0, then producer id and three offsets, 34 bytes an entry."""
 
-    __slots__ = ("_entries", "directory", "path")
+    __slots__ = ("_dirty", "_entries", "directory", "path")
 
     def __init__(self, directory: Directory, path: str) -> None:
         self.directory = directory
         self.path = path
         self._entries: list[AbortedTransaction] | None = None
+        self._dirty = True  # maybe not durable: an earlier process may have written it
 
     def entries(self) -> list[AbortedTransaction]:
         """Return all entries, oldest first; CorruptMessage when the file holds anything else."""
@@ -66,6 +67,7 @@ class TransactionIndex:
             file.write_at(len(entries) * _ENTRY.size, _ENTRY.pack(0, *entry))
         finally:
             file.close()
+        self._dirty = True
         entries.append(entry)
 
     def truncate_to(self, offset: int) -> None:
@@ -76,6 +78,7 @@ class TransactionIndex:
             file = self.directory.open(self.path, create=True)
             file.truncate(len(kept) * _ENTRY.size)
             file.close()
+            self._dirty = True
             self._entries = kept
 
     def replace(self, entries: list[AbortedTransaction]) -> None:
@@ -100,8 +103,11 @@ class TransactionIndex:
         self._entries = []
 
     def pin_for_sync(self) -> File | None:
-        """Hand out the file, pinned, or None when there was no abort."""
-        if not self._entries:
+        """Hand out the file, pinned, or None when nothing changed."""
+        if not self._dirty:
+            return None
+        self._dirty = False
+        if not self.directory.exists(self.path):
             return None
         file = self.directory.open(self.path, create=True)
         file.pin()
