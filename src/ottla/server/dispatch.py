@@ -41,6 +41,7 @@ HANDLER_MODULES = (
     "topics",
     "configs",
     "brokers",
+    "log_dirs",
 )
 _API_VERSIONS = 18
 

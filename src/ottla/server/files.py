@@ -279,6 +279,11 @@ class RealDirectory:
         state = os.statvfs(self.root)
         return state.f_bavail * state.f_frsize
 
+    def total_space(self) -> int:
+        """Return the size of the volume in bytes."""
+        state = os.statvfs(self.root)
+        return state.f_blocks * state.f_frsize
+
     def lock(self, path: str) -> RealLock:
         """Lock as the JVM does, against other processes, and by flock against our own."""
         descriptor = os.open(self._prefix + path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

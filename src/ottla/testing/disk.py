@@ -465,6 +465,10 @@ class SimulatedDisk:
         """Return what the capacity leaves."""
         return self.capacity_bytes - self.used_bytes()
 
+    def total_space(self) -> int:
+        """Return the capacity."""
+        return self.capacity_bytes
+
     def lock(self, path: str) -> SimulatedLock:
         """Take the lock."""
         self.open(path, create=True)

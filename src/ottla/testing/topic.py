@@ -37,11 +37,11 @@ class TestTopic(str):
     def produce(self, values: Iterable[Any], *, keys: Iterable[Any] | None = None) -> Self:
         """Produce values (bytes, str or None), with as many keys or none; wait for all."""
         producer = self._kafka.producer
-        sent = producer.send_many(
-            str(self),
-            map(as_bytes, values),
-            keys=None if keys is None else map(as_bytes, keys),
-        )
+        listed = [as_bytes(value) for value in values]
+        named = [None] * len(listed) if keys is None else [as_bytes(key) for key in keys]
+        sent = [
+            producer.send(str(self), value, key) for value, key in zip(listed, named, strict=True)
+        ]
         producer.flush(30)
         for delivery in sent:
             delivery.result(0)

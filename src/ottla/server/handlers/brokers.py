@@ -1,6 +1,6 @@
-"""DescribeCluster.
+"""What the cluster is and who leads: brokers, quorum, elections, reassignments.
 
-Kafka: KafkaApis.handleDescribeCluster (KIP-700, KIP-919).
+Kafka: KafkaApis.handleDescribeCluster (KIP-700, KIP-919), ControllerApis.
 """
 
 from __future__ import annotations
@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from ottla.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from ottla.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from ottla.server.dispatch import handles
 
 if TYPE_CHECKING:
+    from ottla.purgatory.pending import Pending
     from ottla.server.context import Context
 
 _BROKERS, _CONTROLLERS = 1, 2
@@ -45,3 +52,25 @@ def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeC
         ],
         cluster_authorized_operations=_NO_OPERATIONS,
     )
+
+
+@handles(DescribeQuorumRequest)
+def describe_quorum(
+    ctx: Context, request: DescribeQuorumRequest
+) -> Pending[DescribeQuorumResponse]:
+    """Describe the quorum: leader, epoch, how far each voter is (KIP-595)."""
+    return ctx.broker.controller.describe_quorum(request)
+
+
+@handles(ElectLeadersRequest)
+def elect_leaders(ctx: Context, request: ElectLeadersRequest) -> Pending[ElectLeadersResponse]:
+    """Elect preferred or unclean leaders (KIP-460)."""
+    return ctx.broker.controller.elect_leaders(request)
+
+
+@handles(ListPartitionReassignmentsRequest)
+def list_partition_reassignments(
+    ctx: Context, request: ListPartitionReassignmentsRequest
+) -> Pending[ListPartitionReassignmentsResponse]:
+    """List the moves under way: none, while there is one broker (KIP-455)."""
+    return ctx.broker.controller.list_partition_reassignments(request)

@@ -1,0 +1,68 @@
+"""DescribeLogDirs.
+
+Kafka: KafkaApis.handleDescribeLogDirsRequest, ReplicaManager.describeLogDirs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from ottla.server.dispatch import handles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.server.context import Context
+    from ottla.storage.log_dir import LogDirectory
+    from ottla.storage.partition_log import PartitionLog
+
+Result = DescribeLogDirsResponse.DescribeLogDirsResult
+TopicResult = Result.DescribeLogDirsTopic
+PartitionResult = TopicResult.DescribeLogDirsPartition
+
+
+@handles(DescribeLogDirsRequest)
+def describe_log_dirs(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """Tell for each log directory which partitions lie in it, how large, on how large a volume."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {(one.topic, index) for one in request.topics for index in one.partitions}
+    return DescribeLogDirsResponse(
+        results=[_describe(ctx, home, wanted) for home in ctx.broker.logs.directories]
+    )
+
+
+def _describe(ctx: Context, home: LogDirectory, wanted: set[tuple[str, int]] | None) -> Result:
+    if not home.is_online:
+        return Result(error_code=int(ErrorCode.KAFKA_STORAGE_ERROR), log_dir=home.path, topics=[])
+    logs = ctx.broker.logs
+    chosen = [
+        log
+        for log in logs
+        if logs.home_of(log.topic_partition) is home
+        and (wanted is None or log.topic_partition in wanted)
+    ]
+    return Result(
+        log_dir=home.path,
+        topics=_by_topic(chosen),
+        total_bytes=home.directory.total_space(),
+        usable_bytes=home.directory.free_space(),
+    )
+
+
+def _by_topic(logs: Iterable[PartitionLog]) -> list[TopicResult]:
+    topics: dict[str, TopicResult] = {}
+    for log in logs:
+        name, index = log.topic_partition
+        topic = topics.setdefault(name, TopicResult(name=name, partitions=[]))
+        topic.partitions.append(
+            PartitionResult(
+                partition_index=index,
+                partition_size=log.size_bytes,
+                offset_lag=0,
+                is_future_key=False,
+            )
+        )
+    return list(topics.values())
