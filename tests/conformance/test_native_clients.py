@@ -354,3 +354,41 @@ def test_a_topic_that_does_not_exist_is_told(bootstrap: str) -> None:
         pytest.raises(KafkaError, match="bad topic!"),
     ):
         producer.send("bad topic!", b"v")
+
+
+def test_a_broker_that_dies_and_returns_costs_no_record_and_no_order() -> None:
+    """Two crashes of an Ottla node under load: every record once, in order, in each partition."""
+    from ottla.testing.cluster import Cluster
+
+    found: list[ConsumerRecord] = []
+    values = [b"%d" % n for n in range(1200)]
+    with Cluster() as cluster:
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            admin.create_topic("t", 2)
+
+        def read() -> None:
+            with Consumer(
+                "t",
+                bootstrap_servers=cluster.bootstrap,
+                group_id="g",
+                auto_offset_reset="earliest",
+                heartbeat_interval_ms=300,
+            ) as consumer:
+                deadline = time.monotonic() + 40
+                while len(found) < len(values) and time.monotonic() < deadline:
+                    found.extend(consumer.poll(0.2))
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            for n, value in enumerate(values):
+                producer.send("t", value, partition=n % 2)
+                if n in (400, 800):
+                    time.sleep(0.05)
+                    cluster.kill()
+                    cluster.restart()
+            producer.flush(30)
+        reader.join(45)
+    for partition in (0, 1):
+        own = [record.value for record in found if record.partition == partition]
+        assert own == values[partition::2]

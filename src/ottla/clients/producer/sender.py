@@ -264,6 +264,7 @@ class Sender:
             last = (batch.base_sequence + len(batch.records) - 1) & SEQUENCE_MASK
             queue.last_acked_sequence = max(queue.last_acked_sequence, last)
         self.accumulator.release(batch)
+        self._renumber_if_quiet(queue)
 
     def _refused(self, queue: PartitionQueue, batch: ProducerBatch, answer: Any) -> None:
         leader = answer.current_leader
