@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _BROKERS, _CONTROLLERS = 1, 2
 _NO_OPERATIONS = -0x8000_0000
+_NODES_FROM = 2
 
 
 @handles(DescribeClusterRequest)
@@ -59,7 +60,14 @@ def describe_quorum(
     ctx: Context, request: DescribeQuorumRequest
 ) -> Pending[DescribeQuorumResponse]:
     """Describe the quorum: leader, epoch, how far each voter is (KIP-595)."""
-    return ctx.broker.controller.describe_quorum(request)
+    answer = ctx.broker.controller.describe_quorum(request)
+    return answer if ctx.api_version >= _NODES_FROM else answer.then(_without_nodes)
+
+
+def _without_nodes(response: DescribeQuorumResponse) -> DescribeQuorumResponse:
+    """Leave out what versions 0 and 1 cannot carry."""
+    response.nodes = []
+    return response
 
 
 @handles(ElectLeadersRequest)

@@ -21,12 +21,17 @@ TopicResponse = MetadataResponse.MetadataResponseTopic
 PartitionResponse = TopicResponse.MetadataResponsePartition
 BrokerResponse = MetadataResponse.MetadataResponseBroker
 _NO_OPERATIONS = -0x8000_0000
+_TOPIC_IDS_FROM = 12
 
 
 @handles(MetadataRequest)
 def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     """Describe the cluster and the topics asked for; create missing ones where that is wanted."""
     broker = ctx.broker
+    if ctx.api_version < _TOPIC_IDS_FROM and any(
+        one.name is None or one.topic_id for one in request.topics or ()
+    ):
+        return _refuse_ids(request)
     return MetadataResponse(
         brokers=[
             BrokerResponse(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
@@ -36,6 +41,22 @@ def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
         controller_id=broker.any_controller_id(),
         topics=_topics(ctx, request),
         cluster_authorized_operations=_NO_OPERATIONS,
+    )
+
+
+def _refuse_ids(request: MetadataRequest) -> MetadataResponse:
+    """Versions 10 and 11 have the field for topic ids, but no answer without a name."""
+    return MetadataResponse(
+        brokers=[],
+        topics=[
+            TopicResponse(
+                error_code=int(ErrorCode.INVALID_REQUEST),
+                name=one.name or "",
+                topic_id=one.topic_id,
+                partitions=[],
+            )
+            for one in request.topics or ()
+        ],
     )
 
 
