@@ -25,6 +25,8 @@ from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest
+from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
@@ -345,6 +347,19 @@ def describe_topic_partitions(speaker: Speaker, version: int, topic: str) -> Req
     )
 
 
+def describe_quorum(speaker: Speaker, version: int, topic: str) -> Request:
+    one = DescribeQuorumRequest.TopicData
+    name = "__cluster_metadata" if topic == TOPIC else topic
+    return DescribeQuorumRequest(
+        topics=[one(topic_name=name, partitions=[one.PartitionData(partition_index=0)])]
+    )
+
+
+def describe_log_dirs(speaker: Speaker, version: int, topic: str) -> Request:
+    one = DescribeLogDirsRequest.DescribableLogDirTopic
+    return DescribeLogDirsRequest(topics=[one(topic=topic, partitions=[0])])
+
+
 QUESTIONS = {
     ApiKey[ask.__name__.upper()]: ask
     for ask in (
@@ -375,6 +390,8 @@ QUESTIONS = {
         incremental_alter_configs,
         describe_cluster,
         describe_topic_partitions,
+        describe_quorum,
+        describe_log_dirs,
     )
 }
 SERVED = [ApiKey(key) for key in sorted(served_apis())]

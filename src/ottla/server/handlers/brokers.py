@@ -16,6 +16,7 @@ from ottla.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from ottla.server.dispatch import handles
+from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
@@ -67,6 +68,10 @@ def describe_quorum(
 def _without_nodes(response: DescribeQuorumResponse) -> DescribeQuorumResponse:
     """Leave out what versions 0 and 1 cannot carry."""
     response.nodes = []
+    for topic in response.topics:
+        for partition in topic.partitions:
+            for replica in (*partition.current_voters, *partition.observers):
+                replica.replica_directory_id = ZERO_UUID
     return response
 
 
