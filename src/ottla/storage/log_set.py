@@ -139,6 +139,11 @@ class LogSet:
             else:
                 self._add(home, log)
         self._checkpointed.update(recovery_points)
+        if any(
+            log.recovery_point < recovery_points.get(log.topic_partition, 0)
+            for log in self._logs_in(home)
+        ):
+            self._checkpoint_now(home)  # bytes written from now on are not flushed ones
 
     def _delay_ms(self, name: str) -> int:
         return self._config_for(name.rpartition("-")[0].rpartition("-")[0]).file_delete_delay_ms
