@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -102,7 +103,7 @@ def read(log: PartitionLog) -> None:
 
 def many(folder: str, count: int) -> None:
     """Print what thousands of partitions cost: creation, close, open, memory."""
-    os.makedirs(folder)
+    Path(folder).mkdir()
 
     def open_set() -> LogSet:
         return LogSet.open(
@@ -125,24 +126,21 @@ def many(folder: str, count: int) -> None:
         start = time.perf_counter()
         if clean:
             logs.shutdown()
-        print(
-            f"shutdown {'(fsync of all)' if clean else '(none)'} {time.perf_counter() - start:45.2f} s"
-        )
+        how = "(fsync of all)" if clean else "(none)"
+        print(f"shutdown {how} {time.perf_counter() - start:45.2f} s")
         if not clean:
             for home in logs.directories:
                 home.release()
-        del logs, log
+        del logs
         gc.collect()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         start = time.perf_counter()
         logs = open_set()
         spent = time.perf_counter() - start
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(
-            f"open {count} partitions, clean={clean} {spent:36.2f} s, +{(after - before) / 1024:.0f} MiB peak"
-        )
-        log = next(iter(logs))
-    print(f"open descriptors: {len(os.listdir('/proc/self/fd'))}")
+        grown = (after - before) / 1024
+        print(f"open {count} partitions, clean={clean} {spent:36.2f} s, +{grown:.0f} MiB peak")
+    print(f"open descriptors: {sum(1 for _ in Path('/proc/self/fd').iterdir())}")
 
 
 def main() -> None:
