@@ -139,7 +139,7 @@ def many(folder: str, count: int) -> None:
         spent = time.perf_counter() - start
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         grown = (after - before) / 1024
-        print(f"open {count} partitions, clean={clean} {spent:36.2f} s, +{grown:.0f} MiB peak")
+        print(f"open {len(logs)} partitions, clean={clean} {spent:36.2f} s, +{grown:.0f} MiB peak")
     print(f"open descriptors: {sum(1 for _ in Path('/proc/self/fd').iterdir())}")
 
 
