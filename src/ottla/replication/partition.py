@@ -65,9 +65,11 @@ class Partition:
         self.leader_id, self.leader_epoch, self.is_leader = leader_id, leader_epoch, False
 
     def check_leader(self, current_leader_epoch: int = -1) -> None:
-        """Raise what a client with a stale or future view of the leader is told (KIP-320)."""
+        """Raise what a client is told with a wrong leader or epoch, or when the disk failed."""
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.log.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             stale = current_leader_epoch < self.leader_epoch
             code = ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -25,6 +25,7 @@ ResponsePartition = ResponseTopic.OffsetCommitResponsePartition
 
 STALE_GROUP_VERSION: Final = 9
 """From this version on an unknown group is said to be unknown (KIP-848)."""
+LATEST_MS: Final = 2**63 - 1
 
 
 def commit(
@@ -35,7 +36,7 @@ def commit(
     config = groups.classic.config
     now_ms = groups.classic.clock.now_ms()
     retention_ms = request.retention_time_ms
-    expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
+    expire_ms = -1 if retention_ms == -1 else min(now_ms + retention_ms, LATEST_MS)
     result = Result(OffsetCommitResponse(topics=[]))
     for topic in request.topics:
         answer = ResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[])
