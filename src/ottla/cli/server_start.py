@@ -94,8 +94,9 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
     from ottla.errors import OttlaError
     from ottla.server.node import Node
-    from ottla.server.startup import PortTaken
+    from ottla.server.startup import PortTaken, raise_descriptor_limit
 
+    raise_descriptor_limit()
     node = Node(settings.config, may_format=settings.is_development)
     stopped = _signals()
     try:

@@ -6,6 +6,7 @@ Kafka: nothing like it; its start is a few hundred log lines.
 from __future__ import annotations
 
 import resource
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
@@ -21,6 +22,14 @@ PROTOCOL = "Apache Kafka protocol 4.3"
 
 RESERVED_DESCRIPTORS = 2000
 """Kept for files and for peers, so that connections never starve the log (fewer: half)."""
+
+
+def raise_descriptor_limit() -> None:
+    """Take as many descriptors as this process may have, as the JVM does for Kafka."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):  # an endless hard limit may be more than there are
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def connection_quota(config: BrokerConfig) -> ConnectionQuota:
