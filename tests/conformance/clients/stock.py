@@ -51,6 +51,7 @@ class Client(NamedTuple):
     environment: Mapping[str, str] = {}
     says_offsets: bool = True
     past_the_end: int | None = -1  # what its `offset` says there; None: the log's end
+    codecs: tuple[str, ...] = CODECS
 
 
 class Said(NamedTuple):
@@ -247,6 +248,7 @@ CLIENTS = (
     Client("confluent-kafka", _python("confluent_kafka", "confluent_kafka_client")),
     Client("kafka-python", _KAFKA_PYTHON),
     Client("kafka-python-2.1", _KAFKA_PYTHON, {"STOCK_API_VERSION": "2.1"}),
+    Client("kafka-python-0.11", _KAFKA_PYTHON, {"STOCK_API_VERSION": "0.11"}, codecs=CODECS[:-1]),
     Client("aiokafka", _python("aiokafka", "aiokafka_client")),
     Client("kafkajs", _kafkajs, says_offsets=False, past_the_end=None),
     Client("franz-go", _franz_go),

@@ -71,13 +71,20 @@ async function send(producer, topic, compression, first, size) {
 
 async function consume(bootstrap, topic, groupId, count) {
   const wanted = Number(count) || Infinity;
-  const consumer = connect(bootstrap).consumer({ groupId, heartbeatInterval: 300, retry });
+  const consumer = connect(bootstrap).consumer({
+    groupId, heartbeatInterval: 300, maxWaitTimeInMs: 500, retry,
+  });
   let stop;
   const stopped = new Promise((resolve) => { stop = resolve; });
   process.on('SIGTERM', stop);
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
     const partitions = payload.memberAssignment[topic] || [];
     console.log(['assigned', ...partitions.sort()].join(' '));
+  });
+  consumer.on(consumer.events.CRASH, ({ payload }) => {
+    if (payload.restart) return;
+    console.error(payload.error);
+    process.exit(1);
   });
   await consumer.connect();
   await consumer.subscribe({ topics: [topic], fromBeginning: true });
