@@ -84,8 +84,8 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochs
     for header, data in read_valid_batches(segment.file, segment.size):
         if not 0 <= header.last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET:
             break
-        if 0 <= header.leader_epoch < last_epoch:
-            break  # of an earlier life: it lay behind a place where the log was cut once
+        if header.leader_epoch < NO_EPOCH or 0 <= header.leader_epoch < last_epoch:
+            break  # damaged, or of an earlier life: it lay behind a place where the log was cut
         try:
             aborted += _replay(state, header, data)
         except CorruptMessage:
@@ -104,6 +104,10 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochs
     _finish_indexes(segment)
     segment.transaction_index.replace(aborted)
     return cut
+
+
+NO_EPOCH = -1
+"""The leader epoch of batches that no leader stamped; the checksum does not cover the field."""
 
 
 def _is_news(epochs: LeaderEpochs, header: BatchHeader) -> bool:
@@ -150,6 +154,8 @@ def rebuild_indexes(segment: Segment) -> None:
     """Make offset and time index anew from the headers, for an index that lies."""
     _reset_indexes(segment)
     for header in walk_file(segment.file, 0, segment.size):
+        if not 0 <= header.last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET:
+            raise CorruptMessage(f"a batch in {segment.path('.log')} is not of this segment")
         segment.index_batch(header, header.position)
     _finish_indexes(segment)
 
