@@ -225,22 +225,22 @@ def _read(sock: socket.socket, size: int) -> bytes | None:
     return data
 
 
-def served() -> dict[int, tuple[int, int]]:
-    """Return the versions of each API that a broker listener serves."""
+def served(kind: str) -> dict[int, tuple[int, int]]:
+    """Return the versions of each API that a kind of listener serves."""
     from ottla.server.dispatch import served_apis
 
-    return {key: (api.lowest, api.highest) for key, api in served_apis().items()}
+    return {key: (api.lowest, api.highest) for key, api in served_apis(kind).items()}
 
 
-def run(count: int, seed: int = 1) -> dict[str, Any]:
+def run(count: int, seed: int = 1, kind: str = "broker") -> dict[str, Any]:
     """Send so many frames to a node in this process; return the figures. Raises Broken."""
     process, complaints = psutil.Process(), Complaints()
     logging.getLogger("ottla").addHandler(complaints)
     with Cluster(config=SETTINGS) as cluster:
-        host, _, port = cluster.bootstrap.rpartition(":")
-        address = (host, int(port))
+        name = "CONTROLLER" if kind == "controller" else "PLAINTEXT"
+        address = cluster.run(lambda node: node.addresses[name])
         before = process.memory_info().rss
-        fuzzer, witness = Fuzzer(address, served(), seed), Witness(address)
+        fuzzer, witness = Fuzzer(address, served(kind), seed), Witness(address)
         for number, (key, version, frame) in enumerate(fuzzer.frames(count)):
             fuzzer.send(key, version, frame)
             if number % 20 == 0:
@@ -260,6 +260,7 @@ def run(count: int, seed: int = 1) -> dict[str, Any]:
     return {
         "frames": count,
         "seed": seed,
+        "listener": kind,
         **dict(fuzzer.outcomes),
         "connections_left": connections,
         "witness_slowest_ms": round(witness.slowest_s * 1000, 1),
@@ -272,9 +273,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--frames", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--listener", choices=("broker", "controller"), default="broker")
     asked = parser.parse_args()
     begun = time.monotonic()
-    figures = run(asked.frames, asked.seed)
+    figures = run(asked.frames, asked.seed, asked.listener)
     figures["seconds"] = round(time.monotonic() - begun, 1)
     print(json.dumps(figures, indent=2))
 

@@ -6,6 +6,8 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "scripts" / "fuzz_node.py"
 FRAMES = 2000
 
@@ -20,8 +22,9 @@ def fuzz_node() -> Any:
     return module
 
 
-def test_a_node_stands_mutated_requests_of_every_api() -> None:
+@pytest.mark.parametrize("listener", ["broker", "controller"])
+def test_a_node_stands_mutated_requests_of_every_api(listener: str) -> None:
     """It answers what decodes or closes, stays up and small, and nobody else notices."""
-    figures = fuzz_node().run(FRAMES)
+    figures = fuzz_node().run(FRAMES, kind=listener)
     assert figures["answered"] > FRAMES // 20
     assert figures["closed"] > FRAMES // 20

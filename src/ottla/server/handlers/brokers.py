@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _BROKERS, _CONTROLLERS = 1, 2
 _NO_OPERATIONS = -0x8000_0000
 _NODES_FROM = 2
+_ENDPOINT_TYPE_FROM = 1
 
 
 @handles(DescribeClusterRequest)
@@ -37,7 +38,7 @@ def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeC
         return DescribeClusterResponse(
             error_code=int(code),
             error_message=code.text,
-            endpoint_type=wanted,
+            endpoint_type=wanted if ctx.api_version >= _ENDPOINT_TYPE_FROM else _BROKERS,
             cluster_id="",
             brokers=[],
         )
