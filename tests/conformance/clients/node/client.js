@@ -72,7 +72,7 @@ async function send(producer, topic, compression, first, size) {
 async function consume(bootstrap, topic, groupId, count) {
   const wanted = Number(count) || Infinity;
   const consumer = connect(bootstrap).consumer({
-    groupId, heartbeatInterval: 300, maxWaitTimeInMs: 500, retry,
+    groupId, heartbeatInterval: 300, sessionTimeout: 6000, maxWaitTimeInMs: 500, retry,
   });
   let stop;
   const stopped = new Promise((resolve) => { stop = resolve; });
