@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.node")
 CONTROLLER_TICK_MS = 500
 START_LIMIT_MS = 60_000
+GOODBYE_LIMIT_S = 5.0
 
 
 class Node:
@@ -317,7 +318,7 @@ class Node:
     async def _say_goodbye(self) -> None:
         """Leave the cluster in order; a broker that cannot is fenced when its session ends."""
         try:
-            await self._completed(self._lifecycle.shut_down())
+            await asyncio.wait_for(self._completed(self._lifecycle.shut_down()), GOODBYE_LIMIT_S)
         except (KafkaError, OSError) as error:
             log.warning("controlled shutdown failed: %s", error, extra={"event": "node.goodbye"})
 
