@@ -13,6 +13,7 @@ import pytest
 from ottla.errors import ErrorCode
 from ottla.protocol import frames
 from ottla.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.codec import decode_at
@@ -295,3 +296,16 @@ def test_illegal_names_and_collisions_are_refused(cluster: Cluster, witness: Pee
     names = ["", ".", "..", "a/b", "a b", "é", "x" * 250, "../../etc", "a\0b", "strangers_here"]
     assert set(create_topic(cluster, *names)) == {int(ErrorCode.INVALID_TOPIC_EXCEPTION)}
     assert create_topic(cluster, "x" * 249) == [0]
+
+
+def test_a_negative_number_of_partitions_makes_no_room_for_a_huge_one(peer: Peer) -> None:
+    """Two topics whose numbers cancel each other out are refused before anything is placed."""
+    topics = [
+        CreateTopicsRequest.CreatableTopic(
+            name=name, num_partitions=count, replication_factor=1, assignments=[], configs=[]
+        )
+        for name, count in (("huge", 2**31 - 1), ("negative", -(2**31)))
+    ]
+    answer = peer.ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), 7)
+    assert answer.topics[0].error_code == ErrorCode.POLICY_VIOLATION
+    assert peer.is_served()

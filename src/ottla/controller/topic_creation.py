@@ -88,11 +88,13 @@ class TopicCreation:
         return ControllerResult([] if request.validate_only else records, response)
 
     def _requested_partitions(self, request: CreateTopicsRequest) -> int:
-        return sum(
+        """Count them; a negative number, refused later, must not make room for another topic's."""
+        counts = (
             len(topic.assignments)
             or (self._config.num_partitions if topic.num_partitions == -1 else topic.num_partitions)
             for topic in request.topics
         )
+        return sum(max(0, count) for count in counts)
 
     def _create(
         self, topic: _Topic, effective: EffectiveConfigs, records: list[MessageAndVersion]
