@@ -180,4 +180,5 @@ def _end(screen: Screen, wishes: Wishes, missing: list[str]) -> None:
     screen.line("Try next:")
     screen.line(f"  ottla quickstart --data-dir {folder}")
     screen.line(f"  ottla server-start --override log.dirs={folder}")
-    screen.line("  ottla console-consumer --topic flights --from-beginning --max-messages 5")
+    consumer = "  ottla console-consumer --bootstrap-server localhost:9092 --topic flights"
+    screen.line(f"{consumer} --from-beginning --max-messages 5")
