@@ -146,12 +146,17 @@ def build_question(rows: list[Row], **fields: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("magic", "codec"),
+    [
+        (magic, codec)
+        for magic in (0, 1, 2)
+        for codec in CODECS
+        if magic == 2 or codec != Compression.ZSTD  # zstd came with format 2
+    ],
+)
 def test_reads_what_kafka_builds(oracle: Oracle, codec: Compression, magic: int) -> None:
     """Batches of every format and codec that Kafka builds read as Kafka reads them."""
-    if magic < 2 and codec == Compression.ZSTD:
-        pytest.skip("zstd came with format 2")
     for seed, count in ((1, 1), (2, 7), (3, 700)):
         rows = some_rows(seed, count)
         if magic < 2:

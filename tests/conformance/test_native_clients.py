@@ -289,8 +289,6 @@ def test_the_cluster_is_described(admin: Admin) -> None:
 
 def test_log_directories_are_described(admin: Admin) -> None:
     """Every broker's directories, without errors."""
-    if 35 not in admin.api_versions():
-        pytest.skip("this broker does not serve DescribeLogDirs yet")
     directories = admin.describe_log_dirs()
     assert all(one.error is None for dirs in directories.values() for one in dirs)
 
