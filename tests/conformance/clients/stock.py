@@ -23,6 +23,7 @@ import threading
 import time
 from functools import cache
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -229,14 +230,15 @@ def _franz_go() -> list[str]:
     sources = [HERE / "go" / name for name in ("main.go", "go.mod", "go.sum")]
 
     def build(folder: Path) -> None:
-        _call([go, "build", "-o", str(folder / "stock"), "."], HERE / "go")
+        _call([go, "build", "-buildvcs=false", "-o", str(folder / "stock"), "."], HERE / "go")
 
     return [str(_built("go", sources, build) / "stock")]
 
 
 def _python(library: str, module: str) -> Callable[[], list[str]]:
     def command() -> list[str]:
-        pytest.importorskip(library)
+        if find_spec(library) is None:
+            raise ClientMissing(f"the library {library} is not installed")
         return [sys.executable, "-m", f"tests.conformance.clients.{module}"]
 
     return command
