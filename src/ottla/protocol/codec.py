@@ -327,17 +327,15 @@ def _encode_tagged_fields(source: _Source, cls: StructMeta, value: str, depth: i
         key=lambda f: f.tag or 0,
     )
     unknown = f"{value}.unknown_tagged_fields"
-    if not tagged:
-        source.line(depth, f"if {unknown}: out.extend(tagged({{}}, {unknown}))")
-        source.line(depth, r"else: w(b'\0')")
-        source.names["tagged"] = _tagged_section
-        return
-    local = source.fresh("t")
-    source.line(depth, f"{local} = {{}}")
+    source.names["tagged"] = _tagged_section
+    local = source.fresh("t") if tagged else "{}"
+    if tagged:
+        source.line(depth, f"{local} = {{}}")
     for field in tagged:
         _encode_tagged_field(source, field, f"{value}.{field.name}", local, depth)
-    source.line(depth, f"out.extend(tagged({local}, {unknown}))")
-    source.names["tagged"] = _tagged_section
+    present = f"{local} or {unknown}" if tagged else unknown
+    source.line(depth, f"if {present}: out.extend(tagged({local}, {unknown}))")
+    source.line(depth, r"else: w(b'\0')")
 
 
 def _encode_tagged_field(source: _Source, field: Field, value: str, tags: str, depth: int) -> None:
