@@ -5,13 +5,25 @@ Kafka: org.apache.kafka.controller.ClientQuotaControlManager.
 
 from __future__ import annotations
 
-import re
+import math
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from ottla.controller.result import ControllerResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.image.quotas import QuotaEntity, entity_of
+from ottla.metadata.quota_keys import (
+    CLIENT_ID,
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    ENTITY_TYPES,
+    IP,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    USER,
+)
 from ottla.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -20,22 +32,21 @@ from ottla.protocol.records.metadata import ClientQuotaRecord
 from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from ottla.timeline import SnapshotRegistry
 
-_USER: Final = "user"
-_CLIENT_ID: Final = "client-id"
-_IP: Final = "ip"
 _CLIENT_KEYS: Final = frozenset(
-    {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
+    {PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE}
 )
-_IP_KEYS: Final = frozenset({"connection_creation_rate"})
-_WHOLE_KEYS: Final = frozenset(
-    {"producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"}
-)
-_HOST: Final = re.compile(r"[0-9A-Za-z._-]+|[0-9A-Fa-f:.]+(%\w+)?")
-_MAX: Final = {"connection_creation_rate": (1 << 31) - 1}
+_IP_KEYS: Final = frozenset({CONNECTION_CREATION_RATE})
+_WHOLE_MAX: Final = {
+    PRODUCER_BYTE_RATE: (2.0**63, "a LONG"),
+    CONSUMER_BYTE_RATE: (2.0**63, "a LONG"),
+    CONNECTION_CREATION_RATE: (2.0**31 - 1, "an INT"),
+}
+_FRACTION = 1e-6
+"""What is closer to a whole number from above is taken for one."""
 
 
 class QuotaControl:
@@ -55,98 +66,116 @@ class QuotaControl:
     def alter(
         self, request: AlterClientQuotasRequest
     ) -> ControllerResult[AlterClientQuotasResponse]:
-        """Change limits; each entry succeeds or fails on its own."""
+        """Change limits; each entity succeeds or fails as a whole and by itself.
+
+        Of an entity that comes twice the first changes count and yet an error is told, as in Kafka.
+        """
         records: list[MessageAndVersion] = []
-        results = []
+        errors: dict[QuotaEntity, KafkaError | None] = {}
         for entry in request.entries:
-            error: KafkaError | None = None
+            names = {part.entity_type: part.entity_name for part in entry.entity}
+            entity = tuple(sorted(names.items(), key=lambda part: part[0]))
+            keys = [op.key for op in entry.ops]
             try:
-                records += self._alter_entry(entry)
+                if entity in errors or len(set(keys)) != len(keys):
+                    raise _refused(f"Ignoring duplicate entity {_shown(names)}")
+                limits = {op.key: None if op.remove else op.value for op in entry.ops}
+                records += self._alter_entity(entity, limits)
+                errors[entity] = None
             except KafkaError as problem:
-                error = problem
-            results.append(
-                AlterClientQuotasResponse.EntryData(
-                    error_code=error.code if error else 0,
-                    error_message=error.message if error else None,
-                    entity=[
-                        AlterClientQuotasResponse.EntryData.EntityData(
-                            entity_type=part.entity_type, entity_name=part.entity_name
-                        )
-                        for part in entry.entity
-                    ],
-                )
-            )
-        response = AlterClientQuotasResponse(entries=results)
+                errors[entity] = problem
+        response = AlterClientQuotasResponse(
+            entries=[_result(entity, error) for entity, error in errors.items()]
+        )
         return ControllerResult([] if request.validate_only else records, response)
 
-    def _alter_entry(self, entry: AlterClientQuotasRequest.EntryData) -> list[MessageAndVersion]:
-        pairs = [(part.entity_type, part.entity_name) for part in entry.entity]
-        keys = _check_entity(pairs)
-        entity: QuotaEntity = tuple(sorted(pairs, key=lambda pair: pair[0]))
-        seen: set[str] = set()
+    def _alter_entity(
+        self, entity: QuotaEntity, limits: Mapping[str, float | None]
+    ) -> list[MessageAndVersion]:
+        allowed = _allowed_keys(dict(entity))
         records = []
-        for op in entry.ops:
-            if op.key in seen:
-                raise _refused(f"Duplicate key {op.key} in one entry.")
-            seen.add(op.key)
-            if op.key not in keys:
-                raise _refused(f"Invalid configuration key {op.key}")
-            current = self._limits.get((entity, op.key))
-            if op.remove:
-                if current is None:
-                    continue
-            else:
-                _check_value(op.key, op.value)
-                if current == op.value:
-                    continue
-            records.append(MessageAndVersion(_record(entity, op.key, op.value, op.remove), 0))
+        for key, limit in limits.items():
+            current = self._limits.get((entity, key))
+            if limit is not None:
+                _check_limit(allowed, key, limit)
+            if current != limit:
+                records.append(MessageAndVersion(_record(entity, key, limit), 0))
         return records
 
 
-def _record(entity: QuotaEntity, key: str, value: float, remove: bool) -> ClientQuotaRecord:  # noqa: FBT001 - a record's fields in order
+def _result(entity: QuotaEntity, error: KafkaError | None) -> AlterClientQuotasResponse.EntryData:
+    struct = AlterClientQuotasResponse.EntryData
+    return struct(
+        error_code=int(error.code) if error else 0,
+        error_message=error.message if error else None,
+        entity=[struct.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+    )
+
+
+def _shown(names: Mapping[str, str | None]) -> str:
+    parts = ", ".join(
+        f"{kind}={'null' if names[kind] is None else names[kind]}"
+        for kind in (CLIENT_ID, IP, USER)
+        if kind in names
+    )
+    return f"ClientQuotaEntity(entries={{{parts}}})"
+
+
+def _record(entity: QuotaEntity, key: str, limit: float | None) -> ClientQuotaRecord:
     return ClientQuotaRecord(
         entity=[
             ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name)
             for kind, name in entity
         ],
         key=key,
-        value=0.0 if remove else value,
-        remove=remove,
+        value=0.0 if limit is None else limit,
+        remove=limit is None,
     )
 
 
-def _check_entity(pairs: Sequence[tuple[str, str | None]]) -> frozenset[str]:
+def _allowed_keys(names: Mapping[str, str | None]) -> frozenset[str]:
     """Return the keys that such an entity may have."""
-    if not pairs:
+    if not names:
         raise _refused("Invalid empty client quota entity")
-    kinds = [kind for kind, _ in pairs]
-    for kind, name in pairs:
-        if kind not in (_USER, _CLIENT_ID, _IP):
+    for kind, name in names.items():
+        if kind not in ENTITY_TYPES:
             raise _refused(f"Unhandled client quota entity type: {kind}")
         if name == "":
             raise _refused(f"Empty {kind} not supported")
-    if len(set(kinds)) != len(kinds):
-        raise _refused(f"Entity type {kinds[0]} appears more than once")
-    if _IP in kinds:
-        if len(kinds) > 1:
-            raise _refused(
-                "Invalid quota entity combination, IP entity shouldnot be combined with User or "
-                "ClientId"
-            )
-        host = pairs[0][1]
-        if host is not None and not _HOST.fullmatch(host):
-            raise _refused(f"{host} is not a valid IP or resolvable host.")
-        return _IP_KEYS
-    return _CLIENT_KEYS
+    if IP not in names:
+        return _CLIENT_KEYS
+    if len(names) > 1:
+        raise _refused(
+            "Invalid quota entity combination, IP entity shouldnot be combined with User or "
+            "ClientId"
+        )
+    if not _is_address(names[IP]):
+        raise _refused(f"{names[IP]} is not a valid IP or resolvable host.")
+    return _IP_KEYS
 
 
-def _check_value(key: str, value: float) -> None:
-    if not value > 0:
+def _is_address(name: str | None) -> bool:
+    """Whether it is an address or the default; host names are not looked up, as Kafka does."""
+    if name is None:
+        return True
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_limit(allowed: frozenset[str], key: str, limit: float) -> None:
+    if key not in allowed:
+        raise _refused(f"Invalid configuration key {key}")
+    if not limit > 0:  # also what is no number, which Kafka takes and then never throttles by
         raise _refused(f"Quota {key} must be greater than 0")
-    if key in _WHOLE_KEYS and abs(value - round(value)) > 1e-6:
-        raise _refused(f"{key} cannot be a fractional value.")
-    if value > _MAX.get(key, 2**63 - 1):
-        raise _refused(f"Proposed value for {key} is too large: {value}")
+    if key in _WHOLE_MAX:
+        most, kind = _WHOLE_MAX[key]
+        if limit > most:
+            raise _refused(f"Proposed value for {key} is too large for {kind}.")
+        if math.fmod(limit, 1) > _FRACTION:
+            raise _refused(f"{key} cannot be a fractional value.")
 
 
 def _refused(message: str) -> KafkaError:

@@ -40,6 +40,7 @@ HANDLER_MODULES = (
     "transactions",
     "topics",
     "configs",
+    "quotas",
     "brokers",
     "log_dirs",
 )

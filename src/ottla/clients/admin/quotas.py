@@ -1,0 +1,113 @@
+"""Quotas of users, client ids and addresses.
+
+Kafka: org.apache.kafka.common.quota.{ClientQuotaEntity, ClientQuotaFilter, ClientQuotaAlteration}.
+
+An entity is a mapping from "user", "client-id" or "ip" to a name; None names the default.
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.clients.admin.calls import AdminCalls, error_or_none
+from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
+from ottla.protocol.apis.describe_client_quotas import DescribeClientQuotasRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ottla.errors import KafkaError
+
+Entity = frozenset[tuple[str, str | None]]
+"""The parts of an entity, as they key the results."""
+
+
+class AnyName(Enum):
+    """A filter that takes every name of an entity type, the default included."""
+
+    ANY_NAME = "any"
+
+
+ANY_NAME: Final = AnyName.ANY_NAME
+_EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
+
+
+class QuotaChange(NamedTuple):
+    """New limits of one entity; a limit of None removes the key."""
+
+    entity: Mapping[str, str | None]
+    limits: Mapping[str, float | None]
+
+
+class QuotasAdmin(AdminCalls):
+    """The part of the admin for quotas."""
+
+    async def describe_client_quotas(
+        self,
+        entity_filter: Mapping[str, str | AnyName | None] | None = None,
+        *,
+        strict: bool = False,
+        timeout: float | None = None,
+    ) -> dict[Entity, dict[str, float]]:
+        """Return the limits of entities that match; without a filter, of all.
+
+        The filter maps an entity type to a name, None for the default or ANY_NAME. Entities with
+        further types match too, unless strict.
+        """
+        request = DescribeClientQuotasRequest(
+            components=[_component(kind, name) for kind, name in (entity_filter or {}).items()],
+            strict=strict,
+        )
+        answer = await self._call(request, timeout=timeout)
+        return {
+            frozenset((part.entity_type, part.entity_name) for part in entry.entity): {
+                value.key: value.value for value in entry.values
+            }
+            for entry in answer.entries or ()
+        }
+
+    async def alter_client_quotas(
+        self,
+        changes: Iterable[QuotaChange],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> dict[Entity, KafkaError | None]:
+        """Set and remove limits; each entity succeeds or fails as a whole and by itself."""
+        request = AlterClientQuotasRequest(
+            entries=[_entry(QuotaChange(*change)) for change in changes],
+            validate_only=validate_only,
+        )
+        answer = await self._call(request, timeout=timeout)
+        return {
+            frozenset((part.entity_type, part.entity_name) for part in entry.entity): (
+                error_or_none(entry.error_code, entry.error_message)
+            )
+            for entry in answer.entries
+        }
+
+
+def _component(kind: str, name: str | AnyName | None) -> DescribeClientQuotasRequest.ComponentData:
+    if isinstance(name, AnyName):
+        match_type, match = _SPECIFIED, None
+    else:
+        match_type, match = (_DEFAULT if name is None else _EXACT), name
+    return DescribeClientQuotasRequest.ComponentData(
+        entity_type=kind, match_type=match_type, match=match
+    )
+
+
+def _entry(change: QuotaChange) -> AlterClientQuotasRequest.EntryData:
+    struct = AlterClientQuotasRequest.EntryData
+    return struct(
+        entity=[
+            struct.EntityData(entity_type=kind, entity_name=name)
+            for kind, name in change.entity.items()
+        ],
+        ops=[
+            struct.OpData(key=key, value=0.0 if limit is None else limit, remove=limit is None)
+            for key, limit in change.limits.items()
+        ],
+    )

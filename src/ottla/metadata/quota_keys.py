@@ -1,0 +1,19 @@
+"""Names of what quotas limit and of whom they belong to.
+
+Kafka: org.apache.kafka.server.config.QuotaConfig, org.apache.kafka.common.quota.ClientQuotaEntity.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+ENTITY_TYPES: Final = frozenset({USER, CLIENT_ID, IP})
+
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"

@@ -1,0 +1,46 @@
+"""Describe and alter the quotas of users, client ids and addresses (KIP-546).
+
+Kafka: KafkaApis.handleDescribeClientQuotasRequest, ControllerApis.handleAlterClientQuotas.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import KafkaError
+from ottla.protocol.apis.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
+from ottla.protocol.apis.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from ottla.quota.description import describe_quotas
+from ottla.server.dispatch import handles
+
+if TYPE_CHECKING:
+    from ottla.purgatory.pending import Pending
+    from ottla.server.context import Context
+
+
+@handles(DescribeClientQuotasRequest)
+def describe_client_quotas(
+    ctx: Context, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    """List the quotas that match the filter, as committed."""
+    try:
+        entries = describe_quotas(ctx.broker.image.quotas.by_entity, request)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(
+            error_code=int(error.code), error_message=error.message, entries=None
+        )
+    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+
+
+@handles(AlterClientQuotasRequest)
+def alter_client_quotas(
+    ctx: Context, request: AlterClientQuotasRequest
+) -> Pending[AlterClientQuotasResponse]:
+    """Set and remove quotas; answered when that is committed, entry by entry."""
+    return ctx.broker.controller.alter_client_quotas(request)
