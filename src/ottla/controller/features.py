@@ -15,6 +15,7 @@ from ottla.metadata.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
     MINIMUM_METADATA_VERSION,
+    UNBUILT_FEATURES,
     is_elr_supported,
     partition_record_version,
 )
@@ -148,10 +149,16 @@ class FeatureControl:
         current = self._kraft_version() if name == KRAFT_VERSION else self._levels.get(name, 0)
         if level < current:
             self._check_downgrade(name, level, current, kind)
-        elif level > current and kind != UpgradeType.UPGRADE:
-            raise _invalid(name, level, "Can't downgrade to a newer version.")
+        elif level > current:
+            self._check_upgrade(name, level, kind)
         if name == KRAFT_VERSION and level != current:
             raise _invalid(name, level, "kraft.version cannot be changed yet.")
+
+    def _check_upgrade(self, name: str, level: int, kind: int) -> None:
+        if kind != UpgradeType.UPGRADE:
+            raise _invalid(name, level, "Can't downgrade to a newer version.")
+        if name in UNBUILT_FEATURES:
+            raise _invalid(name, level, self._no_such_feature())
 
     def _check_downgrade(self, name: str, level: int, current: int, kind: int) -> None:
         if kind == UpgradeType.UPGRADE:
@@ -178,13 +185,16 @@ class FeatureControl:
     def _not_supported(self, name: str, level: int) -> str | None:
         levels = self.supported.get(name)
         if levels is None:
-            return f"Local controller {self._node_id} does not support this feature."
+            return self._no_such_feature()
         if (level or name == METADATA_VERSION) and level not in levels:
             return (
                 f"Local controller {self._node_id} only supports versions "
                 f"{levels.low}-{levels.high}"
             )
         return None
+
+    def _no_such_feature(self) -> str:
+        return f"Local controller {self._node_id} does not support this feature."
 
 
 def _invalid(name: str, level: int, reason: str) -> KafkaError:

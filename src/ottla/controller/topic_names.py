@@ -22,6 +22,11 @@ def check_topic_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
+def is_topic_name(name: str) -> bool:
+    """Whether a topic may have the name."""
+    return _reason(name) is None
+
+
 def _reason(name: str) -> str | None:
     if not name:
         return "the empty string is not allowed"

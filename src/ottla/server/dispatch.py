@@ -41,6 +41,9 @@ HANDLER_MODULES = (
     "topics",
     "configs",
     "quotas",
+    "config_resources",
+    "features",
+    "producers",
     "brokers",
     "log_dirs",
 )

@@ -15,6 +15,7 @@ from ottla.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from ottla.server import operations
 from ottla.server.dispatch import handles
 from ottla.types import ZERO_UUID
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from ottla.server.context import Context
 
 _BROKERS, _CONTROLLERS = 1, 2
-_NO_OPERATIONS = -0x8000_0000
 _NODES_FROM = 2
 _ENDPOINT_TYPE_FROM = 1
 
@@ -53,7 +53,9 @@ def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeC
             )
             for node in broker.nodes(ctx.listener_name)
         ],
-        cluster_authorized_operations=_NO_OPERATIONS,
+        cluster_authorized_operations=operations.CLUSTER
+        if request.include_cluster_authorized_operations
+        else operations.NOT_ASKED,
     )
 
 

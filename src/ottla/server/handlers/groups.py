@@ -21,6 +21,7 @@ from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitR
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.server import operations
 from ottla.server.dispatch import handles
 
 if TYPE_CHECKING:
@@ -136,7 +137,15 @@ def describe_groups(
     ctx: Context, request: DescribeGroupsRequest
 ) -> Pending[DescribeGroupsResponse]:
     """Describe states and members."""
-    return ctx.broker.groups.describe_groups(request, _context(ctx))
+    answer = ctx.broker.groups.describe_groups(request, _context(ctx))
+    return answer.then(_with_operations) if request.include_authorized_operations else answer
+
+
+def _with_operations(response: DescribeGroupsResponse) -> DescribeGroupsResponse:
+    for group in response.groups:
+        if not group.error_code:
+            group.authorized_operations = operations.GROUP
+    return response
 
 
 @handles(DeleteGroupsRequest)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.controller.topic_names import is_topic_name
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from ottla.server import operations
 from ottla.server.dispatch import handles
 from ottla.types import ZERO_UUID
 
@@ -16,12 +18,13 @@ if TYPE_CHECKING:
     from ottla.metadata.image.topics import TopicImage
     from ottla.metadata.partition import PartitionRegistration
     from ottla.server.context import Context
+    from ottla.types import Uuid
 
 TopicResponse = MetadataResponse.MetadataResponseTopic
 PartitionResponse = TopicResponse.MetadataResponsePartition
 BrokerResponse = MetadataResponse.MetadataResponseBroker
-_NO_OPERATIONS = -0x8000_0000
 _TOPIC_IDS_FROM = 12
+_INVALID = ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @handles(MetadataRequest)
@@ -40,7 +43,9 @@ def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
         cluster_id=broker.cluster_id,
         controller_id=broker.any_controller_id(),
         topics=_topics(ctx, request),
-        cluster_authorized_operations=_NO_OPERATIONS,
+        cluster_authorized_operations=operations.CLUSTER
+        if request.include_cluster_authorized_operations
+        else operations.NOT_ASKED,
     )
 
 
@@ -63,29 +68,39 @@ def _refuse_ids(request: MetadataRequest) -> MetadataResponse:
 def _topics(ctx: Context, request: MetadataRequest) -> list[TopicResponse]:
     topics = ctx.broker.image.topics.by_name
     if request.topics is None or (ctx.api_version == 0 and not request.topics):
-        return [_describe(ctx, topic) for topic in topics.values()]
+        answers = [_describe(ctx, topic) for topic in topics.values()]
+    else:
+        answers = _asked_for(ctx, request, request.topics)
+    if request.include_topic_authorized_operations:
+        for answer in answers:
+            answer.topic_authorized_operations = operations.TOPIC
+    return answers
+
+
+def _asked_for(
+    ctx: Context,
+    request: MetadataRequest,
+    wanted_topics: list[MetadataRequest.MetadataRequestTopic],
+) -> list[TopicResponse]:
+    topics = ctx.broker.image.topics.by_name
     answers = []
     missing: list[str] = []
-    for wanted in request.topics:
-        if wanted.name is None or wanted.topic_id:
-            answers.append(_by_id(ctx, wanted))
-            continue
-        topic = topics.get(wanted.name)
-        if topic is not None:
-            answers.append(_describe(ctx, topic))
-            continue
-        missing.append(wanted.name)
+    for name, topic_id in dict.fromkeys((one.name, one.topic_id) for one in wanted_topics):
+        if name is None or topic_id:
+            answers.append(_by_id(ctx, topic_id))
+        elif name in topics:
+            answers.append(_describe(ctx, topics[name]))
+        else:
+            missing.append(name)
     return answers + _create_missing(ctx, request, missing)
 
 
-def _by_id(ctx: Context, wanted: MetadataRequest.MetadataRequestTopic) -> TopicResponse:
-    name = ctx.broker.topic_name(wanted.topic_id)
+def _by_id(ctx: Context, topic_id: Uuid) -> TopicResponse:
+    name = ctx.broker.topic_name(topic_id)
     topic = ctx.broker.image.topics.by_name.get(name) if name is not None else None
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID
-        return TopicResponse(
-            error_code=int(code), name=None, topic_id=wanted.topic_id, partitions=[]
-        )
+        return TopicResponse(error_code=int(code), name=None, topic_id=topic_id, partitions=[])
     return _describe(ctx, topic)
 
 
@@ -95,9 +110,10 @@ def _create_missing(
     """Answer for unknown names; begin to create them, so that the client's next try finds them."""
     if not names:
         return []
-    codes = dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    codes = {name: _code_of_missing(name) for name in names}
     if request.allow_auto_topic_creation and ctx.broker.config.auto_create_topics_enable:
-        codes = ctx.broker.auto_create_topics(names)
+        possible = [name for name, code in codes.items() if code is not _INVALID]
+        codes |= ctx.broker.auto_create_topics(possible)
     return [
         TopicResponse(
             error_code=int(code),
@@ -105,10 +121,14 @@ def _create_missing(
             topic_id=ZERO_UUID,
             is_internal=ctx.broker.is_internal_topic(name),
             partitions=[],
-            topic_authorized_operations=_NO_OPERATIONS,
         )
         for name, code in codes.items()
     ]
+
+
+def _code_of_missing(name: str) -> ErrorCode:
+    """Say whether a topic is only not there, or could never be."""
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else _INVALID
 
 
 def _describe(ctx: Context, topic: TopicImage) -> TopicResponse:
@@ -120,7 +140,6 @@ def _describe(ctx: Context, topic: TopicImage) -> TopicResponse:
             _describe_partition(index, partition)
             for index, partition in sorted(topic.partitions.items())
         ],
-        topic_authorized_operations=_NO_OPERATIONS,
     )
 
 

@@ -5,6 +5,7 @@ Kafka: KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
@@ -18,6 +19,8 @@ from ottla.server.dispatch import handles
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
     from ottla.server.context import Context
+
+    WantedPartition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 
 LATEST = -1
 EARLIEST = -2
@@ -42,25 +45,39 @@ EpochEndOffset = EpochTopicResult.EpochEndOffset
 @handles(ListOffsetsRequest)
 def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Find offsets by timestamp or by the special timestamps -1 to -6."""
+    wanted: dict[str, list[WantedPartition]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, []).extend(topic.partitions)
     return ListOffsetsResponse(
         topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    _list_partition(ctx, request, topic.name, partition)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
+            TopicResponse(name=name, partitions=_list_topic(ctx, request, name, partitions))
+            for name, partitions in wanted.items()
         ]
     )
 
 
+def _list_topic(
+    ctx: Context, request: ListOffsetsRequest, topic: str, wanted: list[WantedPartition]
+) -> list[PartitionResponse]:
+    """Answer each partition once; one that is asked for twice is refused."""
+    by_index = {one.partition_index: one for one in wanted}
+    if len(by_index) == len(wanted):
+        return [_list_partition(ctx, request, topic, one) for one in wanted]
+    times = Counter(one.partition_index for one in wanted)
+    return [
+        _list_partition(ctx, request, topic, one)
+        if times[index] == 1
+        else _unknown(index, ErrorCode.INVALID_REQUEST)
+        for index, one in by_index.items()
+    ]
+
+
+def _unknown(index: int, code: ErrorCode) -> PartitionResponse:
+    return PartitionResponse(partition_index=index, error_code=int(code), timestamp=-1, offset=-1)
+
+
 def _list_partition(
-    ctx: Context,
-    request: ListOffsetsRequest,
-    topic: str,
-    wanted: ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition,
+    ctx: Context, request: ListOffsetsRequest, topic: str, wanted: WantedPartition
 ) -> PartitionResponse:
     index = wanted.partition_index
     try:
@@ -71,9 +88,7 @@ def _list_partition(
             partition.check_leader(wanted.current_leader_epoch)
         timestamp, offset, epoch = _find(partition, request.isolation_level, wanted.timestamp)
     except KafkaError as error:
-        return PartitionResponse(
-            partition_index=index, error_code=int(error.code), timestamp=-1, offset=-1
-        )
+        return _unknown(index, error.code)
     if ctx.api_version < _FIRST_VERSION_WITH_EPOCHS:
         epoch = -1  # the field cannot be said, and is not ignorable
     return PartitionResponse(

@@ -6,14 +6,15 @@ benchmarks/against_kafka.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
-from ottla.records.validator import AppendOrigin, RecordValidationError
+from ottla.records.validator import AppendOrigin, RecordValidationError, UnreadableRecords
 from ottla.server.dispatch import handles
 
 if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
     from ottla.server.context import Context
 
     TopicData = ProduceRequest.TopicProduceData
@@ -23,6 +24,23 @@ TopicResponse = ProduceResponse.TopicProduceResponse
 PartitionResponse = TopicResponse.PartitionProduceResponse
 ADMIN_CLIENT_ID = "__admin_client"
 _TOPIC_IDS_FROM = 13
+_ZSTD_FROM = 7
+_FLAGS_POSITION = 22  # of a batch: the low byte of its attributes
+_CODEC, _ZSTD, _TRANSACTIONAL = 0x07, 4, 0x10
+# Kafka tells the log's start with all other errors of an append
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
 
 
 @handles(ProduceRequest)
@@ -44,7 +62,15 @@ def _refused_whole(request: ProduceRequest) -> ErrorCode | None:
         return ErrorCode.INVALID_REQUIRED_ACKS
     if request.transactional_id is not None:
         return ErrorCode.INVALID_TXN_STATE  # no transaction can have begun: part 4 brings them
+    if any(_flags(one) & _TRANSACTIONAL for t in request.topic_data for one in t.partition_data):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # nobody would ever end it
     return None
+
+
+def _flags(data: PartitionData) -> int:
+    """Return codec and flags of the first batch, 0 for bytes that are none."""
+    records: Any = data.records
+    return records[_FLAGS_POSITION] if records and len(records) > _FLAGS_POSITION else 0
 
 
 def _refuse_topic(topic: TopicData, code: ErrorCode) -> TopicResponse:
@@ -96,7 +122,9 @@ def _append_partition(
             raise _internal(topic)
         records = data.records
         if not records:
-            raise KafkaError(ErrorCode.INVALID_RECORD)
+            raise UnreadableRecords(ErrorCode.INVALID_RECORD)
+        if ctx.api_version < _ZSTD_FROM and _flags(data) & _CODEC == _ZSTD:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         info = replicas.append(
             partition,
             records,  # type: ignore[arg-type] # decoded requests hold a view of the frame
@@ -105,7 +133,7 @@ def _append_partition(
             origin=AppendOrigin.CLIENT,
         )
     except KafkaError as error:
-        return _failed(data.index, error)
+        return _failed(data.index, error, partition)
     return PartitionResponse(
         index=data.index,
         base_offset=info.first_offset,
@@ -118,7 +146,10 @@ def _internal(topic: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
 
 
-def _failed(index: int, error: KafkaError) -> PartitionResponse:
+def _failed(
+    index: int, error: KafkaError, partition: Partition | None = None
+) -> PartitionResponse:
+    """Shape a refusal; only records that break a rule of the topic are told why, as in Kafka."""
     response = PartitionResponse(
         index=index, error_code=int(error.code), base_offset=-1, log_append_time_ms=-1
     )
@@ -130,6 +161,9 @@ def _failed(index: int, error: KafkaError) -> PartitionResponse:
             )
             for batch_index, message in error.record_errors
         ]
-    elif error.message != error.code.text:
-        response.error_message = error.message
+    if isinstance(error, UnreadableRecords):
+        if error.message != error.code.text:
+            response.error_message = error.message
+    elif partition is not None and error.code not in _WITHOUT_LOG_START:
+        response.log_start_offset = partition.log.log_start_offset
     return response

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.controller.topic_names import is_topic_name
+from ottla.errors import ErrorCode
 from ottla.protocol.apis.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from ottla.server import operations
 from ottla.server.dispatch import handles
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ottla.metadata.partition import PartitionRegistration
     from ottla.server.context import Context
 
@@ -31,28 +31,48 @@ def describe_topic_partitions(
     ctx: Context, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Describe topics in the order of their names, at most so many partitions an answer."""
+    wanted = {topic.name for topic in request.topics}
+    if "" in wanted:
+        return _refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka trips over it
     start_topic, start_partition = "", 0
     if request.cursor is not None:
         start_topic = request.cursor.topic_name
         start_partition = request.cursor.partition_index
-        if start_partition < 0:
-            message = "DescribeTopicPartitionsRequest cursor partition must be valid"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        if start_partition < 0 or (wanted and start_topic not in wanted):
+            return _refuse(request, ErrorCode.INVALID_REQUEST)
     limit = min(
         ctx.broker.config.max_request_partition_size_limit, request.response_partition_limit
     )
-    wanted: Iterable[str] = {topic.name for topic in request.topics}
-    names = sorted(wanted or ctx.broker.image.topics.by_name)
-    left = max(limit, 1)
+    return _page(
+        ctx,
+        sorted(name for name in wanted or ctx.broker.image.topics.by_name if name >= start_topic),
+        limit=max(limit, 1),
+        start=(start_topic, start_partition),
+    )
+
+
+def _refuse(
+    request: DescribeTopicPartitionsRequest, code: ErrorCode
+) -> DescribeTopicPartitionsResponse:
+    """Answer that nothing can be described, topic by topic."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            TopicResponse(error_code=int(code), name=topic.name, topic_id=ZERO_UUID, partitions=[])
+            for topic in request.topics
+        ]
+    )
+
+
+def _page(
+    ctx: Context, names: list[str], *, limit: int, start: tuple[str, int]
+) -> DescribeTopicPartitionsResponse:
     answer = DescribeTopicPartitionsResponse(topics=[])
+    left = limit
     for name in names:
-        if name < start_topic:
-            continue
         if left == 0:
             answer.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        first = start_partition if name == start_topic else 0
-        topic, following = _describe(ctx, name, first, left)
+        topic, following = _describe(ctx, name, start[1] if name == start[0] else 0, left)
         answer.topics.append(topic)
         if following is not None:
             answer.next_cursor = Cursor(topic_name=name, partition_index=following)
@@ -65,8 +85,15 @@ def _describe(ctx: Context, name: str, first: int, limit: int) -> tuple[TopicRes
     """Describe one topic from a partition on; the number of the next one if some are left out."""
     image = ctx.broker.image.topics.by_name.get(name)
     if image is None:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        unknown = TopicResponse(error_code=code, name=name, topic_id=ZERO_UUID, partitions=[])
+        known = is_topic_name(name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.INVALID_TOPIC_EXCEPTION
+        unknown = TopicResponse(
+            error_code=int(code),
+            name=name,
+            topic_id=ZERO_UUID,
+            partitions=[],
+            topic_authorized_operations=operations.TOPIC,
+        )
         return unknown, None
     indexes = [index for index in sorted(image.partitions) if index >= first]
     topic = TopicResponse(
@@ -74,6 +101,7 @@ def _describe(ctx: Context, name: str, first: int, limit: int) -> tuple[TopicRes
         topic_id=image.topic_id,
         is_internal=ctx.broker.is_internal_topic(name),
         partitions=[_partition(index, image.partitions[index]) for index in indexes[:limit]],
+        topic_authorized_operations=operations.TOPIC,
     )
     return topic, indexes[limit] if len(indexes) > limit else None
 

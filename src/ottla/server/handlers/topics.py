@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.apis.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -62,6 +62,8 @@ def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecords
 def _delete_before(ctx: Context, topic: str, wanted: WantedPartition) -> RecordsResult:
     result = RecordsResult(partition_index=wanted.partition_index, low_watermark=-1)
     try:
+        if ctx.broker.is_internal_topic(topic) and ctx.broker.topic_id(topic) is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         partition = ctx.broker.replicas.get(topic, wanted.partition_index)
         partition.check_leader()
         log = partition.log

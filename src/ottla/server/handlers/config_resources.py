@@ -1,0 +1,57 @@
+"""ListConfigResources: what has, or could have, settings of its own.
+
+Kafka: KafkaApis.handleListConfigResources (KIP-1000, KIP-1142).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.resources import ConfigResourceType
+from ottla.protocol.apis.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from ottla.server.dispatch import handles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.server.context import Context
+
+_SINCE_0 = frozenset({int(ConfigResourceType.CLIENT_METRICS)})
+_SINCE_1 = frozenset(int(kind) for kind in ConfigResourceType if kind)
+_STORED = (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS)
+"""Kinds of resources that exist because they have settings; the others exist anyway."""
+
+
+@handles(ListConfigResourcesRequest)
+def list_config_resources(
+    ctx: Context, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    """List topics, brokers and their loggers, and the groups and subscriptions with settings."""
+    supported = _SINCE_1 if ctx.api_version else _SINCE_0
+    wanted = set(request.resource_types) or supported
+    for kind in request.resource_types:
+        if kind not in supported:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported resource type {kind}")
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
+            for kind, name in _resources(ctx)
+            if kind in wanted
+        ]
+    )
+
+
+def _resources(ctx: Context) -> Iterator[tuple[int, str]]:
+    broker = ctx.broker
+    for resource in broker.image.configs.by_resource:
+        if resource.type in _STORED:
+            yield resource.type, resource.name
+    for node in broker.nodes(ctx.listener_name):
+        yield ConfigResourceType.BROKER_LOGGER, str(node.node_id)
+        yield ConfigResourceType.BROKER, str(node.node_id)
+    for name in broker.image.topics.by_name:
+        yield ConfigResourceType.TOPIC, name
