@@ -46,6 +46,7 @@ class Command(NamedTuple):
 
 
 COMMANDS: dict[str, Command] = {
+    "configs": Command("ottla.cli.configs", "configs", "Describe and change settings and quotas."),
     "console-consumer": Command(
         "ottla.cli.console_consumer", "console_consumer", "Print the records of a topic."
     ),
@@ -56,6 +57,9 @@ COMMANDS: dict[str, Command] = {
         "ottla.cli.consumer_groups", "consumer_groups", "List, describe, reset, delete groups."
     ),
     "demo": Command("ottla.cli.demo", "demo", "See a first topic with real events, in seconds."),
+    "dump-log": Command(
+        "ottla.cli.dump_log", "dump_log_command", "Show what segments, indexes, snapshots hold."
+    ),
     "quickstart": Command("ottla.cli.quickstart", "quickstart", "A node, a topic, a pipeline."),
     "server-start": Command(
         "ottla.cli.server_start", "server_start", "Run a node: broker and controller."

@@ -173,7 +173,7 @@ class Key:
             return ",".join(str(entry) for entry in value)
         if isinstance(value, Password):
             return value.reveal()
-        return _double_text(value) if isinstance(value, float) else str(value)
+        return double_text(value) if isinstance(value, float) else str(value)
 
 
 def key(
@@ -273,7 +273,7 @@ def _read_one(definition: Key, given: object, reading: Reading) -> None:
     reading.values[definition.name] = value
 
 
-def _double_text(value: float) -> str:
+def double_text(value: float) -> str:
     """Write a number as Java does: 0.05, 1.0, 1.0E7."""
     if value != value or value in {float("inf"), float("-inf")}:  # noqa: PLR0124 - NaN
         return repr(value).replace("inf", "Infinity").replace("nan", "NaN")

@@ -16,7 +16,7 @@ from ottla.errors import CorruptMessage
 if TYPE_CHECKING:
     from ottla.storage.directory import Directory, File
 
-_ENTRY = Struct(">hqqqq")
+ENTRY = Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
@@ -49,10 +49,10 @@ class TransactionIndex:
         if not self.directory.exists(self.path):
             return []
         data = self.directory.read_file(self.path)
-        if len(data) % _ENTRY.size:
+        if len(data) % ENTRY.size:
             raise CorruptMessage(f"{self.path} has {len(data)} bytes, not whole entries")
         entries = []
-        for version, *fields in _ENTRY.iter_unpack(data):
+        for version, *fields in ENTRY.iter_unpack(data):
             entry = AbortedTransaction(*fields)
             if version != 0 or entry.last_offset < entry.first_offset:
                 raise CorruptMessage(f"{self.path} holds {entry} of version {version}")
@@ -64,7 +64,7 @@ class TransactionIndex:
         entries = self.entries()
         file = self.directory.open(self.path, create=True)
         try:
-            file.write_at(len(entries) * _ENTRY.size, _ENTRY.pack(0, *entry))
+            file.write_at(len(entries) * ENTRY.size, ENTRY.pack(0, *entry))
         finally:
             file.close()
         self._dirty = True
@@ -76,7 +76,7 @@ class TransactionIndex:
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
             file = self.directory.open(self.path, create=True)
-            file.truncate(len(kept) * _ENTRY.size)
+            file.truncate(len(kept) * ENTRY.size)
             file.close()
             self._dirty = True
             self._entries = kept
@@ -86,7 +86,7 @@ class TransactionIndex:
 
         Waits for the disk, but only where a recovery found something else than the file says.
         """
-        data = b"".join(_ENTRY.pack(0, *entry) for entry in entries)
+        data = b"".join(ENTRY.pack(0, *entry) for entry in entries)
         if self.directory.exists(self.path):
             if self.directory.read_file(self.path) != data:
                 self.directory.write_file_atomically(self.path, data)
