@@ -59,7 +59,9 @@ def _found(*components: Component, strict: bool = False) -> list[QuotaEntity]:
     ],
 )
 def test_a_filter_selects(
-    components: list[Component], strict: bool, expected: list[QuotaEntity]
+    components: list[Component],
+    strict: bool,  # noqa: FBT001 - a parameter of the table
+    expected: list[QuotaEntity],
 ) -> None:
     """Named, default and any name; strict leaves out entities with further parts."""
     assert _found(*components, strict=strict) == expected

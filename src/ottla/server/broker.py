@@ -13,6 +13,7 @@ from ottla.errors import ErrorCode
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.purgatory.purgatory import Purgatory
+from ottla.quota.quotas import Quotas
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.coordinator_log import TopicLog
@@ -71,6 +72,7 @@ class Broker:
             config.max_incremental_fetch_session_cache_slots, rng
         )
         self.delayed_fetches: Purgatory[DelayedFetch] = Purgatory("Fetch", timer)
+        self.quotas = Quotas(config)
         self._creating: set[str] = set()
 
     def open_logs(self, logs: LogSet) -> None:
@@ -197,6 +199,8 @@ class Broker:
             topic = image.topics.by_id[topic_id]
             for index in partitions:
                 self._host_partition(topic, index, now_ms)
+        if delta.quotas_changed:
+            self.quotas.update(image.quotas.by_entity, delta.quotas_changed)
         for resource in delta.configs_changed:
             if resource.type == ConfigResourceType.TOPIC:
                 self._reconfigure(resource.name)
@@ -256,6 +260,7 @@ class Broker:
             self.stored_configs(ConfigResourceType.BROKER, str(self.node_id)),
         )
         self.fetch_max_bytes = self.config.fetch_max_bytes
+        self.quotas.configure(self.config)
         for topic in self.image.topics.by_name.values():
             self._reconfigure(topic.name)
 

@@ -1,0 +1,115 @@
+"""How many connections a second may be made: to the node, to a listener, from an address.
+
+Kafka: kafka.network.ConnectionQuotas (KIP-402, KIP-612).
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
+
+from ottla.metadata.quota_keys import IP
+from ottla.quota.meters import IDLE_MS, MAX_METERS
+from ottla.quota.rate import SampledRate
+from ottla.quota.throttle import over_rate_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.metadata.image.quotas import QuotaEntity
+    from ottla.quota.rate import Window
+
+UNLIMITED: Final = 2**31 - 1
+
+
+class ConnectionRates:
+    """Counts new connections. One that is over the node's or listener's rate waits and is served.
+
+    One that is over its address's rate is refused: it is closed after a while, unheard.
+    """
+
+    def __init__(self, window: Window, *, protected_listener: str = "") -> None:
+        """Take the listener of brokers among themselves, which the node's rate does not hold up."""
+        self._window = window
+        self._protected_listener = protected_listener
+        self._node_limit = UNLIMITED
+        self._node = SampledRate(window)
+        self._listener_limits: dict[str, int] = {}
+        self._listeners: dict[str, SampledRate] = {}
+        self._default_limit = UNLIMITED
+        self._address_limits: dict[str, int] = {}
+        self._addresses: dict[str, tuple[SampledRate, int]] = {}
+        self._swept_ms = 0
+
+    def set_node_limits(self, node: int, listeners: Mapping[str, int]) -> None:
+        """Set max.connection.creation.rate, for the node and what single listeners have."""
+        self._node_limit = node
+        self._listener_limits = dict(listeners)
+
+    def set_limit(self, entity: QuotaEntity, limit: float | None) -> None:
+        """Set or remove the limit of an address, or of addresses that have none of their own."""
+        names = dict(entity)
+        if IP not in names:
+            return
+        name = names[IP]
+        if name is None:
+            self._default_limit = UNLIMITED if limit is None else int(limit)
+        elif limit is None:
+            self._address_limits.pop(str(ip_address(name)), None)
+        else:
+            self._address_limits[str(ip_address(name))] = int(limit)
+
+    def wait_ms(self, listener: str, now_ms: int) -> int:
+        """Count a connection; return for how long it and those behind it have to wait."""
+        waits = [0]
+        if listener != self._protected_listener:
+            waits.append(self._over_ms(self._node, self._node_limit, now_ms))
+        rate = self._listeners.setdefault(listener, SampledRate(self._window))
+        limit = self._listener_limits.get(listener, self._node_limit)
+        waits.append(self._over_ms(rate, limit, now_ms))
+        return max(waits)
+
+    def refuse_ms(self, address: str, now_ms: int) -> int:
+        """Count a connection; return 0 when its address may have it.
+
+        Otherwise it does not count, and this is for how long it is kept before it is closed.
+        """
+        limit = self._address_limits.get(address, self._default_limit)
+        if limit == UNLIMITED:
+            return 0
+        rate = self._rate_of(address, now_ms)
+        over_ms = self._over_ms(rate, limit, now_ms)
+        if over_ms:
+            rate.record(-1, now_ms)
+        return over_ms
+
+    def _rate_of(self, address: str, now_ms: int) -> SampledRate:
+        found = self._addresses.get(address)
+        if found is None:
+            self._forget_idle(now_ms)
+        rate = SampledRate(self._window) if found is None else found[0]
+        self._addresses[address] = (rate, now_ms)
+        return rate
+
+    def _forget_idle(self, now_ms: int) -> None:
+        """Drop addresses unseen for an hour, looked for now and then; all when too many."""
+        if len(self._addresses) >= MAX_METERS:
+            self._addresses.clear()
+        elif now_ms - self._swept_ms >= IDLE_MS:
+            self._swept_ms = now_ms
+            self._addresses = {
+                address: (rate, used_ms)
+                for address, (rate, used_ms) in self._addresses.items()
+                if now_ms - used_ms <= IDLE_MS
+            }
+
+    def _over_ms(self, rate: SampledRate, limit: int, now_ms: int) -> int:
+        """Count one; return how long it takes until the rate is the limit, at most one sample."""
+        rate.record(1, now_ms)
+        measured = rate.measure(now_ms)
+        if measured <= limit:
+            return 0
+        longest_ms = self._window.sample_ms
+        if limit == 0:
+            return longest_ms
+        return min(over_rate_ms(measured, limit, rate.window_ms(now_ms)), longest_ms)

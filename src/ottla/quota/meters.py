@@ -1,0 +1,96 @@
+"""Who is measured: one meter for all who share a limit, none for those without.
+
+Kafka: ClientQuotaManager.getOrCreateQuotaSensors, org.apache.kafka.server.quota.SensorAccess.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ottla.quota.precedence import NOBODY, ClientLimits, Sharers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.metadata.image.quotas import QuotaEntity
+
+M = TypeVar("M")
+
+IDLE_MS = 3_600_000
+"""A meter that is not asked for so long is forgotten."""
+MAX_METERS = 50_000
+"""Beyond that many the newcomers share one: names are free, memory is not."""
+_MAX_KNOWN = 2 * MAX_METERS
+_SWEEP_MS = 60_000
+
+
+class Limited(Generic[M]):
+    """A meter and the limit it is held against."""
+
+    __slots__ = ("limit", "meter", "used_ms")
+
+    def __init__(self, meter: M, limit: float) -> None:
+        self.meter = meter
+        self.limit = limit
+        self.used_ms = 0
+
+
+class Meters(Generic[M]):
+    """The meters of one kind of quota."""
+
+    def __init__(self, new_meter: Callable[[], M]) -> None:
+        self._new_meter = new_meter
+        self._limits = ClientLimits()
+        self._meters: dict[Sharers, Limited[M]] = {}
+        self._known: dict[tuple[str, str], Limited[M] | None] = {}
+        self._swept_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._meters)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody is limited."""
+        return bool(self._limits)
+
+    def set_limit(self, entity: QuotaEntity, limit: float | None) -> None:
+        """Set or remove the limit of an entity; what was measured stays."""
+        if self._limits.set_limit(entity, limit):
+            self._known.clear()
+
+    def find(self, user: str, client_id: str, now_ms: int) -> Limited[M] | None:
+        """Return the meter of a user's client; None when nothing limits it."""
+        key = (user, client_id)
+        try:
+            found = self._known[key]
+        except KeyError:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            found = self._known[key] = self._limited(self._limits.sharers(*key), now_ms)
+        if found is not None:
+            found.used_ms = now_ms
+        return found
+
+    def _limited(self, sharers: Sharers, now_ms: int) -> Limited[M] | None:
+        limit = self._limits.limit(sharers)
+        if limit is None:
+            return None
+        if sharers not in self._meters:
+            self._forget_idle(now_ms)
+            if len(self._meters) >= MAX_METERS:
+                sharers = Sharers(NOBODY, NOBODY)
+        limited = self._meters.get(sharers)
+        if limited is None:
+            limited = self._meters[sharers] = Limited(self._new_meter(), limit)
+        limited.limit = limit
+        return limited
+
+    def _forget_idle(self, now_ms: int) -> None:
+        if now_ms - self._swept_ms < _SWEEP_MS:
+            return
+        self._swept_ms = now_ms
+        idle = [key for key, one in self._meters.items() if now_ms - one.used_ms > IDLE_MS]
+        for key in idle:
+            del self._meters[key]
+        if idle:
+            self._known.clear()

@@ -1,0 +1,74 @@
+"""The quota on changes that clients ask of the controller: partitions made and removed (KIP-599).
+
+Kafka: org.apache.kafka.server.quota.{ControllerMutationQuotaManager, ControllerMutationQuota}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.quota.meters import Meters
+from ottla.quota.throttle import overdrawn_ms
+from ottla.quota.token_bucket import TokenBucket
+
+if TYPE_CHECKING:
+    from ottla.metadata.image.quotas import QuotaEntity
+    from ottla.quota.meters import Limited
+    from ottla.quota.rate import Window
+
+
+class MutationCharge:
+    """What one request takes from its client's bucket."""
+
+    def __init__(
+        self, limited: Limited[TokenBucket] | None, now_ms: int, *, is_strict: bool
+    ) -> None:
+        self._limited = limited
+        self._now_ms = now_ms
+        self._is_strict = is_strict
+        self._pause_ms = 0
+
+    def take(self, partitions: int) -> None:
+        """Pay for partitions; an overdrawn bucket refuses strict requests.
+
+        Those are refused with KafkaError THROTTLING_QUOTA_EXCEEDED and pay nothing; others pay
+        and wait. A bucket with anything in it pays for any number.
+        """
+        if self._limited is None:
+            return
+        bucket, limit = self._limited.meter, self._limited.limit
+        if not self._is_strict:
+            bucket.take(partitions, limit, self._now_ms)
+        tokens = bucket.measure(limit, self._now_ms)
+        if tokens < 0:
+            self._pause_ms = overdrawn_ms(tokens, limit)
+            if self._is_strict:
+                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        elif self._is_strict:
+            bucket.take(partitions, limit, self._now_ms)
+
+    def pause_ms(self, now_ms: int) -> int:
+        """Return for how long, from now, the client must be kept waiting."""
+        return max(0, self._pause_ms - (now_ms - self._now_ms))
+
+
+class MutationQuota:
+    """A bucket for all who share a limit."""
+
+    def __init__(self, window: Window) -> None:
+        self._meters: Meters[TokenBucket] = Meters(lambda: TokenBucket(window))
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody is limited."""
+        return self._meters.is_on
+
+    def set_limit(self, entity: QuotaEntity, limit: float | None) -> None:
+        """Set or remove the limit of an entity."""
+        self._meters.set_limit(entity, limit)
+
+    def charge(self, user: str, client_id: str, now_ms: int, *, is_strict: bool) -> MutationCharge:
+        """Begin to charge a request; strict ones are refused rather than kept waiting."""
+        limited = self._meters.find(user, client_id, now_ms)
+        return MutationCharge(limited, now_ms, is_strict=is_strict)

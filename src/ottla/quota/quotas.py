@@ -1,0 +1,94 @@
+"""All quotas of a node, fed by the cluster's metadata.
+
+Kafka: kafka.server.QuotaFactory, kafka.server.metadata.ClientQuotaMetadataManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ottla.metadata.quota_keys import (
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
+from ottla.quota.connections import UNLIMITED, ConnectionRates
+from ottla.quota.mutations import MutationQuota
+from ottla.quota.rate import Window
+from ottla.quota.rates import RateQuota
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ottla.config.broker import BrokerConfig
+    from ottla.metadata.image.quotas import QuotaEntity
+
+_LISTENER_RATE: Final = "listener.name.{}.max.connection.creation.rate"
+
+
+class _Limits(Protocol):
+    def set_limit(self, entity: QuotaEntity, limit: float | None) -> None:
+        """Set or remove the limit of an entity."""
+
+
+class Quotas:
+    """What is limited and how much of it was used."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        """Take the windows from the configuration, and the limits on connections."""
+        sample_ms = config.quota_window_size_seconds * 1000
+        window = Window(config.quota_window_num, sample_ms)
+        mutation_window = Window(
+            config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000
+        )
+        self.produced = RateQuota(window)
+        self.fetched = RateQuota(window)
+        self.requests = RateQuota(window, max_throttle_ms=sample_ms)
+        self.mutations = MutationQuota(mutation_window)
+        self.connections = ConnectionRates(window, protected_listener=_protected(config))
+        """Of the listeners for clients; those of controllers are left alone."""
+        self._by_key: dict[str, _Limits] = {
+            PRODUCER_BYTE_RATE: self.produced,
+            CONSUMER_BYTE_RATE: self.fetched,
+            REQUEST_PERCENTAGE: self.requests,
+            CONTROLLER_MUTATION_RATE: self.mutations,
+            CONNECTION_CREATION_RATE: self.connections,
+        }
+        self.is_on = False
+        """Whether any client is limited; nothing needs to be measured otherwise."""
+        self.configure(config)
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Take over limits on connections that changed while the node runs."""
+        listeners = {}
+        for endpoint in config.broker_endpoints:
+            text = _given(config, _LISTENER_RATE.format(endpoint.listener.lower()))
+            if text is not None and text.isdecimal():
+                listeners[endpoint.listener] = min(int(text), UNLIMITED)
+        self.connections.set_node_limits(config.max_connection_creation_rate, listeners)
+
+    def update(
+        self,
+        by_entity: Mapping[QuotaEntity, Mapping[str, float]],
+        changed: Iterable[QuotaEntity],
+    ) -> None:
+        """Take over the stored limits of these entities."""
+        for entity in changed:
+            limits = by_entity.get(entity, {})
+            for key, quota in self._by_key.items():
+                quota.set_limit(entity, limits.get(key))
+        self.is_on = (
+            self.produced.is_on or self.fetched.is_on or self.requests.is_on or self.mutations.is_on
+        )
+
+
+def _protected(config: BrokerConfig) -> str:
+    """Return the listener between brokers, unless it serves the clients too."""
+    return config.inter_broker_endpoint_name if len(config.broker_endpoints) > 1 else ""
+
+
+def _given(config: BrokerConfig, name: str) -> str | None:
+    value = config.overrides.get(name, config.given.get(name))
+    return None if value is None else str(value).strip()

@@ -1,0 +1,38 @@
+"""A bucket of tokens that fills at the quota's rate and may be overdrawn once.
+
+Kafka: org.apache.kafka.common.metrics.stats.TokenBucket (KIP-599).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.quota.rate import Window
+
+
+class TokenBucket:
+    """Holds at most what the quota allows in its whole window; begins full."""
+
+    __slots__ = ("_filled_ms", "_tokens", "_window")
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._tokens: float | None = None
+        self._filled_ms = 0
+
+    def take(self, count: float, limit: float, now_ms: int) -> None:
+        """Take tokens, or put them back when count is negative; fewer than none may be left."""
+        most = self._window.length_s * limit
+        self._tokens = min(most, self.measure(limit, now_ms) - count)
+
+    def measure(self, limit: float, now_ms: int) -> float:
+        """Fill up for the time that passed and return what is there; negative when overdrawn."""
+        most = self._window.length_s * limit
+        if self._tokens is None:
+            self._tokens = most
+        else:
+            gained = limit * ((now_ms - self._filled_ms) / 1000)
+            self._tokens = min(most, self._tokens + gained)
+        self._filled_ms = now_ms
+        return self._tokens
