@@ -49,6 +49,7 @@ _SMALLEST_LEGACY_BYTES: Final = 14
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
+_INT8: Final = Struct(">b")
 _INT64 = Struct(">q")
 _CRC = Struct(">I")
 
@@ -323,6 +324,9 @@ def iterate_batches(
                     f"Record size {size - LOG_OVERHEAD_BYTES} is less than the minimum record "
                     f"overhead ({_SMALLEST_LEGACY_BYTES})"
                 )
+            magic = _INT8.unpack_from(view, position + MAGIC_POSITION)[0]
+            if not 0 <= magic <= 2:
+                raise CorruptMessage(f"Invalid magic found in record: {magic}")
         if size > left:
             if partial_tail:
                 return

@@ -133,6 +133,10 @@ class RecordValidationError(KafkaError):
         self.record_errors = list(record_errors)
 
 
+class UnreadableRecords(KafkaError):
+    """Bytes that are not one batch of format 2: refused before the log is asked."""
+
+
 def validate(
     records: Buffer,
     *,
@@ -289,15 +293,18 @@ def _only_batch(view: memoryview, origin: AppendOrigin) -> memoryview:
     Says nothing in its errors to clients, as Kafka, which looks at this before all else.
     """
     batches = []
-    for batch in iterate_batches(view, partial_tail=True):
-        if batch.magic != 2:
-            raise _invalid()
-        batches.append(batch)
-        if len(batches) > 1:
-            break
+    try:
+        for batch in iterate_batches(view, partial_tail=True):
+            if batch.magic != 2:
+                raise UnreadableRecords(ErrorCode.INVALID_RECORD)
+            batches.append(batch)
+            if len(batches) > 1:
+                break
+    except CorruptMessage as error:
+        raise UnreadableRecords(error.code, error.message) from error
     if len(batches) != 1:
         if origin is AppendOrigin.CLIENT:
-            raise _invalid()
+            raise UnreadableRecords(ErrorCode.INVALID_RECORD)
         raise _invalid(
             "Compressed outer record has more than one batch"
             if batches

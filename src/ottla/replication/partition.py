@@ -75,6 +75,11 @@ class Partition:
             code = ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH
             raise KafkaError(code)
 
+    @property
+    def effective_min_isr(self) -> int:
+        """In-sync replicas that acks=all asks for: never more than there are replicas."""
+        return min(self.min_insync_replicas, len(self.replicas))
+
     def append(
         self, records: memoryview, *, required_acks: int, now_ms: int, origin: AppendOrigin
     ) -> AppendInfo:
@@ -85,11 +90,11 @@ class Partition:
         """
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
+        if required_acks == ACKS_ALL and len(self.isr) < self.effective_min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR {list(self.isr)} is insufficient to satisfy the "
-                f"min.isr requirement of {self.min_insync_replicas} for partition "
+                f"min.isr requirement of {self.effective_min_isr} for partition "
                 f"{self.topic_partition}",
             )
         info = self.log.append_as_leader(

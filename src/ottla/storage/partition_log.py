@@ -159,7 +159,7 @@ class PartitionLog(TruncatableLog):
             old.base_offset,
             old.last_offset,
             old.timestamp,
-            -1,
+            old.timestamp,
             self.log_start_offset,
             is_duplicate=True,
         )

@@ -25,7 +25,7 @@ PartitionResponse = TopicResponse.PartitionProduceResponse
 ADMIN_CLIENT_ID = "__admin_client"
 _TOPIC_IDS_FROM = 13
 _ZSTD_FROM = 7
-_FLAGS_POSITION = 22  # of a batch: the low byte of its attributes
+_MAGIC_POSITION, _FLAGS_POSITION = 16, 22  # in a batch; the low byte of its attributes
 _CODEC, _ZSTD, _TRANSACTIONAL = 0x07, 4, 0x10
 # Kafka tells the log's start with all other errors of an append
 _WITHOUT_LOG_START = frozenset(
@@ -62,15 +62,19 @@ def _refused_whole(request: ProduceRequest) -> ErrorCode | None:
         return ErrorCode.INVALID_REQUIRED_ACKS
     if request.transactional_id is not None:
         return ErrorCode.INVALID_TXN_STATE  # no transaction can have begun: part 4 brings them
-    if any(_flags(one) & _TRANSACTIONAL for t in request.topic_data for one in t.partition_data):
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # nobody would ever end it
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if _flags(data) & _TRANSACTIONAL:  # nobody would ever end it
+                return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None
 
 
 def _flags(data: PartitionData) -> int:
     """Return codec and flags of the first batch, 0 for bytes that are none."""
     records: Any = data.records
-    return records[_FLAGS_POSITION] if records and len(records) > _FLAGS_POSITION else 0
+    if records and len(records) > _FLAGS_POSITION and records[_MAGIC_POSITION] == 2:
+        return int(records[_FLAGS_POSITION])
+    return 0
 
 
 def _refuse_topic(topic: TopicData, code: ErrorCode) -> TopicResponse:
@@ -146,9 +150,7 @@ def _internal(topic: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
 
 
-def _failed(
-    index: int, error: KafkaError, partition: Partition | None = None
-) -> PartitionResponse:
+def _failed(index: int, error: KafkaError, partition: Partition | None = None) -> PartitionResponse:
     """Shape a refusal; only records that break a rule of the topic are told why, as in Kafka."""
     response = PartitionResponse(
         index=index, error_code=int(error.code), base_offset=-1, log_append_time_ms=-1
