@@ -92,12 +92,16 @@ def consumer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return usable(given, ConsumerConfig, CONSUMER)
 
 
-def open_admin(bootstrap_server: str, config_file: str | None) -> Admin:
-    """Make an Admin from a tool's flags."""
+def open_admin(
+    bootstrap_server: str, config_file: str | None, *, bootstrap_controller: str | None = None
+) -> Admin:
+    """Make an Admin from a tool's flags; with bootstrap_controller it asks the controllers."""
     from ottla.clients.blocking import Admin
     from ottla.clients.settings import ADMIN
 
     given = {**read_file(config_file), "bootstrap.servers": bootstrap_server}
+    if bootstrap_controller is not None:
+        given |= {"bootstrap.servers": "", "bootstrap.controllers": bootstrap_controller}
     return Admin(usable(given, AdminConfig, ADMIN))
 
 

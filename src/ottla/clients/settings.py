@@ -192,6 +192,7 @@ class Settings:
     """The checked settings of one client; an attribute is the dotted name with underscores."""
 
     client_id: str
+    bootstrap_servers: tuple[str, ...]
 
     def __init__(self, table: Mapping[str, Setting], values: Mapping[str, Any]) -> None:
         self.given = frozenset(values)

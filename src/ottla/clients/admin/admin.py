@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ottla.clients.admin.cluster import ClusterAdmin
 from ottla.clients.admin.configs import ConfigsAdmin
 from ottla.clients.admin.groups import GroupsAdmin
+from ottla.clients.admin.quorum import QuorumAdmin
 from ottla.clients.admin.quotas import QuotasAdmin
 from ottla.clients.admin.topics import TopicsAdmin
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Request
 
 
-class AsyncAdmin(TopicsAdmin, ConfigsAdmin, GroupsAdmin, QuotasAdmin, ClusterAdmin):
+class AsyncAdmin(TopicsAdmin, ConfigsAdmin, GroupsAdmin, QuotasAdmin, ClusterAdmin, QuorumAdmin):
     """Manages a cluster from coroutines. Use as `async with AsyncAdmin(...) as admin`.
 
     Methods on many things return one outcome each, a KafkaError among them; methods on one thing

@@ -8,6 +8,7 @@ from __future__ import annotations
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING, Any
 
+from ottla.clients.admin.controllers import ControllerMetadata, refuse_for_controllers
 from ottla.clients.client import ANY_NODE
 from ottla.clients.consumer.coordinator import GROUP, Coordinator
 from ottla.clients.settings import ADMIN, read_settings
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ottla.clients.metadata import ClusterMetadata
+    from ottla.clients.settings import Settings
     from ottla.protocol.schema import Request
 
 RETRY_ANYWAY = frozenset(
@@ -40,8 +42,15 @@ class AdminCalls:
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
         self._settings = read_settings(ADMIN, config, settings)
         self._settings.client_id = self._settings.client_id or "ottla-admin"
+        self._asks_controllers = _is_for_controllers(self._settings)
+        if self._asks_controllers:
+            self._settings.bootstrap_servers = self._settings.bootstrap_controllers
         self._runtime = Runtime(self._settings)
         self._client = self._runtime.client
+        if self._asks_controllers:
+            self._client.metadata = ControllerMetadata(
+                max_age_ms=self._settings.metadata_max_age_ms, allow_auto_create=False
+            )
         self._client.metadata.allow_auto_create = False
         self._coordinators: dict[tuple[int, str], Coordinator] = {}
 
@@ -60,6 +69,8 @@ class AdminCalls:
         max_version: int | None = None,
     ) -> Any:
         """Send to a node, or to any; retry lost connections and retriable codes of error_of."""
+        if self._asks_controllers:
+            refuse_for_controllers(request)
         deadline_ms = self._deadline_ms(timeout)
         target = ANY_NODE if node_id is None else node_id
         if target != ANY_NODE and target not in self._client.metadata.brokers:
@@ -164,6 +175,16 @@ class AdminCalls:
         """Close all connections; idempotent."""
         if not self._client.closed:
             await self._runtime.aclose()
+
+
+def _is_for_controllers(settings: Settings) -> bool:
+    if settings.bootstrap_controllers and settings.bootstrap_servers:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            "bootstrap.servers and bootstrap.controllers cannot be set both: ask brokers or "
+            "controllers",
+        )
+    return bool(settings.bootstrap_controllers)
 
 
 def answered_code(answer: Any) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.admin.calls import AdminCalls, error_or_none
+from ottla.clients.admin.controllers import BROKERS, CONTROLLERS
 from ottla.clients.client import ANY_NODE
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
@@ -83,6 +84,7 @@ class ClusterAdmin(AdminCalls):
         request = DescribeClusterRequest(
             include_cluster_authorized_operations=include_authorized_operations,
             include_fenced_brokers=include_fenced_brokers,
+            endpoint_type=CONTROLLERS if self._asks_controllers else BROKERS,
         )
         answer = await self._call(request, timeout=timeout)
         brokers = tuple(
