@@ -85,12 +85,12 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def describe_broker(sources: BrokerSources, names: Sequence[str] | None = None) -> Iterator[Entry]:
-    """Describe one broker: the names it was given that no table has, then all public settings."""
+    """Describe one broker: the other names it was given, then all public settings."""
     config = sources.config
     given = {**config.given, **sources.cluster_changes, **sources.own_changes}
-    foreign = [name for name in given if name not in config.keys]
     public = [name for name, definition in config.keys.items() if not definition.internal]
-    for name in _wanted([*foreign, *public], names):
+    foreign = given.keys() - public
+    for name in _wanted([*sorted(foreign), *public], names):
         yield _broker_entry(sources, name, given.get(name), whole_cluster=False)
 
 
@@ -134,28 +134,33 @@ def describe_group(
         synonym = GROUP_SYNONYMS.get(name)
         return _synonyms(sources, synonym, (synonym,)) if synonym else []
 
-    yield from _describe_plain(GroupConfig, own, Source.GROUP_CONFIG, inherited, names)
+    yield from _describe_plain(
+        GroupConfig, own, source=Source.GROUP_CONFIG, inherited=inherited, names=names
+    )
 
 
 def describe_client_metrics(
     own: Mapping[str, str], names: Sequence[str] | None = None
 ) -> Iterator[Entry]:
     """Describe one subscription to clients' metrics."""
-    source = Source.CLIENT_METRICS_CONFIG
-    yield from _describe_plain(ClientMetricsConfig, own, source, lambda _name: [], names)
+    yield from _describe_plain(
+        ClientMetricsConfig, own, source=Source.CLIENT_METRICS_CONFIG, inherited=None, names=names
+    )
 
 
 def _describe_plain(
     table: type[ConfigTable],
     own: Mapping[str, str],
+    *,
     source: Source,
-    inherited: Callable[[str], list[Synonym]],
+    inherited: Callable[[str], list[Synonym]] | None,
     names: Sequence[str] | None,
 ) -> Iterator[Entry]:
+    """Describe a small table; a default is its own synonym only where others are inherited."""
     reading = table.read(own)
     for name in _wanted(list(table.keys), names):
         definition = table.keys[name]
-        weaker = inherited(name)
+        weaker = inherited(name) if inherited else []
         if name in reading.values:
             value = reading.values[name]
             yield _entry(
@@ -165,7 +170,7 @@ def _describe_plain(
             yield _entry(definition, definition.convert(weaker[0].value), weaker)
         else:
             default = definition.text(definition.default)
-            fallback = [Synonym(name, default, Source.DEFAULT_CONFIG)]
+            fallback = [Synonym(name, default, Source.DEFAULT_CONFIG)] if inherited else []
             yield _entry(definition, definition.default, fallback)
 
 

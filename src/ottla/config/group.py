@@ -5,6 +5,8 @@ Kafka: org.apache.kafka.coordinator.group.GroupConfig, ClientMetricsConfigs.
 
 from __future__ import annotations
 
+import re
+
 from ottla.config.checks import DISTINCT, SHARE_OFFSET_RESET, at_least, one_of
 from ottla.config.definition import Bool, ConfigTable, Int, Names, Text, key
 
@@ -61,6 +63,29 @@ class GroupConfig(ConfigTable):
     streams_session_timeout_ms: Int = key(
         45_000, "A streams client without a heartbeat for this long is removed.", at_least(1)
     )
+
+
+CLIENT_ATTRIBUTES = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+"""What a subscription can choose clients by."""
+
+
+def is_client_pattern(text: str) -> bool:
+    """Whether a text is an attribute's name and a regular expression: `client_id=app-.*`."""
+    attribute, separator, expression = text.partition("=")
+    if not separator or attribute.strip() not in CLIENT_ATTRIBUTES:
+        return False
+    try:
+        re.compile(expression.strip())
+    except re.error:
+        return False
+    return True
 
 
 class ClientMetricsConfig(ConfigTable):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.config.dynamic import check_dynamic
-from ottla.config.group import ClientMetricsConfig, GroupConfig
+from ottla.config.group import ClientMetricsConfig, GroupConfig, is_client_pattern
 from ottla.config.problems import ConfigErrors
 from ottla.config.topic import parse_topic_config
 from ottla.controller.topic_names import check_topic_name
@@ -115,6 +115,11 @@ def _check_client_metrics(name: str, settings: Mapping[str, str]) -> None:
         metrics = ClientMetricsConfig.parse(settings)
     except ConfigErrors as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error.problems[0])) from error
+    for pattern in metrics.match:
+        if not is_client_pattern(pattern):
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}"
+            )
     interval_ms = metrics.value("interval.ms")
     if not _LEAST_INTERVAL_MS <= interval_ms <= _LONGEST_INTERVAL_MS:
         raise KafkaError(

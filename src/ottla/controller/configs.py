@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.config.definition import Type
 from ottla.config.dynamic import definition_of as broker_definition_of
-from ottla.config.group import ClientMetricsConfig, GroupConfig
 from ottla.config.topic import broker_defaults
 from ottla.config.topic import definition_of as topic_definition_of
 from ottla.controller.config_rules import check_settings
@@ -154,7 +153,7 @@ class ConfigControl:
             response.responses.append(
                 IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
                     error_code=error.code if error else 0,
-                    error_message=error.message if error else None,
+                    error_message=(error.message or None) if error else None,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
                 )
@@ -171,6 +170,8 @@ class ConfigControl:
             error: KafkaError | None = None
             try:
                 _check_resource(key, duplicates)
+                if key.type == ConfigResourceType.BROKER_LOGGER:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown resource type 8")
                 names = [config.name for config in resource.configs]
                 _check_names(names, [c.name for c in resource.configs if c.value is None])
                 changes: dict[str, str | None] = {c.name: c.value for c in resource.configs}
@@ -182,7 +183,7 @@ class ConfigControl:
             response.responses.append(
                 AlterConfigsResponse.AlterConfigsResourceResponse(
                     error_code=error.code if error else 0,
-                    error_message=error.message if error else None,
+                    error_message=(error.message or None) if error else None,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
                 )
@@ -213,7 +214,7 @@ class ConfigControl:
                     resource, config.name, value, AlterOperation(operation)
                 )
             else:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {operation}")
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "")  # without a text, as Kafka
         return changes
 
     def _edit_list(
@@ -258,9 +259,9 @@ class ConfigControl:
         self._check_min_insync_replicas(resource, changes)
         old = self.of(resource)
         new = {name: value for name, value in {**old, **changes}.items() if value is not None}
+        check_settings(resource, new, changes=changes, config=self._config)
         if not exists and resource.name:
             self.resource_exists(resource)
-        check_settings(resource, new, changes=changes, config=self._config)
         records: list[MessageAndVersion] = []
         for name, value in changes.items():
             # An unchanged setting of a broker is written again: it may name a file that changed.
@@ -312,9 +313,7 @@ def _definition(resource_type: int, name: str) -> Key | None:
         return topic_definition_of(name)
     if resource_type == ConfigResourceType.BROKER:
         return broker_definition_of(name)
-    if resource_type == ConfigResourceType.GROUP:
-        return GroupConfig.keys.get(name)
-    return ClientMetricsConfig.keys.get(name)
+    return None  # Kafka knows no lists elsewhere either
 
 
 def _duplicates(resources: list[tuple[int, str]]) -> set[tuple[int, str]]:

@@ -40,6 +40,7 @@ HANDLER_MODULES = (
     "transactions",
     "topics",
     "configs",
+    "config_changes",
     "quotas",
     "config_resources",
     "features",

@@ -1,50 +1,37 @@
-"""DescribeConfigs and the two Alter APIs.
+"""DescribeConfigs.
 
 Kafka: kafka.server.ConfigHelper, KafkaApis.handleDescribeConfigsRequest.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from ottla.config.describe import (
+    Entry,
+    Source,
     describe_broker,
     describe_client_metrics,
     describe_cluster_default,
     describe_group,
     describe_topic,
 )
+from ottla.controller.topic_names import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from ottla.protocol.apis.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
 from ottla.server.dispatch import handles
+from ottla.server.loggers import logger_levels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ottla.config.describe import Entry
-    from ottla.purgatory.pending import Pending
     from ottla.server.context import Context
 
     Resource = DescribeConfigsRequest.DescribeConfigsResource
 
 Result = DescribeConfigsResponse.DescribeConfigsResult
 ResourceResult = Result.DescribeConfigsResourceResult
-
-
-class ResourceType(IntEnum):
-    """What settings can belong to."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 @handles(DescribeConfigsRequest)
@@ -75,23 +62,59 @@ def _describe(ctx: Context, request: DescribeConfigsRequest, resource: Resource)
 def _entries(ctx: Context, resource: Resource) -> Iterator[Entry]:
     names = resource.configuration_keys or None
     kind, name = resource.resource_type, resource.resource_name
-    if kind == ResourceType.TOPIC:
+    if kind == ConfigResourceType.TOPIC:
         return _topic_entries(ctx, name, names)
-    if kind == ResourceType.BROKER:
+    if kind == ConfigResourceType.BROKER:
         return _broker_entries(ctx, name, names)
-    if kind == ResourceType.GROUP:
+    if kind == ConfigResourceType.GROUP:
+        _must_be_named(name, "Group name")
         own = ctx.broker.stored_configs(kind, name)
         return describe_group(own, ctx.broker.config_sources(), names)
-    if kind == ResourceType.CLIENT_METRICS:
+    if kind == ConfigResourceType.CLIENT_METRICS:
+        _must_be_named(name, "Client metrics subscription name")
         return describe_client_metrics(ctx.broker.stored_configs(kind, name), names)
-    if kind == ResourceType.BROKER_LOGGER:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker loggers are not built yet.")
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+    if kind == ConfigResourceType.BROKER_LOGGER:
+        _must_be_named(name, "Broker id")
+        _must_be_this_broker(ctx, name, f"expected {ctx.broker.node_id} but received {name}")
+        return _logger_entries(names)
+    raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+
+def _must_be_named(name: str, what: str) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} must not be empty")
+
+
+def _must_be_this_broker(ctx: Context, name: str, difference: str) -> None:
+    try:
+        node_id = int(name)
+    except ValueError:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
+        ) from None
+    if node_id != ctx.broker.node_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, {difference}")
+
+
+def _logger_entries(names: Sequence[str] | None) -> Iterator[Entry]:
+    for name, level in logger_levels().items():
+        if names is None or name in names:
+            yield Entry(
+                name=name,
+                value=level,
+                read_only=False,
+                source=Source.DYNAMIC_BROKER_LOGGER_CONFIG,
+                sensitive=False,
+                type=0,
+                synonyms=(),
+                documentation="",
+            )
 
 
 def _topic_entries(ctx: Context, name: str, names: Sequence[str] | None) -> Iterator[Entry]:
+    check_topic_name(name)
     if ctx.broker.image.topics.by_name.get(name) is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     return describe_topic(ctx.broker.topic_config(name), ctx.broker.config_sources(), names)
 
 
@@ -99,19 +122,8 @@ def _broker_entries(ctx: Context, name: str, names: Sequence[str] | None) -> Ite
     sources = ctx.broker.config_sources()
     if not name:
         return describe_cluster_default(sources, names)
-    try:
-        node_id = int(name)
-    except ValueError:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Broker id must be an integer, but it is: {name}",
-        ) from None
-    if node_id != ctx.broker.node_id:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {ctx.broker.node_id} or empty string, "
-            f"but received {name}",
-        )
+    own = ctx.broker.node_id
+    _must_be_this_broker(ctx, name, f"expected {own} or empty string, but received {name}")
     return describe_broker(sources, names)
 
 
@@ -124,9 +136,10 @@ def _shape(entry: Entry, request: DescribeConfigsRequest) -> ResourceResult:
         is_sensitive=entry.sensitive,
         config_type=entry.type,
         synonyms=[],
+        documentation=entry.documentation,
     )
-    if request.include_documentation:
-        result.documentation = entry.documentation
+    if not request.include_documentation and entry.type:
+        result.documentation = None
     if request.include_synonyms:
         result.synonyms = [
             ResourceResult.DescribeConfigsSynonym(
@@ -135,17 +148,3 @@ def _shape(entry: Entry, request: DescribeConfigsRequest) -> ResourceResult:
             for synonym in entry.synonyms
         ]
     return result
-
-
-@handles(IncrementalAlterConfigsRequest)
-def incremental_alter_configs(
-    ctx: Context, request: IncrementalAlterConfigsRequest
-) -> Pending[IncrementalAlterConfigsResponse]:
-    """Set, delete, append to or subtract from single settings (KIP-339)."""
-    return ctx.broker.controller.incremental_alter_configs(request)
-
-
-@handles(AlterConfigsRequest)
-def alter_configs(ctx: Context, request: AlterConfigsRequest) -> Pending[AlterConfigsResponse]:
-    """Replace all settings of a resource (the old API)."""
-    return ctx.broker.controller.alter_configs(request)
