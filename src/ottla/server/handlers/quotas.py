@@ -35,7 +35,7 @@ def describe_client_quotas(
         return DescribeClientQuotasResponse(
             error_code=int(error.code), error_message=error.message, entries=None
         )
-    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+    return DescribeClientQuotasResponse(error_message="", entries=entries)
 
 
 @handles(AlterClientQuotasRequest)
