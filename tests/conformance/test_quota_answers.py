@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -144,13 +145,24 @@ def test_quotas_are_altered_and_described_alike(
 ) -> None:
     """Valid and wrong requests in both versions; the order of entries means nothing."""
     port = int(cluster.bootstrap.rpartition(":")[2])
+    last = f"last-{version}"
     different = []
-    for number, request in enumerate(ALTERATIONS + QUESTIONS):
+    for number, request in enumerate([*ALTERATIONS, _one(SHARE, 7.0, user=last), *QUESTIONS]):
+        if request is QUESTIONS[0]:
+            _await_user(real_kafka.port, last, version)
         theirs = _shown(_ask(real_kafka.port, request, version))
         ours = _shown(_ask(port, request, version))
         if theirs != ours:
             different.append(f"{number} {request!r}\n  Kafka {theirs}\n  Ottla {ours}")
     assert not different, "\n".join(different)
+
+
+def _await_user(port: int, name: str, version: int) -> None:
+    """Wait until Kafka's broker has heard of what its controller has already answered."""
+    deadline = time.monotonic() + 20
+    while not _ask(port, _describe(("user", EXACT, name)), version).entries:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def _ask(port: int, request: Request, version: int) -> Any:
