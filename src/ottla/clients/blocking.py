@@ -10,6 +10,7 @@ on the cores directly, under the runtime's lock; everything else is the asyncio 
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -161,10 +162,28 @@ class Consumer(_Blocking):
         call it at least every max.poll.interval.ms. Raises KafkaError for what retries cannot
         help.
         """
-        return self._core.shape(self.poll_batches(timeout, max_records))
+        interrupts = self._thread.interrupts
+        interrupts.hold()
+        records: list[ConsumerRecord] = []
+        try:
+            records = self._core.shape(self.poll_batches(timeout, max_records))
+        finally:
+            # Records that were taken count as consumed: Ctrl-C must not swallow them.
+            interrupts.release(keep=bool(records))
+        return records
 
     def poll_batches(self, timeout: float = 1.0, max_records: int | None = None) -> Batches:
         """As `poll`, undecorated: (partition, records) pairs of bytes; the fastest way."""
+        interrupts = self._thread.interrupts
+        interrupts.hold()
+        batches: Batches = []
+        try:
+            batches = self._next_batches(timeout, max_records)
+        finally:
+            interrupts.release(keep=bool(batches))
+        return batches
+
+    def _next_batches(self, timeout: float, max_records: int | None) -> Batches:
         core = self._core
         runtime = core.runtime
         with runtime.lock:
@@ -174,7 +193,7 @@ class Consumer(_Blocking):
         while not batches:
             if step is not None:
                 self._run_step(step)
-            elif deadline_ms <= core.now_ms():
+            elif deadline_ms <= core.now_ms() or self._thread.interrupts.came:
                 break
             batches, step = self._thread.call(self._async.wait_batches(deadline_ms, max_records))
         if runtime.work_waits:
@@ -317,9 +336,17 @@ class Consumer(_Blocking):
 
     def close(self) -> None:
         """Commit when auto-commit is on, leave the group, close connections; idempotent."""
-        if not self._core.client.closed:
+        if self._core.client.closed:
+            return
+        interrupts = self._thread.interrupts
+        interrupts.hold()
+        try:
             self._thread.call(self._async.close())
+        except asyncio.CancelledError:  # Ctrl-C: leave without a word, but leave nothing running
+            self._thread.call(self._core.runtime.aclose(), may_cancel=False)
+        finally:
             self._thread.stop()
+            interrupts.release()
 
 
 class Admin(_Blocking):

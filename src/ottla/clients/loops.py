@@ -11,6 +11,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from ottla.clients.interrupts import Interrupts
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
@@ -69,31 +71,37 @@ class TurnLoop:
         self._closed = False
         self._last_use = time.monotonic()
         self._attention = threading.Event()
+        self.interrupts = Interrupts()
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
 
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end."""
+    def call(self, work: Coroutine[Any, Any, T], *, may_cancel: bool = True) -> T:
+        """Run a coroutine to its end; Ctrl-C cancels it and is raised when the loop rests."""
         if asyncio._get_running_loop() is not None:  # noqa: SLF001 - the documented low-level way
             return self._call_from_another_loop(work)
-        self._take_over()
+        self.interrupts.hold()
         try:
-            self._runtime.driven_by(threading.get_ident())
-            return self._run(work)
+            self._take_over()
+            try:
+                self._runtime.driven_by(threading.get_ident())
+                return self._run(work, may_cancel=may_cancel)
+            finally:
+                self._hand_back()
         finally:
-            self._hand_back()
+            self.interrupts.release()
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        task = self.loop.create_task(work)
-        task.add_done_callback(lambda _: self.loop.stop())
+    def _run(self, work: Coroutine[Any, Any, T], *, may_cancel: bool) -> T:
+        loop, interrupts = self.loop, self.interrupts
+        task = loop.create_task(work)
+        task.add_done_callback(lambda _: loop.stop())
+        # Between the task's steps: a step that already took records must hand them over.
+        if may_cancel:
+            interrupts.tell(lambda: loop.call_soon_threadsafe(task.cancel))
         try:
             while not task.done():  # a stop that was meant for the thread may come late
-                self.loop.run_forever()
-        except BaseException:  # Ctrl-C leaves the loop with the work half done
-            task.cancel()
-            while not task.done():
-                self.loop.run_forever()
-            raise
+                loop.run_forever()
+        finally:
+            interrupts.tell(None)
         return task.result()
 
     def _call_from_another_loop(self, work: Coroutine[Any, Any, T]) -> T:
@@ -116,9 +124,13 @@ class TurnLoop:
 
     def _take_over(self) -> None:
         self._wanted += 1
-        while not self._driving.acquire(timeout=0.001):
-            with suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(self.loop.stop)
+        try:
+            while not self._driving.acquire(timeout=0.001):
+                with suppress(RuntimeError):
+                    self.loop.call_soon_threadsafe(self.loop.stop)
+        except BaseException:  # a second Ctrl-C
+            self._wanted -= 1
+            raise
 
     def _hand_back(self, *, counted: bool = True) -> None:
         if counted:

@@ -279,8 +279,11 @@ class Runtime:
         assert self._loop is not None
         waiter = self._loop.create_future()
         self._waiters.append(waiter)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(waiter, max(timeout_ms, 0) / 1000)
+        timer = self._loop.call_later(max(timeout_ms, 0) / 1000, _end_wait, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
 
     async def sleep(self, duration_ms: float) -> None:
         """Wait, whatever happens meanwhile."""
@@ -318,6 +321,11 @@ class Runtime:
         with self.lock:
             self.notify()
         await asyncio.sleep(0)
+
+
+def _end_wait(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _gathered(buffers: list[SendItem]) -> list[Any]:
