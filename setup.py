@@ -1,4 +1,4 @@
-"""Compiles the scan of records when Cython and a C compiler are there; installs without it else.
+"""Compiles the hot modules when Cython and a C compiler are there; installs without it else.
 
 The rest of the package's description stands in pyproject.toml.
 """
@@ -11,11 +11,11 @@ from typing import Any
 
 from setuptools import Extension, setup
 
-COMPILED = ("scan", "column_scan")  # all or none: the second uses the first
+COMPILED = ("records/scan", "records/column_scan", "protocol/walker")
 DIRECTIVES = {
     "language_level": 3,
-    "annotation_typing": False,  # scan.pxd gives the types; the hints are for people
-    # The scan checks bounds itself, once a field instead of once a byte.
+    "annotation_typing": False,  # a .pxd file gives the types; the hints are for people
+    # These modules check bounds themselves, once a field instead of once a byte.
     "boundscheck": False,
     "wraparound": False,
     "initializedcheck": False,
@@ -35,8 +35,8 @@ def extensions() -> list[Any]:
     flags = ["/O2"] if sys.platform == "win32" else ["-O3", "-fwrapv", "-g0"]
     wanted = [
         Extension(
-            f"ottla.records.{name}",
-            [f"src/ottla/records/{name}.py"],
+            f"ottla.{name.replace('/', '.')}",
+            [f"src/ottla/{name}.py"],
             extra_compile_args=flags,
         )
         for name in COMPILED
@@ -47,7 +47,7 @@ def extensions() -> list[Any]:
             wanted, include_path=["src"], build_dir="build/cython", compiler_directives=DIRECTIVES
         )
     except Exception as error:  # noqa: BLE001 - whatever Cython says, the package installs pure
-        print(f"ottla: the scan of records is not compiled: {error}", file=sys.stderr)  # noqa: T201
+        print(f"ottla: the hot modules are not compiled: {error}", file=sys.stderr)  # noqa: T201
         return []
     for module in modules:
         module.optional = True  # Cython does not hand it on

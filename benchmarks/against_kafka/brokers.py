@@ -144,3 +144,18 @@ class Ottla(Broker):
         while not ready.exists():
             time.sleep(0.005)
         self.bootstrap = json.loads(ready.read_text())["bootstrap"]
+
+
+class Floor(Broker):
+    """A broker in Python that does as little as can be done: see floor.py."""
+
+    name = "floor"
+
+    def __init__(self) -> None:
+        port = free_port()
+        began = time.monotonic()
+        program = str(Path(__file__).parent / "floor.py")
+        self.process = subprocess.Popen([sys.executable, program, str(port)])
+        self.pid = self.process.pid
+        self.bootstrap = f"127.0.0.1:{port}"
+        self._wait_for_port(port, began)

@@ -1,6 +1,6 @@
 """The budgets against real Kafka 4.3.0: alternating runs, ratios of medians, CPU from /proc.
 
-    python benchmarks/against_kafka/run.py --libs KAFKA_LIBS [--quick] [--only NAME]
+    python benchmarks/against_kafka/run.py --libs KAFKA_LIBS [--quick] [--floor] [--only NAME]
 
 Prints a table and writes it to benchmarks/against_kafka/RESULTS.md. A ratio below 1 means that
 Ottla needs less. Kafka is warmed up first: cold it costs three times as much.
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-from brokers import HEAP, Broker, Ottla, RealKafka
+from brokers import HEAP, Broker, Floor, Ottla, RealKafka
 
 HERE = Path(__file__).parent
 LOADER = HERE / "load"
@@ -163,15 +163,25 @@ def build_loader() -> str:
     return target
 
 
+def has_floor(case: Case) -> bool:
+    """Whether the bare minimum can answer it: plain produces to one partition."""
+    return (
+        case.arguments[0] == "produce" and case.partitions == 1 and "-codec" not in case.arguments
+    )
+
+
 def compare(loader: str, brokers: list[Broker], case: Case, runs: int) -> dict[str, object]:
     """Run a case in turn against both and return medians and ratios."""
     samples: dict[str, list[Sample]] = {broker.name: [] for broker in brokers}
     for _ in range(runs):
         for broker in brokers:
+            if broker.name == "floor" and not has_floor(case):
+                continue
             samples[broker.name].append(run_case(loader, broker, case))
     medians = {
         name: Sample(*(statistics.median(column) for column in zip(*some, strict=True)))
         for name, some in samples.items()
+        if some
     }
     kafka, ottla = medians["kafka"], medians["ottla"]
     return {
@@ -179,6 +189,7 @@ def compare(loader: str, brokers: list[Broker], case: Case, runs: int) -> dict[s
         "unit": _SHOWN[case.unit],
         "kafka": kafka,
         "ottla": ottla,
+        "floor": medians.get("floor"),
         "cpu_ratio": ottla.cpu / kafka.cpu if kafka.cpu else 0.0,
         "rate_ratio": ottla.rate / kafka.rate,
         "p99_ratio": ottla.p99_ms / kafka.p99_ms if kafka.p99_ms else 0.0,
@@ -193,16 +204,17 @@ def markdown(rows: list[dict[str, object]], facts: list[str]) -> str:
         "",
         *[f"- {fact}" for fact in facts],
         "",
-        "| load | broker CPU kafka | ottla | ratio | budget | throughput ratio | p99 ratio |",
-        "|---|---|---|---|---|---|---|",
+        "| load | broker CPU kafka | ottla | bare minimum | ratio | budget | throughput | p99 |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        kafka, ottla = row["kafka"], row["ottla"]
+        kafka, ottla, floor = row["kafka"], row["ottla"], row["floor"]
         assert isinstance(kafka, Sample)
         assert isinstance(ottla, Sample)
+        least = f"{floor.cpu:.2f}" if isinstance(floor, Sample) else "-"
         held = "" if row["cpu_ratio"] <= row["budget"] else " **missed**"  # type: ignore[operator]
         lines.append(
-            f"| {row['case']} | {kafka.cpu:.2f} {row['unit']} | {ottla.cpu:.2f} "
+            f"| {row['case']} | {kafka.cpu:.2f} {row['unit']} | {ottla.cpu:.2f} | {least} "
             f"| {row['cpu_ratio']:.2f}{held} | {row['budget']} | {row['rate_ratio']:.2f} "
             f"| {row['p99_ratio']:.2f} |"
         )
@@ -216,6 +228,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--warm-seconds", type=float, default=60)
     parser.add_argument("--quick", action="store_true", help="3 runs, 15 s of warming")
+    parser.add_argument("--floor", action="store_true", help="a bare minimum beside them")
     parser.add_argument("--only", help="only cases whose name holds this")
     options = parser.parse_args()
     runs, warm_seconds = (3, 15.0) if options.quick else (options.runs, options.warm_seconds)
@@ -225,6 +238,8 @@ def main() -> None:
     try:
         brokers.append(RealKafka(options.libs, directory / "kafka"))
         brokers.append(Ottla(directory / "ottla"))
+        if options.floor:
+            brokers.append(Floor())
         time.sleep(3)
         idle = {broker.name: broker.resident_mb() for broker in brokers}
         starts = {broker.name: broker.start_seconds for broker in brokers}

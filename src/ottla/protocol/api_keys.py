@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ottla.protocol.versions import Versions
+from ottla.protocol.versions import NO_VERSIONS, Versions
 
 if TYPE_CHECKING:
     from ottla.protocol.schema import Request, Response
@@ -141,14 +141,28 @@ def response_class(key: int) -> type[Response]:
 
 def request_header_version(key: int, version: int) -> int:
     """Return 2 for flexible versions, known ones or later ones, else 1."""
-    return 2 if version in request_class(key).flexible else 1
+    return 2 if version >= _first_flexible_request(key) else 1
+
+
+@cache
+def _first_flexible_request(key: int) -> int:
+    return _lowest(request_class(key).flexible)
+
+
+@cache
+def _first_flexible_response(key: int) -> int:
+    never = key == ApiKey.API_VERSIONS  # a client must be able to read it before it knows more
+    return _lowest(NO_VERSIONS if never else response_class(key).flexible)
+
+
+def _lowest(versions: Versions) -> int:
+    """Return the first of these versions; beyond all versions when there is none."""
+    return versions.lowest if versions.lowest in versions else 1 << 16
 
 
 def response_header_version(key: int, version: int) -> int:
     """Return 1 for flexible versions, else 0; always 0 for ApiVersions (KIP-511)."""
-    if key == ApiKey.API_VERSIONS:
-        return 0
-    return 1 if version in response_class(key).flexible else 0
+    return 1 if version >= _first_flexible_response(key) else 0
 
 
 @cache

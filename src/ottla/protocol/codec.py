@@ -16,9 +16,13 @@ from __future__ import annotations
 
 import linecache
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.errors import CorruptMessage, UnsupportedVersion
+from ottla.protocol import walker
+from ottla.protocol.at_version import FIXED, AtVersion
+from ottla.protocol.plans import plan_of
 from ottla.protocol.primitives import decode_uvarint, encode_uvarint
 from ottla.protocol.tagged_fields import keep_unknown
 from ottla.types import FileSlice, SendItem, Uuid
@@ -27,24 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.protocol.schema import Field, Struct, StructMeta
-    from ottla.protocol.versions import Versions
 
     Encoder = Callable[[Struct, list[SendItem]], None]
     Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 
 S = TypeVar("S", bound="Struct")
 
-FIXED = {
-    "int8": "b",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "float64": "d",
-    "bool": "?",
-    "Uuid": "16s",
-}
+WALKS = not (walker.__file__ or "").endswith(".py")
+"""Whether the walker was compiled: then it is faster than functions written here."""
 _encoders: dict[tuple[StructMeta, int], Encoder] = {}
 _decoders: dict[tuple[StructMeta, int], Decoder] = {}
 
@@ -62,7 +56,7 @@ def encode_into(message: Struct, version: int, out: list[SendItem]) -> None:
     encoder = _encoders.get(key) or _compile_encoder(*key)
     try:
         encoder(message, out)
-    except (struct.error, AttributeError, TypeError) as error:
+    except (struct.error, AttributeError, TypeError, OverflowError) as error:
         raise ValueError(f"{type(message).__name__} v{version}: {error}") from error
 
 
@@ -103,13 +97,12 @@ def decode(cls: type[S], version: int, buffer: Any) -> S:
 # ---------------------------------------------------------------- the writer of functions
 
 
-class _Source:
+class _Source(AtVersion):
     """The text of one function and the globals that it needs."""
 
     def __init__(self, cls: StructMeta, version: int) -> None:
+        super().__init__(cls, version)
         self.cls = cls
-        self.version = version
-        self.flexible = version in cls.flexible
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
             "Uuid": Uuid,
@@ -132,15 +125,6 @@ class _Source:
         name = self.fresh(stem)
         self.names[name] = value
         return name
-
-    def is_flexible(self, field: Field) -> bool:
-        return self.flexible and (field.flexible is None or self.version in field.flexible)
-
-    def carries(self, field: Field) -> bool:
-        return self.version in field.versions
-
-    def is_tagged(self, field: Field) -> bool:
-        return self.flexible and field.tag is not None and self.version in field.tagged
 
     def finish(self, kind: str) -> Any:
         filename = f"<{kind} {self.cls.__qualname__} v{self.version}>"
@@ -171,14 +155,14 @@ def records_size(parts: Any) -> int:
 
 def _compile_encoder(cls: StructMeta, version: int) -> Encoder:
     _check_version(cls, version)
-    encoder = _nested_encoder(cls, version, cls.flexible)
+    encoder = partial(walker.write, plan_of(cls, version)) if WALKS else write_encoder(cls, version)
     _encoders[cls, version] = encoder
     return encoder
 
 
-def _nested_encoder(cls: StructMeta, version: int, flexible: Versions) -> Encoder:
+def write_encoder(cls: StructMeta, version: int) -> Encoder:
+    """Write the function that encodes a message at a version."""
     source = _Source(cls, version)
-    source.flexible = version in flexible
     source.line(0, "def run(o, out):")
     source.line(1, "w = out.append")
     _encode_struct(source, cls, "o", 1)
@@ -368,12 +352,18 @@ def _tagged_section(
 
 def _compile_decoder(cls: StructMeta, version: int) -> Decoder:
     _check_version(cls, version)
+    decoder = partial(walker.read, plan_of(cls, version)) if WALKS else write_decoder(cls, version)
+    _decoders[cls, version] = decoder
+    return decoder
+
+
+def write_decoder(cls: StructMeta, version: int) -> Decoder:
+    """Write the function that decodes a message at a version."""
     source = _Source(cls, version)
     source.line(0, "def run(b, p, e):")
     result = _decode_struct(source, cls, 1)
     source.line(1, f"return {result}, p")
     decoder: Decoder = source.finish("decode")
-    _decoders[cls, version] = decoder
     return decoder
 
 
@@ -471,7 +461,7 @@ def _read_length(source: _Source, code: str, depth: int, *, compact: bool) -> st
 def _decode_present(source: _Source, field: Field, target: str, length: str, depth: int) -> None:
     bound = _beyond(field.element, length)
     if field.is_array:
-        bound = f"{length} * {_smallest_size(source, field)} > e - p"
+        bound = f"{length} * {source.smallest_size(field)} > e - p"
     source.line(depth, f"if {bound}:")
     message = f"{field.name}: more elements or bytes announced than the message holds"
     source.line(depth + 1, f"raise corrupt({message!r})")
@@ -491,37 +481,6 @@ def _slice(kind: str, length: str) -> str:
     if kind == "str":
         return f"str(b[p:p + {length}], 'utf-8', 'replace')"
     return f"b[p:p + {length}]" if kind == "Records" else f"bytes(b[p:p + {length}])"
-
-
-def _smallest_size(source: _Source, field: Field) -> int:
-    """Return the least bytes an element can take: bounds an announced array length."""
-    if field.struct is not None:
-        return max(1, _smallest_struct(source, field.struct))
-    return _smallest_scalar(field.element, compact=source.is_flexible(field))
-
-
-def _smallest_scalar(kind: str, *, compact: bool) -> int:
-    if kind in FIXED:
-        return struct.calcsize(">" + FIXED[kind])
-    if compact:
-        return 1
-    return 2 if kind == "str" else 4
-
-
-def _smallest_struct(source: _Source, cls: StructMeta) -> int:
-    total = 1 if source.flexible else 0
-    for field in cls.fields:
-        if not source.carries(field) or source.is_tagged(field):
-            continue
-        compact = source.is_flexible(field)
-        if field.is_array:
-            total += 1 if compact else 4
-        elif field.struct is not None:
-            nullable = source.version in field.nullable
-            total += 1 if nullable else _smallest_struct(source, field.struct)
-        else:
-            total += _smallest_scalar(field.element, compact=compact)
-    return total
 
 
 def _decode_array(source: _Source, field: Field, target: str, length: str, depth: int) -> None:

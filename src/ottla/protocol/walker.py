@@ -1,0 +1,579 @@
+"""Walks a message by its plan: what the codec uses where this file was compiled.
+
+This file runs as it is; with `walker.pxd` beside it Cython compiles it to C. Uncompiled it is
+slower than the functions that `protocol.codec` writes, which then do the work; both must give
+equal bytes, objects and errors (tests/protocol/test_walker.py runs all messages through both).
+Why two: docs/decisions/0006-compiled-codec.md.
+
+A reader checks every length against the bytes that are left before anything is allocated, and
+raises IndexError where a message ends early, as the written functions do.
+
+Hot path: all of it. benchmarks/codec.py.
+
+Kafka: the `read` and `write` methods of the generated message classes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from ottla.errors import CorruptMessage, UnsupportedVersion
+from ottla.protocol.tagged_fields import keep_unknown
+from ottla.types import FileSlice, Uuid
+
+if TYPE_CHECKING:
+    from ottla.types import SendItem
+
+# What a step reads or writes. Up to INTEGERS_END: whole numbers of `width` bytes.
+SIGNED = 1
+UNSIGNED = 2
+BOOL = 3
+FLOAT64 = 4
+UUID = 5
+FIXED_END = 6
+TEXT = 7
+BYTES = 8
+RECORDS = 9
+STRUCT = 10
+
+# What a field holds that a version does not carry.
+CONSTANT = 0
+EMPTY_LIST = 1
+MADE = 2
+
+KINDS = {
+    "int8": SIGNED,
+    "int16": SIGNED,
+    "int32": SIGNED,
+    "int64": SIGNED,
+    "uint16": UNSIGNED,
+    "uint32": UNSIGNED,
+    "bool": BOOL,
+    "float64": FLOAT64,
+    "Uuid": UUID,
+    "str": TEXT,
+    "bytes": BYTES,
+    "Records": RECORDS,
+    "struct": STRUCT,
+}
+DEFAULT_KINDS = {"constant": CONSTANT, "empty list": EMPTY_LIST, "made": MADE}
+
+LONGEST_TEXT = 32767
+FIRST_BUFFER_BYTES = 256
+_new_object = object.__new__
+_new_bytes: Any = bytes.__new__
+_pack_double = struct.Struct(">d").pack
+_unpack_double = struct.Struct(">d").unpack
+
+
+class Step:
+    """One field at one version."""
+
+    __slots__ = (
+        "compact",
+        "default",
+        "default_kind",
+        "high",
+        "is_array",
+        "kind",
+        "low",
+        "name",
+        "nullable",
+        "plan",
+        "smallest",
+        "tag",
+        "width",
+    )
+
+    kind: int
+    name: str
+    is_array: bool
+    nullable: bool
+    compact: bool
+    plan: Plan | None
+    default: Any
+    default_kind: int
+    smallest: int
+    """Least bytes of an element: bounds an announced array length."""
+    width: int
+    low: int
+    high: int
+    tag: int
+    """-1 for a field without one."""
+
+
+class Plan:
+    """A struct at one version: its steps in wire order, and what the version leaves out."""
+
+    __slots__ = ("absent", "cls", "every", "flexible", "guarded", "steps", "tagged", "version")
+
+    cls: Any
+    steps: list[Step]
+    absent: list[Step]
+    """Fields to be given their defaults when decoded: not carried, or tagged."""
+    guarded: list[Step]
+    """Fields that this version cannot carry and may not silently drop."""
+    tagged: list[Step]
+    every: list[Step]
+    """All fields of the struct, of whatever version."""
+    flexible: bool
+    version: int
+
+
+def default_of(step: Step) -> Any:
+    """Return a field's default, a new object where it is mutable."""
+    if step.default_kind == CONSTANT:
+        return step.default
+    return [] if step.default_kind == EMPTY_LIST else step.default()
+
+
+def is_default(step: Step, value: Any) -> bool:
+    """Whether a value is the field's default, down to the last field of a struct."""
+    if value is step.default:
+        return True
+    if step.default is None or value is None:
+        return False
+    if step.is_array:
+        return not value
+    if step.kind == STRUCT:
+        return is_default_struct(step.plan, value)  # type: ignore[arg-type] # a struct has a plan
+    return bool(value == step.default)
+
+
+def is_default_struct(plan: Plan, message: Any) -> bool:
+    """Whether all of a struct's fields, of whatever version, hold their defaults."""
+    for step in plan.every:
+        if not is_default(step, getattr(message, step.name)):
+            return False
+    return not has_unknown_tags(plan, message)
+
+
+def has_unknown_tags(plan: Plan, message: Any) -> bool:
+    """Whether tagged fields came along that this side does not know."""
+    return type(message) is not plan.cls and len(message.unknown_tagged_fields) > 0
+
+
+# ---------------------------------------------------------------- decoding
+
+
+class Reader:
+    """A position in a message."""
+
+    __slots__ = ("data", "end", "position", "source")
+
+    source: memoryview
+    data: memoryview
+    position: int
+    end: int
+
+    def need(self, size: int) -> int:
+        """Step over size bytes and return where they start; IndexError when there are fewer."""
+        start = self.position
+        if size > self.end - start:
+            raise IndexError("not enough bytes")
+        self.position = start + size
+        return start
+
+    def uvarint(self) -> int:
+        """Read an unsigned varint of at most five bytes."""
+        byte = self.data[self.need(1)]
+        if byte < 0x80:
+            return byte
+        value = byte & 0x7F
+        shift = 7
+        while True:
+            byte = self.data[self.need(1)]
+            bits = byte & 0x7F
+            value |= bits << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 28:
+                raise CorruptMessage(
+                    "varint is too long, the most significant bit in the 5th byte is set"
+                )
+
+    def integer(self, width: int, *, signed: bool) -> int:
+        """Read a big-endian whole number of 1, 2, 4 or 8 bytes."""
+        start = self.need(width)
+        byte = self.data[start]
+        value = byte
+        if signed and value > 127:
+            value -= 256
+        index = 1
+        while index < width:
+            byte = self.data[start + index]
+            value = value * 256 + byte
+            index += 1
+        return value
+
+
+def read(plan: Plan, source: memoryview, position: int, end: int) -> tuple[Any, int]:
+    """Read one message at position; return it and the position behind it."""
+    reader = Reader()
+    reader.source = source
+    reader.data = source
+    reader.position = position
+    reader.end = end
+    message = read_struct(reader, plan)
+    return message, reader.position
+
+
+def read_struct(reader: Reader, plan: Plan) -> Any:
+    """Read a struct's fields into a new object."""
+    message = _new_object(plan.cls)
+    for step in plan.absent:
+        setattr(message, step.name, default_of(step))
+    for step in plan.steps:
+        setattr(message, step.name, read_field(reader, step))
+    if plan.flexible:
+        count = reader.uvarint()
+        if count:
+            return read_tags(reader, plan, message, count)
+    return message
+
+
+def read_field(reader: Reader, step: Step) -> Any:
+    """Read a field's value, None where it may be null."""
+    if step.is_array:
+        return read_array(reader, step)
+    if step.kind < FIXED_END:
+        return read_fixed(reader, step)
+    if step.kind == STRUCT:
+        return read_single_struct(reader, step)
+    length = read_length(reader, step.compact, 2 if step.kind == TEXT else 4)
+    if length < 0:
+        return null_of(step)
+    if length > reader.end - reader.position or (step.kind == TEXT and length > LONGEST_TEXT):
+        raise too_many(step)
+    return read_run(reader, step.kind, length)
+
+
+def read_fixed(reader: Reader, step: Step) -> Any:
+    """Read a value of fixed size."""
+    if step.kind == SIGNED:
+        return reader.integer(step.width, signed=True)
+    if step.kind == UUID:
+        start = reader.need(16)
+        return _new_bytes(Uuid, reader.source[start : start + 16])
+    if step.kind == UNSIGNED:
+        return reader.integer(step.width, signed=False)
+    if step.kind == BOOL:
+        return reader.data[reader.need(1)] != 0
+    start = reader.need(8)
+    return _unpack_double(reader.source[start : start + 8])[0]
+
+
+def read_length(reader: Reader, compact: bool, width: int) -> int:  # noqa: FBT001 - as compiled
+    """Read how many bytes or elements follow; -1 for null."""
+    if compact:
+        return reader.uvarint() - 1
+    return reader.integer(width, signed=True)
+
+
+def read_run(reader: Reader, kind: int, length: int) -> Any:
+    """Read a text, a copy of bytes, or a view of records."""
+    start = reader.need(length)
+    part = reader.source[start : start + length]
+    if kind == TEXT:
+        return str(part, "utf-8", "replace")
+    return bytes(part) if kind == BYTES else part
+
+
+def null_of(step: Step) -> None:
+    """Return None where the field may be null; raise CorruptMessage else."""
+    if not step.nullable:
+        raise CorruptMessage(f"non-nullable field {step.name} was serialized as null")
+
+
+def too_many(step: Step) -> CorruptMessage:
+    """Return the error for a length that the message cannot hold."""
+    return CorruptMessage(f"{step.name}: more elements or bytes announced than the message holds")
+
+
+def read_single_struct(reader: Reader, step: Step) -> Any:
+    """Read a struct, with a byte before it where it may be null."""
+    if step.nullable:
+        if step.tag >= 0:
+            if not reader.uvarint():
+                return None
+        elif reader.data[reader.need(1)] > 127:
+            return None
+    return read_struct(reader, step.plan)  # type: ignore[arg-type] # a struct has a plan
+
+
+def read_array(reader: Reader, step: Step) -> Any:
+    """Read an array."""
+    length = read_length(reader, step.compact, 4)
+    if length < 0:
+        return null_of(step)
+    if length * step.smallest > reader.end - reader.position:
+        raise too_many(step)
+    items = []
+    while length > 0:
+        length -= 1
+        if step.kind == STRUCT:
+            items.append(read_struct(reader, step.plan))  # type: ignore[arg-type] # see above
+        elif step.kind < FIXED_END:
+            items.append(read_fixed(reader, step))
+        else:
+            items.append(read_element(reader, step))
+    return items
+
+
+def read_element(reader: Reader, step: Step) -> Any:
+    """Read a text or bytes in an array, where none may be null."""
+    size = read_length(reader, step.compact, 2 if step.kind == TEXT else 4)
+    if (
+        size < 0
+        or size > reader.end - reader.position
+        or (step.kind == TEXT and size > LONGEST_TEXT)
+    ):
+        raise CorruptMessage(f"bad length in {step.name}")
+    return read_run(reader, step.kind, size)
+
+
+def read_tags(reader: Reader, plan: Plan, message: Any, count: int) -> Any:
+    """Read tagged fields; those that are not known are kept."""
+    unknown = []
+    while count > 0:
+        count -= 1
+        tag = reader.uvarint()
+        size = reader.uvarint()
+        if size > reader.end - reader.position:
+            raise CorruptMessage("tagged field is longer than the message")
+        step = step_of_tag(plan, tag)
+        if step is None:
+            start = reader.need(size)
+            unknown.append((tag, bytes(reader.source[start : start + size])))
+        else:
+            setattr(message, step.name, read_field(reader, step))
+    return keep_unknown(message, unknown) if unknown else message
+
+
+def step_of_tag(plan: Plan, tag: int) -> Step | None:
+    """Return the field with this tag, None for an unknown one."""
+    for step in plan.tagged:
+        if step.tag == tag:
+            return step
+    return None
+
+
+# ---------------------------------------------------------------- encoding
+
+
+class Writer:
+    """A growing buffer; records are put between its parts as they are, never copied."""
+
+    __slots__ = ("buffer", "out", "raw", "room", "size")
+
+    buffer: bytearray
+    raw: bytearray
+    room: int
+    size: int
+    out: list[SendItem]
+
+    def need(self, size: int) -> int:
+        """Make room for size bytes and return where they go."""
+        start = self.size
+        if start + size > self.room:
+            self.buffer.extend(bytes(start + size))
+            self.room = len(self.buffer)
+            self.raw = self.buffer
+        self.size = start + size
+        return start
+
+    def byte(self, value: int) -> None:
+        """Write one byte."""
+        start = self.need(1)
+        self.raw[start] = value
+
+    def integer(self, value: int, width: int) -> None:
+        """Write a big-endian whole number; the caller has checked its range."""
+        start = self.need(width)
+        index = width - 1
+        while index >= 0:
+            self.raw[start + index] = value & 0xFF
+            value >>= 8
+            index -= 1
+
+    def uvarint(self, value: int) -> None:
+        """Write an unsigned varint."""
+        while value > 0x7F:
+            self.byte((value & 0x7F) | 0x80)
+            value >>= 7
+        self.byte(value)
+
+    def run(self, data: bytes, size: int) -> None:
+        """Copy bytes."""
+        start = self.need(size)
+        index = 0
+        while index < size:
+            self.raw[start + index] = data[index]
+            index += 1
+
+    def flush(self) -> None:
+        """Hand over what was written as one part."""
+        if self.size:
+            self.out.append(bytes(self.raw[: self.size]))
+            self.size = 0
+
+
+def writer_into(out: list[SendItem]) -> Writer:
+    """Return a writer that hands its parts to a list."""
+    writer = Writer()
+    writer.buffer = bytearray(FIRST_BUFFER_BYTES)
+    writer.raw = writer.buffer
+    writer.room = FIRST_BUFFER_BYTES
+    writer.size = 0
+    writer.out = out
+    return writer
+
+
+def write(plan: Plan, message: Any, out: list[SendItem]) -> None:
+    """Append the encoded message to out."""
+    writer = writer_into(out)
+    write_struct(writer, plan, message)
+    writer.flush()
+
+
+def write_struct(writer: Writer, plan: Plan, message: Any) -> None:
+    """Write a struct's fields."""
+    for step in plan.guarded:
+        if not is_default(step, getattr(message, step.name)):
+            raise UnsupportedVersion(
+                f"Attempted to write a non-default {step.name} at version {plan.version}"
+            )
+    for step in plan.steps:
+        write_field(writer, step, getattr(message, step.name))
+    if plan.flexible:
+        if is_untagged(plan, message):
+            writer.byte(0)
+        else:
+            write_tags(writer, plan, message)
+
+
+def is_untagged(plan: Plan, message: Any) -> bool:
+    """Whether there are no tagged fields to write."""
+    for step in plan.tagged:
+        if not is_default(step, getattr(message, step.name)):
+            return False
+    return not has_unknown_tags(plan, message)
+
+
+def write_field(writer: Writer, step: Step, value: Any) -> None:
+    """Write a field's value, null where it is None and may be."""
+    if value is None and step.nullable:
+        write_null(writer, step)
+    elif step.is_array:
+        write_array(writer, step, value)
+    elif step.kind < FIXED_END:
+        write_fixed(writer, step, value)
+    elif step.kind == STRUCT:
+        if step.nullable:
+            writer.byte(1)
+        write_struct(writer, step.plan, value)  # type: ignore[arg-type] # a struct has a plan
+    elif step.kind == RECORDS:
+        write_records(writer, step, value)
+    else:
+        write_run(writer, step, value)
+
+
+def write_null(writer: Writer, step: Step) -> None:
+    """Write what stands for no value."""
+    if step.kind == STRUCT and not step.is_array:
+        writer.byte(0 if step.tag >= 0 else 0xFF)
+    elif step.compact:
+        writer.byte(0)
+    else:
+        writer.integer(-1, 2 if step.kind == TEXT and not step.is_array else 4)
+
+
+def write_fixed(writer: Writer, step: Step, value: Any) -> None:
+    """Write a value of fixed size; ValueError when it is out of range."""
+    if step.kind in (SIGNED, UNSIGNED):
+        number = value
+        if number < step.low or number > step.high:
+            raise ValueError(f"{step.name} = {value} is out of range")
+        writer.integer(number, step.width)
+    elif step.kind == BOOL:
+        writer.byte(1 if value else 0)
+    elif step.kind == UUID:
+        if len(value) != 16:
+            raise ValueError(f"{step.name}: a Uuid has 16 bytes")
+        writer.run(bytes(value), 16)
+    else:
+        writer.run(_pack_double(value), 8)
+
+
+def write_length(writer: Writer, length: int, compact: bool, width: int) -> None:  # noqa: FBT001
+    """Write how many bytes or elements follow."""
+    if compact:
+        writer.uvarint(length + 1)
+    else:
+        writer.integer(length, width)
+
+
+def write_run(writer: Writer, step: Step, value: Any) -> None:
+    """Write a text or bytes."""
+    if step.kind == TEXT:
+        data = value.encode()
+        if len(data) > LONGEST_TEXT:
+            raise ValueError("text is too long")
+        write_length(writer, len(data), step.compact, 2)
+    else:
+        data = value if type(value) is bytes else bytes(memoryview(value))
+        write_length(writer, len(data), step.compact, 4)
+    writer.run(data, len(data))
+
+
+def write_records(writer: Writer, step: Step, value: Any) -> None:
+    """Write the size of records and put them behind it as they are."""
+    write_length(writer, size_of(value), step.compact, 4)
+    writer.flush()
+    if isinstance(value, list):
+        writer.out.extend(value)
+    else:
+        writer.out.append(value)
+
+
+def size_of(parts: Any) -> int:
+    """Return the number of bytes in a records value of any form."""
+    if isinstance(parts, list):
+        return sum([size_of(part) for part in parts])
+    return parts.size if isinstance(parts, FileSlice) else len(parts)
+
+
+def write_array(writer: Writer, step: Step, value: Any) -> None:
+    """Write an array."""
+    write_length(writer, len(value), step.compact, 4)
+    for item in value:
+        if step.kind == STRUCT:
+            write_struct(writer, step.plan, item)  # type: ignore[arg-type] # see above
+        elif step.kind < FIXED_END:
+            write_fixed(writer, step, item)
+        else:
+            write_run(writer, step, item)
+
+
+def write_tags(writer: Writer, plan: Plan, message: Any) -> None:
+    """Write the tagged fields that hold no default, and those that were not known, by tag."""
+    found: dict[int, list[SendItem]] = {}
+    for step in plan.tagged:
+        value = getattr(message, step.name)
+        if not is_default(step, value):
+            parts: list[SendItem] = []
+            inner = writer_into(parts)
+            write_field(inner, step, value)
+            inner.flush()
+            found[step.tag] = parts
+    for tag, data in message.unknown_tagged_fields:
+        found[tag] = [data]
+    writer.uvarint(len(found))
+    for tag in sorted(found):
+        parts = found[tag]
+        writer.uvarint(tag)
+        writer.uvarint(size_of(parts))
+        writer.flush()
+        writer.out.extend(parts)
