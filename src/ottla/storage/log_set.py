@@ -23,7 +23,7 @@ from ottla.storage.partition_log import PartitionLog, parse_partition_name
 from ottla.storage.partition_metadata import PARTITION_METADATA, decode_partition_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from ottla.storage.directory import Directory
     from ottla.storage.log_config import LogConfig
@@ -58,6 +58,8 @@ class LogSet:
     ) -> None:
         self.directories = directories
         self.is_closed = False
+        self.cordoned: Collection[str] = frozenset()
+        """Paths of directories that get no new logs, while another one can take them."""
         self.broken: dict[TopicPartition, CorruptMessage] = {}
         """Logs whose flushed bytes are damaged: neither served nor cut; an operator decides."""
         self._config_for = config_for
@@ -269,6 +271,7 @@ class LogSet:
             online = [home for home in online if home.directory_id == directory_id] or online
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
+        online = [home for home in online if home.path not in self.cordoned] or online
         if len(online) == 1:
             return online[0]
         counts = {home.path: 0 for home in online}

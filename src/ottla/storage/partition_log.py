@@ -22,7 +22,7 @@ from ottla.storage.batches import scan_batches
 from ottla.storage.leader_epochs import UNDEFINED_EPOCH
 from ottla.storage.log_truncation import TruncatableLog
 from ottla.storage.producer_append import TRANSACTION_VERSION_UNKNOWN
-from ottla.storage.producer_update import has_producers, judge_batches
+from ottla.storage.producer_update import has_producers, judge_batches, next_in_sequence
 from ottla.storage.recovery import LogLoader
 from ottla.storage.timestamps import offset_for_timestamp
 from ottla.storage.transaction_index import AbortedTransaction
@@ -123,20 +123,22 @@ class PartitionLog(TruncatableLog):
             origin=origin,
         )
         batches = validated.batches
-        judgement = None
+        judgement = producer = None
         if has_producers(batches):
-            buffers = validated.buffers
-            judgement = judge_batches(
-                self.producer_state,
-                batches,
-                lambda batch: _slice(buffers, batch.position, batch.size),
-                origin=origin,
-                verification=verification,
-                verification_required=self.config.transaction_partition_verification_enable,
-                transaction_version=transaction_version,
-            )
-            if judgement.duplicate is not None:
-                return self._duplicate(judgement)
+            producer = next_in_sequence(self.producer_state, batches, origin, verification)
+            if producer is None:
+                buffers = validated.buffers
+                judgement = judge_batches(
+                    self.producer_state,
+                    batches,
+                    lambda batch: _slice(buffers, batch.position, batch.size),
+                    origin=origin,
+                    verification=verification,
+                    verification_required=self.config.transaction_partition_verification_enable,
+                    transaction_version=transaction_version,
+                )
+                if judgement.duplicate is not None:
+                    return self._duplicate(judgement)
         size = sum(map(len, validated.buffers))
         info = AppendInfo(
             validated.first_offset,
@@ -148,6 +150,8 @@ class PartitionLog(TruncatableLog):
             size,
         )
         self._append(validated.buffers, batches, info, judgement, now_ms)
+        if producer is not None:
+            producer.take_next(batches[0])
         if leader_epoch != self.leader_epochs.latest_epoch and leader_epoch >= 0:
             self.assign_epoch(leader_epoch, info.first_offset)
         return info

@@ -5,9 +5,13 @@ Kafka: org.apache.kafka.storage.internals.log.{ProducerStateEntry, BatchMetadata
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.storage.batches import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from ottla.records.validator import BatchSummary
+    from ottla.storage.batches import BatchHeader
 
 BATCHES_KEPT = 5
 """Kafka's clients have at most five requests in flight."""
@@ -116,3 +120,13 @@ class ProducerEntry:
     def add_batch(self, batch: BatchMetadata) -> None:
         """Remember one more batch, forgetting the oldest of five."""
         self.batches = (*self.batches[-(BATCHES_KEPT - 1) :], batch)
+
+    def take_next(self, batch: BatchSummary | BatchHeader) -> None:
+        """Take note of a batch in the known epoch, outside of any transaction."""
+        timestamp = self.last_timestamp = batch.max_timestamp
+        last_offset = batch.last_offset
+        self.add_batch(
+            BatchMetadata(
+                batch.last_sequence, last_offset, last_offset - batch.base_offset, timestamp
+            )
+        )
