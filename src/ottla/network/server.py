@@ -50,6 +50,11 @@ class Listener:
         self._socket: socket.socket | None = None
         self._count = 0
 
+    @property
+    def accepted_count(self) -> int:
+        """Connections accepted so far."""
+        return self._count
+
     def bind(self, host: str, port: int, *, backlog: int = 50) -> int:
         """Bind and listen, but do not accept yet; return the port. Raises OSError when taken."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -173,6 +173,16 @@ class ControllerNode:
         """The end of the metadata log."""
         return 0 if self._log is None else self._log.end_offset
 
+    @property
+    def quorum_state(self) -> str:
+        """This node's state in the quorum as Kafka's metric current-state writes it."""
+        return "unattached" if self._raft is None else type(self._raft.role).__name__.lower()
+
+    @property
+    def voter_count(self) -> int:
+        """Voters of the quorum."""
+        return 0 if self._raft is None else len(list(self._raft.voters))
+
     def add_listener(self, listener: Callable[[MetadataDelta, MetadataImage], None]) -> None:
         """Call listener(delta, image) after every commit that changed something.
 

@@ -22,6 +22,7 @@ from ottla.server.controller_node import ControllerNode
 from ottla.server.dispatch import Dispatcher
 from ottla.server.files import RealDirectory
 from ottla.server.group_config import group_coordinator_config
+from ottla.server.http_endpoint import HttpEndpoint
 from ottla.server.identity import identify
 from ottla.server.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ottla.server.lifecycle import BrokerLifecycle
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.config.broker.endpoints import Endpoint
     from ottla.purgatory.pending import Pending
+    from ottla.storage.partition_log import PartitionLog
 
 log = logging.getLogger("ottla.node")
 CONTROLLER_TICK_MS = 500
@@ -69,6 +71,7 @@ class Node:
         self._listeners: list[Listener] = []
         self._homes: list[LogDirectory] = []
         self.addresses: dict[str, tuple[str, int]] = {}
+        self.http = HttpEndpoint(config.metrics)
 
     @property
     def bootstrap(self) -> str:
@@ -93,6 +96,7 @@ class Node:
             data_directory=", ".join(self.config.data_directories),
             is_new=self._identity.is_new,
             topic_count=len(topics),
+            metrics_url=self.http.url,
         )
 
     async def start(self) -> None:
@@ -106,6 +110,7 @@ class Node:
         self._workers = Workers(loop)
         try:
             self._bind()
+            self.http.bind()
             self._lock()
             await self._open()
         except BaseException:
@@ -113,6 +118,7 @@ class Node:
             raise
         for listener in self._listeners:
             listener.start()
+        self.http.running(self.broker, self._listeners, loop)
         self._sweep_connections(self.clock.monotonic_ms())
 
     def _sweep_connections(self, now_ms: int) -> None:
@@ -226,13 +232,20 @@ class Node:
     def _open_logs(self) -> None:
         """Load the logs; those whose topic the cluster does not know any more are set aside."""
         broker, topics = self.broker, self.controller.image.topics
+
+        def is_stray(log: PartitionLog) -> bool:
+            self.http.opened(log)
+            return log.topic_id not in topics.by_id
+
+        self.http.recovering(self._homes)
         logs = LogSet.open(
             self._homes,
             config_for=broker.log_config,
             now_ms=self.clock.now_ms(),
             rng=self._rng,
-            is_stray=lambda log: log.topic_id not in topics.by_id,
+            is_stray=is_stray,
         )
+        self.http.recovered()
         broker.open_logs(logs)
         broker.groups = GroupCoordinator(
             group_coordinator_config(self.config),
@@ -281,6 +294,7 @@ class Node:
         """Stop serving: the metadata's or the last disk failed, nothing may be promised now."""
         log.critical("halting: %s", error, extra={"event": "node.halted"})
         self.failure = error
+        self.http.failed(error)
         for listener in self._listeners:
             listener.stop_accepting()
         self.halted.set()
@@ -292,6 +306,7 @@ class Node:
             listener.serve(Dispatcher(self.broker, kind))
 
     def _abandon(self) -> None:
+        self.http.stop()
         for listener in self._listeners:
             listener.close()
         for home in self._homes:
@@ -301,6 +316,7 @@ class Node:
 
     async def stop(self) -> None:
         """Stop serving, flush and close the logs, leave the clean marker."""
+        self.http.stopping()
         for listener in self._listeners:
             listener.close()
         self._upkeep.stop()
@@ -314,6 +330,7 @@ class Node:
         await asyncio.sleep(0)  # lets the workers' last answers arrive
         self.controller.stop()
         self.broker.logs.shutdown(self._lifecycle.broker_epoch)
+        self.http.stop()
 
     async def _say_goodbye(self) -> None:
         """Leave the cluster in order; a broker that cannot is fenced when its session ends."""
@@ -324,6 +341,7 @@ class Node:
 
     def kill(self) -> None:
         """End as a killed process does: no flush, no checkpoint, no marker; the lock is freed."""
+        self.http.stop()
         for listener in self._listeners:
             listener.close()
         self._upkeep.stop()

@@ -62,14 +62,16 @@ def holder_of_port(port: int) -> str | None:
     return None
 
 
-def port_taken(host: str, port: int, reason: str) -> PortTaken:
+def port_taken(
+    host: str, port: int, reason: str, *, setting: str = "listeners=PLAINTEXT://"
+) -> PortTaken:
     """Say in one line that a port is taken, by whom, and how to start on another one."""
     holder = holder_of_port(port)
     who = f" by {holder}" if holder else f" ({reason})"
     shown = host or "0.0.0.0"  # noqa: S104 - only shown
     return PortTaken(
         f"port {port} on {shown} is taken{who}; "
-        f"stop it or start with --override listeners=PLAINTEXT://:{port + 1}"
+        f"stop it or start with --override {setting}:{port + 1}"
     )
 
 
@@ -82,18 +84,21 @@ class Banner(NamedTuple):
     data_directory: str
     is_new: bool
     topic_count: int
+    metrics_url: str | None = None
 
     def lines(self) -> list[str]:
         """Return the lines; the third holds the address that clients take."""
         state = "new" if self.is_new else f"opened, {_count(self.topic_count, 'topic')}"
         create = f"ottla topics --bootstrap-server {self.bootstrap} --create --topic events"
-        return [
+        lines = [
             f"Ottla {__version__} ({PROTOCOL})",
             f"node      {self.node_id}, cluster {self.cluster_id}",
             f"bootstrap {self.bootstrap}",
             f"data      {self.data_directory} ({state})",
-            f"next      {create}",
         ]
+        if self.metrics_url is not None:
+            lines.append(f"metrics   {self.metrics_url}")
+        return [*lines, f"next      {create}"]
 
 
 def _count(number: int, noun: str) -> str:

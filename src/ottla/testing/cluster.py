@@ -69,6 +69,14 @@ class Cluster:
         return self._running().bootstrap
 
     @property
+    def metrics_url(self) -> str:
+        """The address of /metrics; ClusterError unless `metrics.listener` is configured."""
+        url = self._running().http.url
+        if url is None:
+            raise ClusterError("set metrics.listener, for instance to 127.0.0.1:0")
+        return url
+
+    @property
     def data_dir(self) -> str:
         """The node's data directory."""
         if self._data_dir is None:
@@ -106,6 +114,9 @@ class Cluster:
         self._node = node
         # a restart must find the same address, as a real server's would be
         self.config["listeners"] = _fixed_ports(self.config["listeners"], node.addresses)
+        if node.http.address is not None:
+            host, port = node.http.address
+            self.config["metrics.listener"] = f"{host}:{port}"
         return self
 
     def stop(self) -> None:

@@ -1,0 +1,59 @@
+"""Ottla's own settings of the metrics endpoint; Kafka has none, so they are in a table apart.
+
+Kafka: none; what comes nearest is the configuration of an exporter in the JVM.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.config.checks import one_of
+from ottla.config.definition import LOW, ConfigTable, Text, key
+from ottla.config.problems import invalid
+
+if TYPE_CHECKING:
+    from ottla.config.problems import ConfigProblem
+
+
+class MetricsAddress(NamedTuple):
+    """Where the endpoint listens; an empty host is all interfaces, port 0 a free one."""
+
+    host: str
+    port: int
+
+
+class MetricsSettings(ConfigTable):
+    """Where metrics and probes are served, and under which names."""
+
+    metrics_listener: Text = key(
+        "", "HOST:PORT of /metrics and the probes; empty serves neither.", importance=LOW
+    )
+    metrics_names: Text = key(
+        "classic",
+        "Spelling of Kafka's metrics: classic (JMX exporter), reporter (metrics reporter), both.",
+        one_of("classic", "reporter", "both"),
+        LOW,
+    )
+    metrics_partition_level: Text = key(
+        "auto",
+        "Whether partitions have series of their own: partition, topic (none), or auto: while "
+        "this node holds at most 20,000.",
+        one_of("auto", "partition", "topic"),
+        LOW,
+    )
+
+    @property
+    def address(self) -> MetricsAddress | None:
+        """Where to listen; None when nothing is served or what is given is no address."""
+        host, separator, port = self.metrics_listener.removeprefix("http://").rpartition(":")
+        if not separator or not port.isdecimal() or int(port) > 65535:
+            return None
+        return MetricsAddress(host.removeprefix("[").removesuffix("]"), int(port))
+
+    @property
+    def address_problems(self) -> list[ConfigProblem]:
+        """What is wrong with the address."""
+        if not self.metrics_listener or self.address is not None:
+            return []
+        reason = "write HOST:PORT, or :PORT for all interfaces"
+        return [invalid("metrics.listener", self.metrics_listener, reason)]

@@ -1,0 +1,153 @@
+"""Metric families, and how an MBean's name is spelt: classic, or as the metrics reporter does it.
+
+Dashboards and rules that people have know one of two spellings: that of the JMX exporter with the
+rules everybody copies (classic), and that of Strimzi's metrics reporter. Kafka's MBean decides
+both, so a family is made from it by one of the functions below.
+
+Kafka: MBean names as kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=….
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Spelling(StrEnum):
+    """What `metrics.names` may say."""
+
+    CLASSIC = "classic"
+    REPORTER = "reporter"
+    BOTH = "both"
+
+
+class Kind(StrEnum):
+    """Prometheus's types."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    SUMMARY = "summary"
+    HISTOGRAM = "histogram"
+
+
+class Family(NamedTuple):
+    """A metric under its names; counters are named without `_total`.
+
+    An empty name means that the spelling does not have the metric.
+    """
+
+    classic: str
+    reporter: str
+    kind: Kind
+    text: str
+
+    def names(self, spelling: Spelling) -> tuple[str, ...]:
+        """Return the names under which the family is shown."""
+        shown = {
+            Spelling.CLASSIC: (self.classic,),
+            Spelling.REPORTER: (self.reporter,),
+            Spelling.BOTH: dict.fromkeys((self.classic, self.reporter)),
+        }
+        return tuple(filter(None, shown[spelling]))
+
+
+class Series(NamedTuple):
+    """Values of a family; a label text is `{a="b"}` or empty, and may begin with a suffix."""
+
+    family: Family
+    labels: Sequence[str]
+    values: Sequence[Any]
+
+
+_NOT_A_NAME = re.compile(r"[^a-z0-9_]+")
+_PER_SECOND = re.compile("PerSec$")
+_PERCENT = re.compile("Percent$")
+
+
+def gauge(group: str, kind: str, name: str, text: str) -> Family:
+    """Name a gauge: `kafka_server_replicamanager_leadercount`; percentages differ by spelling."""
+    reporter = _joined(group, kind, name)
+    classic = _joined(group, kind, _PERCENT.sub("", name))
+    if classic != reporter:
+        classic += "_percent"
+    return Family(classic, reporter, Kind.GAUGE, text)
+
+
+def meter(group: str, kind: str, name: str, text: str) -> Family:
+    """Name the count of a meter: `…_bytesin_total`, or `…_bytesinpersec_total`."""
+    return Family(
+        _joined(group, kind, _PER_SECOND.sub("", name)),
+        _joined(group, kind, name),
+        Kind.COUNTER,
+        text,
+    )
+
+
+def rate(group: str, kind: str, name: str, window: str, text: str) -> Family:
+    """Name a meter's average: `…_bytesinpersec_oneminuterate`, in either spelling."""
+    full = f"{_joined(group, kind, name)}_{window}"
+    return Family(full, full, Kind.GAUGE, text)
+
+
+def summary(group: str, kind: str, name: str, text: str) -> Family:
+    """Name a histogram of Kafka's: percentiles by the label quantile, and `_count`."""
+    full = _joined(group, kind, name)
+    return Family(full, full, Kind.SUMMARY, text)
+
+
+def client_gauge(kind: str, name: str, text: str) -> Family:
+    """Name an attribute of `kafka.server:type=raft-metrics`: classic drops the hyphen."""
+    return Family(
+        f"kafka_server_{_plain(kind, '')}_{_plain(name, '_')}",
+        f"kafka_server_{_plain(kind, '_')}_{_plain(name, '_')}",
+        Kind.GAUGE,
+        text,
+    )
+
+
+def own(name: str, text: str, kind: Kind = Kind.GAUGE) -> Family:
+    """Name a metric that has one spelling: an exporter's, or Ottla's own."""
+    return Family(name, name, kind, text)
+
+
+def _joined(group: str, kind: str, name: str) -> str:
+    return f"{_plain(group, '_')}_{_plain(kind, '_')}_{_plain(name, '_')}"
+
+
+def _plain(text: str, separator: str) -> str:
+    return _NOT_A_NAME.sub(separator, text.lower())
+
+
+def label_text(**labels: object) -> str:
+    """Write labels as Prometheus reads them."""
+    inner = ",".join(f'{name}="{escaped(str(value))}"' for name, value in labels.items())
+    return f"{{{inner}}}" if inner else ""
+
+
+def escaped(value: str) -> str:
+    """Escape a label's value."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def quantile_labels(quantiles: Sequence[float], **labels: object) -> tuple[str, ...]:
+    """Return the label texts of a summary: one a quantile, then sum and count."""
+    plain = label_text(**labels)
+    return (
+        *(label_text(**labels, quantile=one) for one in quantiles),
+        f"_sum{plain}",
+        f"_count{plain}",
+    )
+
+
+def bucket_labels(bounds: Sequence[float]) -> tuple[str, ...]:
+    """Return the label texts of a histogram: one a bound, +Inf, then sum and count."""
+    return (
+        *(f"_bucket{label_text(le=float(one))}" for one in bounds),
+        f"_bucket{label_text(le='+Inf')}",
+        "_sum",
+        "_count",
+    )

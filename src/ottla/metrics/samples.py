@@ -1,0 +1,81 @@
+"""Distributions: Kafka's percentiles over recent values, and buckets as Prometheus adds them up.
+
+Kafka: com.yammer.metrics.core.Histogram, which samples 1,028 values with a bias to the last five
+minutes; here they are the last 1,028.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+RECENT_COUNT = 1028
+QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+
+
+class Recent:
+    """The last values, with their count and sum over all time.
+
+    `add` is `values.append` and two additions; a hot path may write them out.
+    """
+
+    __slots__ = ("count", "total", "values")
+
+    def __init__(self, size: int = RECENT_COUNT) -> None:
+        self.values: deque[float] = deque(maxlen=size)
+        self.count = 0
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        """Note a value."""
+        self.values.append(value)
+        self.count += 1
+        self.total += value
+
+    def quantiles(self, wanted: Sequence[float] = QUANTILES) -> list[float]:
+        """Return the percentiles of the values that are kept, 0 without any."""
+        return quantiles_of(self.values, wanted)
+
+
+def quantiles_of(values: Iterable[float], wanted: Sequence[float] = QUANTILES) -> list[float]:
+    """Return percentiles as Yammer interpolates them; zeros when there are no values."""
+    ordered = sorted(values)
+    return [_quantile(ordered, one) for one in wanted]
+
+
+def _quantile(ordered: Sequence[float], quantile: float) -> float:
+    if not ordered:
+        return 0.0
+    place = quantile * (len(ordered) + 1)
+    if place < 1:
+        return ordered[0]
+    if place >= len(ordered):
+        return ordered[-1]
+    below = int(place)
+    lower, upper = ordered[below - 1], ordered[below]
+    return lower + (place - below) * (upper - lower)
+
+
+class Buckets:
+    """A histogram with fixed upper bounds."""
+
+    __slots__ = ("_counts", "bounds", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self._counts = [0] * (len(self.bounds) + 1)
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        """Note a value."""
+        self._counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def cumulative(self) -> list[int]:
+        """Return how many values are at or below each bound; the last counts all."""
+        return list(accumulate(self._counts))

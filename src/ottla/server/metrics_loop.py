@@ -1,0 +1,127 @@
+"""The event loop watched from inside: how late it is, how much of its time it has nothing to do.
+
+A beat ten times a second is all that runs; it notes how late it came and how much CPU the loop's
+thread has used. Without the endpoint there is no beat.
+
+Kafka: SocketServer NetworkProcessorAvgIdlePercent and KafkaRequestHandlerPool
+RequestHandlerAvgIdlePercent. One loop is network thread and request handler in one, so both
+figures are the same here: 1 less the CPU that the loop's thread used.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ottla.metrics import families
+from ottla.metrics.families import Kind, Series, bucket_labels, quantile_labels
+from ottla.metrics.rates import Meter
+from ottla.metrics.samples import QUANTILES, Buckets, Recent
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator
+
+BEAT_S = 0.1
+_BEATS_A_TICK = 50
+_MINUTES_KEPT = 10
+_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_ONE = ("",)
+
+_LAG = families.own(
+    "ottla_loop_lag_seconds", "How late the event loop ran a timer.", Kind.HISTOGRAM
+)
+_RECENT_LAG = families.own(
+    "ottla_loop_lag_recent_seconds", "The same over the last ten minutes.", Kind.SUMMARY
+)
+_NETWORK_IDLE = families.gauge(
+    "kafka_network",
+    "SocketServer",
+    "NetworkProcessorAvgIdlePercent",
+    "Share of the last minute in which the event loop's thread used no CPU, 0 to 1.",
+)
+_HANDLER_IDLE = families.Family(
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+    "",
+    Kind.GAUGE,
+    "The same figure: one loop is network thread and request handler in one.",
+)
+_HANDLER_IDLE_NS = families.Family(
+    "",
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent",
+    Kind.COUNTER,
+    "Nanoseconds in which the event loop's thread used no CPU: the reporter shows the count.",
+)
+_LAG_LABELS = bucket_labels(_BOUNDS)
+_RECENT_LABELS = quantile_labels(QUANTILES)
+
+
+class LoopWatch:
+    """Beats on the loop from `start` to `stop`; calls on_tick every five seconds."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_tick: Callable[[float], None]) -> None:
+        self._loop = loop
+        self._on_tick = on_tick
+        self._handle: asyncio.TimerHandle | None = None
+        self._due_s = 0.0
+        self._beats = 0
+        self._lag = Buckets(_BOUNDS)
+        self._recent = Recent(int(_MINUTES_KEPT * 60 / BEAT_S))
+        self._start_s = 0.0
+        self._start_cpu_s = 0.0
+        self._idle: Meter | None = None
+
+    def start(self) -> None:
+        """Begin; called on the loop's thread."""
+        self._start_s = time.monotonic()
+        self._start_cpu_s = time.thread_time()
+        self._idle = Meter(self._start_s)
+        self._schedule()
+
+    def stop(self) -> None:
+        """Beat no more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _schedule(self) -> None:
+        self._due_s = time.monotonic() + BEAT_S
+        self._handle = self._loop.call_later(BEAT_S, self._beat)
+
+    def _beat(self) -> None:
+        now_s = time.monotonic()
+        late_s = max(0.0, now_s - self._due_s)
+        self._lag.add(late_s)
+        self._recent.add(late_s)
+        self._beats += 1
+        if self._beats % _BEATS_A_TICK == 0:
+            assert self._idle is not None
+            self._idle.update(self.idle_s(now_s), now_s)
+            self._on_tick(now_s)
+        self._schedule()
+
+    def idle_s(self, now_s: float) -> float:
+        """Seconds since the start in which the loop's thread used no CPU; on that thread only."""
+        busy_s = time.thread_time() - self._start_cpu_s
+        return max(0.0, now_s - self._start_s - busy_s)
+
+    def _idle_share(self, now_s: float) -> float:
+        """Return the last minute's share; before the first tick the share since the start."""
+        assert self._idle is not None, "start first"
+        if self._beats >= _BEATS_A_TICK:
+            return min(1.0, self._idle.one_minute_rate)
+        elapsed_s = now_s - self._start_s
+        return min(1.0, self.idle_s(now_s) / elapsed_s) if elapsed_s > 0 else 1.0
+
+    def collect(self) -> Iterator[Series]:
+        """Yield lag and idle shares; on the loop's thread."""
+        now_s = time.monotonic()
+        counts = self._lag.cumulative()
+        yield Series(_LAG, _LAG_LABELS, (*counts, self._lag.total, counts[-1]))
+        recent = self._recent
+        values = (*recent.quantiles(), recent.total, recent.count)
+        yield Series(_RECENT_LAG, _RECENT_LABELS, values)
+        share = self._idle_share(now_s)
+        yield Series(_NETWORK_IDLE, _ONE, (share,))
+        yield Series(_HANDLER_IDLE, _ONE, (share,))
+        yield Series(_HANDLER_IDLE_NS, _ONE, (int(self.idle_s(now_s) * 1e9),))

@@ -1,0 +1,186 @@
+"""All that a running node tells about itself, gathered on its loop in slices of a millisecond.
+
+Kafka: the MBeans of a broker and a controller.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ottla.metrics.families import Kind, Series, client_gauge, gauge, label_text, own
+from ottla.server.metrics_cluster import ClusterMetrics
+from ottla.server.metrics_groups import GroupMetrics
+from ottla.server.metrics_loop import LoopWatch
+from ottla.server.metrics_partitions import PartitionMetrics
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.image.image import MetadataImage
+    from ottla.network.server import Listener
+    from ottla.server.broker import Broker
+
+SLICE_S = 0.001
+_ONE = ("",)
+
+_DIRECTORIES_OFFLINE = gauge(
+    "kafka.log", "LogManager", "OfflineLogDirectoryCount", "Log directories whose disk failed."
+)
+_DIRECTORY_OFFLINE = gauge("kafka.log", "LogManager", "LogDirectoryOffline", "1 if it failed.")
+_PURGATORY = ("kafka.server", "DelayedOperationPurgatory")
+_PURGATORY_SIZE = gauge(*_PURGATORY, "PurgatorySize", "Watched keys of waiting operations.")
+_DELAYED = gauge(*_PURGATORY, "NumDelayedOperations", "Operations that wait.")
+_SESSIONS = gauge(
+    "kafka.server", "FetchSessionCache", "NumIncrementalFetchSessions", "Fetch sessions kept."
+)
+_SESSION_PARTITIONS = gauge(
+    "kafka.server",
+    "FetchSessionCache",
+    "NumIncrementalFetchPartitionsCached",
+    "Partitions in them.",
+)
+_CONNECTIONS = client_gauge("socket-server-metrics", "connection-count", "Open connections.")
+_CONNECTIONS_NAME = _CONNECTIONS._replace(classic=_CONNECTIONS.reporter)
+_ACCEPTED = own(
+    "kafka_server_socket_server_metrics_connection_creation",
+    "Connections accepted.",
+    Kind.COUNTER,
+)
+_CLOSED = own(
+    "kafka_server_socket_server_metrics_connection_close", "Connections closed.", Kind.COUNTER
+)
+_SCRAPE = own("ottla_scrape_loop_seconds", "Loop time that the previous scrape took.")
+_SCRAPES = own("ottla_scrapes", "Scrapes so far.", Kind.COUNTER)
+
+
+class NodeMetrics:
+    """One node's metrics; everything runs on the node's loop."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        listeners: Sequence[Listener],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        level: str,
+    ) -> None:
+        now_s = time.monotonic()
+        self._broker = broker
+        self._listeners = listeners
+        self._loop = loop
+        self._partitions = PartitionMetrics(broker.replicas, level=level, now_s=now_s)
+        self._groups = GroupMetrics(broker.groups, broker.replicas, broker.clock)
+        self._cluster = ClusterMetrics(broker.node_id, broker.controller, now_s=now_s)
+        self._watch = LoopWatch(loop, self._tick)
+        self.last_scrape_s = 0.0
+        """Loop time of the last scrape."""
+        self._scrapes = 0
+
+    def start(self) -> None:
+        """Begin to watch the loop and the metadata."""
+        self._broker.controller.add_listener(self._metadata_changed)
+        self._watch.start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._watch.stop()
+
+    def _metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self._partitions.metadata_changed()
+        self._cluster.metadata_changed(delta, image)
+
+    def _tick(self, now_s: float) -> None:
+        self._partitions.tick(now_s)
+        self._cluster.tick(now_s)
+
+    def collect(self) -> Iterator[Series | None]:
+        """Yield all series; between two of them the loop may take a turn."""
+        yield from self._watch.collect()
+        yield from self._cluster.collect()
+        yield from self._disks()
+        yield from self._network()
+        yield from self._partitions.collect()
+        yield from self._groups.collect()
+        yield Series(_SCRAPE, _ONE, (self.last_scrape_s,))
+        yield Series(_SCRAPES, _ONE, (self._scrapes,))
+
+    def _disks(self) -> Iterator[Series]:
+        directories = self._broker.logs.directories
+        failed = [int(not one.is_online) for one in directories]
+        labels = tuple(label_text(logDirectory=one.path) for one in directories)
+        yield Series(_DIRECTORIES_OFFLINE, _ONE, (sum(failed),))
+        yield Series(_DIRECTORY_OFFLINE, labels, failed)
+
+    def _network(self) -> Iterator[Series]:
+        broker = self._broker
+        fetches = (label_text(delayedOperation="Fetch"),)
+        yield Series(_PURGATORY_SIZE, fetches, (broker.delayed_fetches.watched_count,))
+        yield Series(_DELAYED, fetches, (broker.delayed_fetches.delayed_count,))
+        yield Series(_SESSIONS, _ONE, (len(broker.fetch_sessions),))
+        yield Series(_SESSION_PARTITIONS, _ONE, (broker.fetch_sessions.partition_count,))
+        listeners = self._listeners
+        labels = tuple(label_text(listener=one.name, networkProcessor=0) for one in listeners)
+        open_now = [len(one.connections) for one in listeners]
+        accepted = [one.accepted_count for one in listeners]
+        closed = [a - b for a, b in zip(accepted, open_now, strict=True)]
+        yield Series(_CONNECTIONS_NAME, labels, open_now)
+        yield Series(_ACCEPTED, labels, accepted)
+        yield Series(_CLOSED, labels, closed)
+
+    def gather(
+        self, done: Callable[[list[Series]], None], failed: Callable[[Exception], None]
+    ) -> None:
+        """Gather in slices, then call done(series) or failed(error), all on the loop."""
+        _Gathering(self, done, failed).step()
+
+    def gathered(self, loop_s: float) -> None:
+        """Note what a scrape cost the loop."""
+        self._scrapes += 1
+        self.last_scrape_s = loop_s
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The node's loop."""
+        return self._loop
+
+
+class _Gathering:
+    """One scrape under way."""
+
+    def __init__(
+        self,
+        metrics: NodeMetrics,
+        done: Callable[[list[Series]], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._metrics = metrics
+        self._done = done
+        self._failed = failed
+        self._source = metrics.collect()
+        self._series: list[Series] = []
+        self._loop_s = 0.0
+
+    def step(self) -> None:
+        """Gather for a millisecond, then let the loop take a turn."""
+        start_s = time.perf_counter()
+        try:
+            for one in self._source:
+                if one is not None:
+                    self._series.append(one)
+                if time.perf_counter() - start_s > SLICE_S:
+                    break
+            else:
+                self._finish(start_s)
+                return
+        except Exception as error:  # noqa: BLE001 - a scrape that fails must not end the node
+            self._failed(error)
+            return
+        self._loop_s += time.perf_counter() - start_s
+        self._metrics.loop.call_soon(self.step)
+
+    def _finish(self, start_s: float) -> None:
+        self._metrics.gathered(self._loop_s + time.perf_counter() - start_s)
+        self._done(self._series)
