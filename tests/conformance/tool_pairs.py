@@ -43,7 +43,7 @@ CLASSES = {
 }
 
 # Stack traces, and what says the same again before them.
-_TRACE = re.compile(r"^(\s+at [\w.$/]+\(|\s*\.\.\. \d+ more|Caused by: |\tSuppressed: |SLF4J)")
+_TRACE = re.compile(r"^(\s+at [\w.$/<>]+\(|\s*\.\.\. \d+ more|Caused by: |\tSuppressed: |SLF4J)")
 _WRAPPED = re.compile(
     r"^(java\.util\.concurrent\.ExecutionException|java\.lang\.RuntimeException): "
 )
@@ -126,6 +126,12 @@ def _lines(text: str) -> list[str]:
     text = re.sub(r"^Option [^\n]*Description +$.*", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"^Usage: ottla.*?^Error: ", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"^usage: .*?^(?=kafka-[\w-]+:\s)", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(
+        r"^Command line error: (.*)\. Type --help for help\.$", r"\1", text, flags=re.MULTILINE
+    )
+    parser = re.search(r"^kafka-[\w-]+:\s+error:\s+(.*)", text, re.MULTILINE | re.DOTALL)
+    if parser is not None:  # argparse4j breaks and stretches lines
+        return [re.sub(r"\s+", " ", parser[1]).replace("-- ", "--").strip()]
     kept: list[str] = []
     for line in text.splitlines():
         if _TRACE.match(line) or not line.strip():

@@ -13,6 +13,7 @@ import click
 from ottla.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from ottla.config.problems import nearest
 from ottla.config.properties import PropertiesError, parse_properties
+from ottla.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -60,7 +61,11 @@ def read_file(path: str | None) -> dict[str, str]:
 
 
 def usable(
-    given: Mapping[str, Any], table: type[ClientConfig], known: Iterable[str]
+    given: Mapping[str, Any],
+    table: type[ClientConfig],
+    known: Iterable[str],
+    *,
+    warn: bool = True,
 ) -> dict[str, Any]:
     """Keep the settings that our client has; warn of names that no client has.
 
@@ -68,7 +73,7 @@ def usable(
     """
     ours = set(known)
     for name in given:
-        if name not in table.keys and name not in ours:
+        if warn and name not in table.keys and name not in ours:
             meant = nearest(name, [*table.keys, *ours])
             proposal = f"; did you mean {meant}?" if meant else ""
             click.echo(f"warning: unknown setting {name}{proposal}", err=True)
@@ -93,16 +98,23 @@ def consumer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def open_admin(
-    bootstrap_server: str, config_file: str | None, *, bootstrap_controller: str | None = None
+    bootstrap_server: str,
+    config_file: str | None,
+    *,
+    bootstrap_controller: str | None = None,
+    warn: bool = True,
 ) -> Admin:
-    """Make an Admin from a tool's flags; with bootstrap_controller it asks the controllers."""
+    """Make an Admin from a tool's flags; with bootstrap_controller it asks the controllers.
+
+    Unless warn, settings that no client has are passed over in silence.
+    """
     from ottla.clients.blocking import Admin
     from ottla.clients.settings import ADMIN
 
     given = {**read_file(config_file), "bootstrap.servers": bootstrap_server}
     if bootstrap_controller is not None:
         given |= {"bootstrap.servers": "", "bootstrap.controllers": bootstrap_controller}
-    return Admin(usable(given, AdminConfig, ADMIN))
+    return Admin(usable(given, AdminConfig, ADMIN, warn=warn))
 
 
 _IRREGULAR = {
@@ -120,9 +132,11 @@ _IRREGULAR = {
 
 def java_text(error: Exception) -> str:
     """Write an error as Kafka's tools print it: the Java class before the message."""
-    code = getattr(error, "code", None)
-    if code is None:
-        return str(error)
-    words = "".join(word.capitalize() for word in code.name.split("_"))
-    name = _IRREGULAR.get(code.name, f"{words}Exception")
-    return f"org.apache.kafka.common.errors.{name}: {error}"
+    return f"{java_class(error)}: {error}" if hasattr(error, "code") else str(error)
+
+
+def java_class(error: Exception) -> str:
+    """Return the name of the Java class that an error's code stands for."""
+    name = getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR).name
+    words = "".join(word.capitalize() for word in name.split("_"))
+    return f"org.apache.kafka.common.errors.{_IRREGULAR.get(name, f'{words}Exception')}"

@@ -46,6 +46,13 @@ class Command(NamedTuple):
 
 
 COMMANDS: dict[str, Command] = {
+    "broker-api-versions": Command(
+        "ottla.cli.broker_api_versions", "broker_api_versions", "Show what each broker serves."
+    ),
+    "client-metrics": Command(
+        "ottla.cli.client_metrics", "client_metrics", "Say which metrics clients send."
+    ),
+    "cluster": Command("ottla.cli.cluster", "cluster", "Show the cluster; unregister brokers."),
     "configs": Command("ottla.cli.configs", "configs", "Describe and change settings and quotas."),
     "console-consumer": Command(
         "ottla.cli.console_consumer", "console_consumer", "Print the records of a topic."
@@ -56,9 +63,22 @@ COMMANDS: dict[str, Command] = {
     "consumer-groups": Command(
         "ottla.cli.consumer_groups", "consumer_groups", "List, describe, reset, delete groups."
     ),
+    "delete-records": Command(
+        "ottla.cli.delete_records", "delete_records", "Delete records below an offset."
+    ),
     "demo": Command("ottla.cli.demo", "demo", "See a first topic with real events, in seconds."),
     "dump-log": Command(
         "ottla.cli.dump_log", "dump_log_command", "Show what segments, indexes, snapshots hold."
+    ),
+    "features": Command("ottla.cli.features", "features", "Describe and change feature levels."),
+    "get-offsets": Command("ottla.cli.get_offsets", "get_offsets", "Print offsets by time."),
+    "groups": Command("ottla.cli.groups", "groups", "List the groups of all types."),
+    "leader-election": Command(
+        "ottla.cli.leader_election", "leader_election", "Elect preferred or unclean leaders."
+    ),
+    "log-dirs": Command("ottla.cli.log_dirs", "log_dirs", "Show replicas and sizes on disk."),
+    "metadata-quorum": Command(
+        "ottla.cli.metadata_quorum", "metadata_quorum", "Describe and change the controllers."
     ),
     "quickstart": Command("ottla.cli.quickstart", "quickstart", "A node, a topic, a pipeline."),
     "server-start": Command(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -34,6 +35,34 @@ class ToolCommand(click.Command):
         """Keep the arguments, then parse them."""
         ctx.meta[ARGUMENTS] = list(args)
         return super().parse_args(ctx, args)
+
+
+class ToolGroup(click.Group):
+    """A tool with subcommands: a missing or misspelt one is an error, with the nearest name."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **{**keywords, "no_args_is_help": False})
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand; there must be one."""
+        if not ctx._protected_args and not ctx.args:  # noqa: SLF001 - click's own place for them
+            raise click.UsageError("too few arguments", ctx)
+        return super().invoke(ctx)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand."""
+        name = args[0]
+        if self.get_command(ctx, name) is None:
+            known = list(self.commands)
+            near = get_close_matches(name, known, n=1, cutoff=0.5)
+            proposal = f" Did you mean '{near[0]}'?" if near else ""
+            choices = ", ".join(f"'{one}'" for one in known)
+            raise click.UsageError(
+                f"invalid choice: '{name}' (choose from {choices}){proposal}", ctx
+            )
+        return super().resolve_command(ctx, args)
 
 
 def given_arguments() -> list[str]:

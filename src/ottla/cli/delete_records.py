@@ -1,0 +1,72 @@
+"""`ottla delete-records`: delete the records of partitions below an offset.
+
+Kafka: bin/kafka-delete-records.sh, org.apache.kafka.tools.DeleteRecordsCommand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ottla.cli.connection import java_text, open_admin, require
+from ottla.cli.tool import ToolError, fail, json_field, read_json, server_options
+from ottla.errors import KafkaError
+from ottla.types import TopicPartition
+
+EARLIEST_VERSION = 1
+
+EXAMPLES = """
+\b
+Examples:
+  ottla delete-records --bootstrap-server localhost:9092 --offset-json-file offsets.json
+\b
+The file says up to where: {"partitions": [{"topic": "foo", "partition": 1, "offset": 7}],
+"version": 1}; an offset of -1 stands for all records.
+"""
+
+
+@click.command("delete-records", epilog=EXAMPLES)
+@server_options
+@click.option("--offset-json-file", metavar="FILE", help="REQUIRED. The offset of each partition.")
+def delete_records(**options: Any) -> None:
+    """Delete the records of partitions below an offset."""
+    require(options["bootstrap_server"], "bootstrap-server")
+    require(options["offset_json_file"], "offset-json-file")
+    try:
+        offsets = parse_offsets(read_json(options["offset_json_file"]))
+        with open_admin(options["bootstrap_server"], options["command_config"]) as admin:
+            click.echo("Executing records delete operation")
+            outcomes = admin.delete_records(offsets)
+    except ToolError as error:
+        fail(str(error))
+    except KafkaError as error:
+        fail(java_text(error))
+    click.echo("Records delete operation completed:")
+    for partition, outcome in outcomes.items():
+        if isinstance(outcome, KafkaError):
+            click.echo(f"partition: {partition}\terror: {java_text(outcome)}")
+        else:
+            click.echo(f"partition: {partition}\tlow_watermark: {outcome}")
+
+
+def parse_offsets(document: Any) -> dict[TopicPartition, int]:
+    """Read the file's document; ToolError in Kafka's words."""
+    version = document.get("version", EARLIEST_VERSION) if isinstance(document, dict) else 1
+    if version != EARLIEST_VERSION:
+        raise ToolError(f"Not supported version field value {version}")
+    offsets: dict[TopicPartition, int] = {}
+    twice = []
+    for entry in json_field(document, "partitions"):
+        partition = TopicPartition(json_field(entry, "topic"), json_field(entry, "partition"))
+        offset = json_field(entry, "offset")
+        if not isinstance(partition.topic, str) or not isinstance(partition.partition, int):
+            raise ToolError(f"Not a topic and a partition: {entry}")
+        if not isinstance(offset, int):
+            raise ToolError(f"Not an offset: {offset}")
+        if partition in offsets:
+            twice.append(str(partition))
+        offsets[partition] = offset
+    if twice:
+        raise ToolError(f"Offset json file contains duplicate topic partitions: {','.join(twice)}")
+    return offsets
