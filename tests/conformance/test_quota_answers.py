@@ -64,7 +64,8 @@ def _describe(*components: tuple[str, int, str | None], strict: bool = False) ->
     )
 
 
-def _one(key: str, value: float | None, **entity: str | None) -> Request:
+def one_quota(key: str, value: float | None, **entity: str | None) -> Request:
+    """Return the request that sets, or with None removes, one limit of an entity."""
     return _alter(({kind.replace("_", "-"): name for kind, name in entity.items()}, [(key, value)]))
 
 
@@ -84,35 +85,35 @@ ALTERATIONS: list[Request] = [
     _alter(({"user": "q"}, [(READ, 5.0), ("nosuch", 4.0)])),
     _alter(({"user": "trial"}, [(READ, 5.0)]), validate_only=True),
     _alter(({"user": "trial"}, [("nosuch", 5.0)]), validate_only=True),
-    _one("", 1.0, user="q"),
-    _one(CONNECTIONS, 1.0, user="q"),
-    _one(BYTES, 1.0, ip="10.1.2.3"),
-    _one(CONNECTIONS, 7.0, ip="10.1.2.3"),
-    _one(CONNECTIONS, 7.0, ip="::1"),
-    _one(CONNECTIONS, 80_000.0, ip=None),
-    _one(CONNECTIONS, 8.0, ip=""),
-    _one(CONNECTIONS, 1.0, ip="10.1.2.999"),
-    _one(CONNECTIONS, 1.0, ip="no such host!"),
-    _one(CONNECTIONS, 1.5, ip="10.1.2.3"),
-    _one(CONNECTIONS, 2.0**31, ip="10.1.2.3"),
+    one_quota("", 1.0, user="q"),
+    one_quota(CONNECTIONS, 1.0, user="q"),
+    one_quota(BYTES, 1.0, ip="10.1.2.3"),
+    one_quota(CONNECTIONS, 7.0, ip="10.1.2.3"),
+    one_quota(CONNECTIONS, 7.0, ip="::1"),
+    one_quota(CONNECTIONS, 80_000.0, ip=None),
+    one_quota(CONNECTIONS, 8.0, ip=""),
+    one_quota(CONNECTIONS, 1.0, ip="10.1.2.999"),
+    one_quota(CONNECTIONS, 1.0, ip="no such host!"),
+    one_quota(CONNECTIONS, 1.5, ip="10.1.2.3"),
+    one_quota(CONNECTIONS, 2.0**31, ip="10.1.2.3"),
     _alter(({"ip": "10.1.2.3", "user": "q"}, [(CONNECTIONS, 1.0)])),
-    _one(BYTES, 1.0, planet="mars"),
-    _one(BYTES, 1.0, user=""),
-    _one(BYTES, 1.0, client_id=""),
-    _one(BYTES, 0.0, user="q"),
-    _one(BYTES, -1.0, user="q"),
-    _one(BYTES, 1.5, user="q"),
-    _one(BYTES, 1.0000001, user="q"),
-    _one(BYTES, 1.9999999, user="q"),
-    _one(BYTES, 1e30, user="q"),
-    _one(BYTES, float(2**63), user="q"),
-    _one(SHARE, 1e30, user="q"),
-    _one(SHARE, 1e-9, user="q"),
-    _one(MUTATIONS, float("inf"), user="q"),
-    _one(SHARE, None, user="q"),
-    _one(SHARE, None, user="nobody"),
-    _one("nosuch", None, user="q"),
-    _one(CONNECTIONS, None, ip="::1"),
+    one_quota(BYTES, 1.0, planet="mars"),
+    one_quota(BYTES, 1.0, user=""),
+    one_quota(BYTES, 1.0, client_id=""),
+    one_quota(BYTES, 0.0, user="q"),
+    one_quota(BYTES, -1.0, user="q"),
+    one_quota(BYTES, 1.5, user="q"),
+    one_quota(BYTES, 1.0000001, user="q"),
+    one_quota(BYTES, 1.9999999, user="q"),
+    one_quota(BYTES, 1e30, user="q"),
+    one_quota(BYTES, float(2**63), user="q"),
+    one_quota(SHARE, 1e30, user="q"),
+    one_quota(SHARE, 1e-9, user="q"),
+    one_quota(MUTATIONS, float("inf"), user="q"),
+    one_quota(SHARE, None, user="q"),
+    one_quota(SHARE, None, user="nobody"),
+    one_quota("nosuch", None, user="q"),
+    one_quota(CONNECTIONS, None, ip="::1"),
 ]
 QUESTIONS: list[Request] = [
     _describe(),
@@ -145,28 +146,52 @@ def test_quotas_are_altered_and_described_alike(
 ) -> None:
     """Valid and wrong requests in both versions; the order of entries means nothing."""
     port = int(cluster.bootstrap.rpartition(":")[2])
+    for one in (real_kafka.port, port):
+        clear_quotas(one)
     last = f"last-{version}"
     different = []
-    for number, request in enumerate([*ALTERATIONS, _one(SHARE, 7.0, user=last), *QUESTIONS]):
+    for number, request in enumerate([*ALTERATIONS, one_quota(SHARE, 7.0, user=last), *QUESTIONS]):
         if request is QUESTIONS[0]:
-            _await_user(real_kafka.port, last, version)
-        theirs = _shown(_ask(real_kafka.port, request, version))
-        ours = _shown(_ask(port, request, version))
+            _await_user(real_kafka.port, last)
+        theirs = _shown(ask(real_kafka.port, request, version))
+        ours = _shown(ask(port, request, version))
         if theirs != ours:
             different.append(f"{number} {request!r}\n  Kafka {theirs}\n  Ottla {ours}")
+    for one in (real_kafka.port, port):
+        clear_quotas(one)
     assert not different, "\n".join(different)
 
 
-def _await_user(port: int, name: str, version: int) -> None:
+def user_quotas(port: int, **entity: str) -> Any:
+    """Return what is described of entities with these names."""
+    names = ((kind.replace("_", "-"), EXACT, name) for kind, name in entity.items())
+    return ask(port, _describe(*names), 1).entries
+
+
+def clear_quotas(port: int) -> None:
+    """Remove all quotas: other tests share the node, and others left some."""
+    while entries := ask(port, _describe(), 1).entries:
+        changes: list[Change] = [
+            (
+                {part.entity_type: part.entity_name for part in entry.entity},
+                [(value.key, None) for value in entry.values],
+            )
+            for entry in entries
+        ]
+        ask(port, _alter(*changes), 1)
+
+
+def _await_user(port: int, name: str) -> None:
     """Wait until Kafka's broker has heard of what its controller has already answered."""
     deadline = time.monotonic() + 20
-    while not _ask(port, _describe(("user", EXACT, name)), version).entries:
+    while not user_quotas(port, user=name):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-def _ask(port: int, request: Request, version: int) -> Any:
-    frame = memoryview(exchange(port, join(encode_request(request, version, 1, "test"))))
+def ask(port: int, request: Request, version: int, client_id: str = "test") -> Any:
+    """Send one request on a connection of its own and return the answer."""
+    frame = memoryview(exchange(port, join(encode_request(request, version, 1, client_id))))
     key = ApiKey(request.message_key)
     header_version = response_header_version(key, version)
     position = codec.decode_at(ResponseHeader, header_version, frame, 0)[1]

@@ -9,6 +9,7 @@ import pytest
 import ottla
 from ottla.clients.admin.quotas import ANY_NAME, QuotaChange
 from ottla.errors import ErrorCode
+from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.testing.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -57,3 +58,23 @@ def test_a_trial_changes_nothing(admin: ottla.Admin) -> None:
         frozenset(entity.items()): None
     }
     assert admin.describe_client_quotas(entity) == {}
+
+
+def test_partitions_made_and_removed_are_charged(cluster: Cluster, admin: ottla.Admin) -> None:
+    """An overdrawn bucket refuses topics one by one and says for how long to wait."""
+    entity = {"client-id": "mutator"}
+    admin.alter_client_quotas([QuotaChange(entity, {"controller_mutation_rate": 0.01})])
+    with ottla.Admin(bootstrap_servers=cluster.bootstrap, client_id="mutator") as mutator:
+        topic = CreateTopicsRequest.CreatableTopic
+        request = CreateTopicsRequest(
+            topics=[
+                topic(name=name, num_partitions=3, replication_factor=1, assignments=[], configs=[])
+                for name in ("paid", "unpaid")
+            ]
+        )
+        answer = mutator.request(request)
+        codes = {one.name: one.error_code for one in answer.topics}
+        assert codes == {"paid": 0, "unpaid": ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+        assert answer.throttle_time_ms > 100_000  # 3 less 0.11 tokens, at 0.01 a second
+    assert "unpaid" not in admin.list_topics()
+    admin.delete_topics(["paid"])

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from ottla.config.broker import BrokerConfig
+    from ottla.controller.result import Charge
     from ottla.metadata.broker import BrokerRegistration, FeatureRange
     from ottla.protocol.apis.allocate_producer_ids import (
         AllocateProducerIdsRequest,
@@ -164,9 +165,12 @@ class Controller:
 
     # Operations that concern more than one part
 
-    def delete_topics(self, request: DeleteTopicsRequest) -> ControllerResult[DeleteTopicsResponse]:
-        """Delete topics."""
-        return delete_topics(request, self.topics, enabled=self._config.delete_topic_enable)
+    def delete_topics(
+        self, request: DeleteTopicsRequest, charge: Charge
+    ) -> ControllerResult[DeleteTopicsResponse]:
+        """Delete topics; charge is asked for the partitions of each."""
+        enabled = self._config.delete_topic_enable
+        return delete_topics(request, self.topics, enabled=enabled, charge=charge)
 
     def register_broker(
         self, request: BrokerRegistrationRequest, *, next_offset: int, now_ms: int

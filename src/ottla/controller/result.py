@@ -5,15 +5,21 @@ Kafka: org.apache.kafka.controller.ControllerResult.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ottla.errors import KafkaError
     from ottla.metadata.framing import MessageAndVersion
 
 T = TypeVar("T")
+Charge: TypeAlias = "Callable[[int], None]"
+"""Is told of partitions to be made or removed; raises KafkaError where a quota forbids it."""
+
+
+def free_of_charge(_partitions: int) -> None:
+    """Let everything pass."""
 
 
 class ControllerResult(NamedTuple, Generic[T]):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.controller.assignment import check_manual_assignment, new_partition, place_replicas
 from ottla.controller.effective_configs import EffectiveConfigs
-from ottla.controller.result import ControllerResult, own_text
+from ottla.controller.result import ControllerResult, free_of_charge, own_text
 from ottla.controller.topic_names import METADATA_TOPIC_NAME, check_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.framing import MessageAndVersion
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.controller.cluster import ClusterControl
     from ottla.controller.configs import ConfigControl
     from ottla.controller.features import FeatureControl
+    from ottla.controller.result import Charge
     from ottla.controller.topics import Topics, TopicState
     from ottla.metadata.partition import PartitionRegistration
 
@@ -56,7 +57,9 @@ class TopicCreation:
         self._config = config
         self._rng = rng
 
-    def create_topics(self, request: CreateTopicsRequest) -> ControllerResult[CreateTopicsResponse]:
+    def create_topics(
+        self, request: CreateTopicsRequest, charge: Charge = free_of_charge
+    ) -> ControllerResult[CreateTopicsResponse]:
         """Create topics; each succeeds or fails on its own, but for a request that is too big."""
         records: list[MessageAndVersion] = []
         response = CreateTopicsResponse(topics=[])
@@ -79,10 +82,10 @@ class TopicCreation:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 if too_many:
                     raise _too_many_partitions()
-                result = self._create(topic, effective, records)
+                result = self._create(topic, effective, records, charge)
             except KafkaError as error:
                 result = _Result(
-                    name=topic.name, error_code=error.code, error_message=error.message
+                    name=topic.name, error_code=error.code, error_message=own_text(error)
                 )
             response.topics.append(result)
         return ControllerResult([] if request.validate_only else records, response)
@@ -97,12 +100,17 @@ class TopicCreation:
         return sum(max(0, count) for count in counts)
 
     def _create(
-        self, topic: _Topic, effective: EffectiveConfigs, records: list[MessageAndVersion]
+        self,
+        topic: _Topic,
+        effective: EffectiveConfigs,
+        records: list[MessageAndVersion],
+        charge: Charge,
     ) -> _Result:
         self._check_name(topic.name)
         settings = {config.name: config.value for config in topic.configs}
         config_records = self._configs.new_topic_records(topic.name, settings) if settings else []
         partitions = self._partitions(topic)
+        charge(len(partitions))
         topic_id = self._new_topic_id()
         version = self._features.partition_version
         records.append(MessageAndVersion(TopicRecord(name=topic.name, topic_id=topic_id), 0))
@@ -206,7 +214,7 @@ class TopicCreation:
                 return topic_id
 
     def create_partitions(
-        self, request: CreatePartitionsRequest
+        self, request: CreatePartitionsRequest, charge: Charge = free_of_charge
     ) -> ControllerResult[CreatePartitionsResponse]:
         """Add partitions; each topic succeeds or fails on its own."""
         records: list[MessageAndVersion] = []
@@ -221,7 +229,7 @@ class TopicCreation:
             try:
                 if topic.name in repeated:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                records += self._add_partitions(topic, len(records))
+                records += self._add_partitions(topic, len(records), charge)
             except KafkaError as problem:
                 error = problem
             response.results.append(
@@ -234,13 +242,17 @@ class TopicCreation:
         return ControllerResult([] if request.validate_only else records, response)
 
     def _add_partitions(
-        self, wanted: CreatePartitionsRequest.CreatePartitionsTopic, already: int
+        self,
+        wanted: CreatePartitionsRequest.CreatePartitionsTopic,
+        already: int,
+        charge: Charge,
     ) -> list[MessageAndVersion]:
         topic = self._topics.by_name(wanted.name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         current = len(topic.partitions)
         added = self._check_count(wanted, current)
+        charge(added)
         if already + added > MAX_PARTITIONS_PER_REQUEST:
             raise _too_many_partitions()
         version = self._features.partition_version

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.controller.result import ControllerResult
+from ottla.controller.result import ControllerResult, free_of_charge
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.framing import MessageAndVersion
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -17,13 +17,18 @@ from ottla.types import ZERO_UUID, Uuid
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ottla.controller.result import Charge
     from ottla.controller.topics import Topics, TopicState
 
 _Result = DeleteTopicsResponse.DeletableTopicResult
 
 
 def delete_topics(
-    request: DeleteTopicsRequest, topics: Topics, *, enabled: bool
+    request: DeleteTopicsRequest,
+    topics: Topics,
+    *,
+    enabled: bool,
+    charge: Charge = free_of_charge,
 ) -> ControllerResult[DeleteTopicsResponse]:
     """Delete topics; each succeeds or fails on its own. enabled is delete.topic.enable."""
     if not enabled:
@@ -44,12 +49,14 @@ def delete_topics(
                     ErrorCode.INVALID_REQUEST,
                     "The provided topic name maps to an ID that was already supplied.",
                 )
+            charge(len(topic.partitions))
             done.add(topic.topic_id)
             result.name, result.topic_id = topic.name, topic.topic_id
             records.append(MessageAndVersion(RemoveTopicRecord(topic_id=topic.topic_id), 0))
         except KafkaError as error:
             result.error_code = error.code
-            result.error_message = error.message
+            is_throttled = error.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            result.error_message = None if is_throttled else error.message
         response.responses.append(result)
     return ControllerResult(records, response)
 

@@ -40,6 +40,11 @@ class Context:
         self.now_ms = broker.clock.now_ms()
 
     @property
+    def user(self) -> str:
+        """The principal's name, as quotas know it: nobody logs in yet."""
+        return "ANONYMOUS"
+
+    @property
     def client_host(self) -> str:
         """The peer's address as Kafka shows it in group descriptions."""
         return f"/{self.connection.peer_host}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.controller.controller import Controller
-from ottla.controller.result import ControllerResult
+from ottla.controller.result import ControllerResult, free_of_charge
 from ottla.controller.runtime import ControllerRuntime
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.bootstrap import BOOTSTRAP_CHECKPOINT, feature_records
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
+    from ottla.controller.result import Charge
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage
     from ottla.protocol.apis.allocate_producer_ids import (
@@ -352,19 +353,25 @@ class ControllerNode:
 
     # Topics
 
-    def create_topics(self, request: CreateTopicsRequest) -> Pending[CreateTopicsResponse]:
-        """Create topics."""
-        return self._running.write(lambda _: self._controller.creation.create_topics(request))
+    def create_topics(
+        self, request: CreateTopicsRequest, charge: Charge = free_of_charge
+    ) -> Pending[CreateTopicsResponse]:
+        """Create topics; charge is asked for the partitions of each."""
+        creation = self._controller.creation
+        return self._running.write(lambda _: creation.create_topics(request, charge))
 
-    def delete_topics(self, request: DeleteTopicsRequest) -> Pending[DeleteTopicsResponse]:
+    def delete_topics(
+        self, request: DeleteTopicsRequest, charge: Charge = free_of_charge
+    ) -> Pending[DeleteTopicsResponse]:
         """Delete topics; fails with TOPIC_DELETION_DISABLED where that is switched off."""
-        return self._running.write(lambda _: self._controller.delete_topics(request))
+        return self._running.write(lambda _: self._controller.delete_topics(request, charge))
 
     def create_partitions(
-        self, request: CreatePartitionsRequest
+        self, request: CreatePartitionsRequest, charge: Charge = free_of_charge
     ) -> Pending[CreatePartitionsResponse]:
-        """Add partitions to topics."""
-        return self._running.write(lambda _: self._controller.creation.create_partitions(request))
+        """Add partitions to topics; charge is asked for those of each."""
+        creation = self._controller.creation
+        return self._running.write(lambda _: creation.create_partitions(request, charge))
 
     def elect_leaders(self, request: ElectLeadersRequest) -> Pending[ElectLeadersResponse]:
         """Elect preferred or unclean leaders."""

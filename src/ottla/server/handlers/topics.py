@@ -13,6 +13,7 @@ from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsR
 from ottla.protocol.apis.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.server.dispatch import handles
+from ottla.server.mutation_quota import mutation_charge, tell_pause
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
@@ -28,13 +29,15 @@ HIGH_WATERMARK = -1
 @handles(CreateTopicsRequest)
 def create_topics(ctx: Context, request: CreateTopicsRequest) -> Pending[CreateTopicsResponse]:
     """Create topics; answered when they are committed and led here."""
-    return ctx.broker.controller.create_topics(request)
+    charge = mutation_charge(ctx, strict_from=6)
+    return tell_pause(ctx, charge, ctx.broker.controller.create_topics(request, charge.take))
 
 
 @handles(DeleteTopicsRequest)
 def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> Pending[DeleteTopicsResponse]:
     """Delete topics by name or id."""
-    return ctx.broker.controller.delete_topics(request)
+    charge = mutation_charge(ctx, strict_from=5)
+    return tell_pause(ctx, charge, ctx.broker.controller.delete_topics(request, charge.take))
 
 
 @handles(CreatePartitionsRequest)
@@ -42,7 +45,8 @@ def create_partitions(
     ctx: Context, request: CreatePartitionsRequest
 ) -> Pending[CreatePartitionsResponse]:
     """Grow topics."""
-    return ctx.broker.controller.create_partitions(request)
+    charge = mutation_charge(ctx, strict_from=3)
+    return tell_pause(ctx, charge, ctx.broker.controller.create_partitions(request, charge.take))
 
 
 @handles(DeleteRecordsRequest)
@@ -67,6 +71,8 @@ def _delete_before(ctx: Context, topic: str, wanted: WantedPartition) -> Records
         partition = ctx.broker.replicas.get(topic, wanted.partition_index)
         partition.check_leader()
         log = partition.log
+        if not log.config.deletes_by_retention:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION)
         offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
         log.delete_records_before(offset)
         result.low_watermark = log.log_start_offset
