@@ -51,7 +51,8 @@ class Entry(NamedTuple):
     sensitive: bool
     type: int
     synonyms: tuple[Synonym, ...]
-    documentation: str
+    documentation: str | None
+    """None for names that no table has."""
 
 
 class BrokerSources(NamedTuple):
@@ -215,7 +216,7 @@ def _broker_entry(
         sensitive=sensitive,
         type=0 if definition is None else definition.type.value,
         synonyms=tuple(synonyms),
-        documentation="" if definition is None else definition.doc,
+        documentation=definition.doc if definition and definition.name == name else None,
     )
 
 
@@ -231,7 +232,9 @@ def _synonyms(sources: BrokerSources, name: str, chain: Sequence[str]) -> list[S
         found += [Synonym(one, _shown(one, values[one]), source) for one in chain if one in values]
     for one in chain:
         definition = definition_of(one)
-        if definition is not None and not definition.required and definition.default is not None:
+        if definition is None or definition.name != one or definition.required:
+            continue
+        if definition.default is not None:
             text = None if definition.sensitive else definition.text(definition.default)
             found.append(Synonym(one, text, Source.DEFAULT_CONFIG))
     first = next((at for at, synonym in enumerate(found) if synonym.name == name), len(found))

@@ -57,6 +57,8 @@ class ConfigControl:
         self._settings: TimelineDict[ConfigResource, Mapping[str, str]] = TimelineDict(registry)
         self._config = config
         self._features = features
+        self.broker_refusal: Callable[[str, Mapping[str, str]], str | None] = _no_refusal
+        """Says why a broker could not run with settings; the broker of this node looks at them."""
         self.resource_exists: Callable[[ConfigResource], None] = _any_resource
         """Raises KafkaError for a topic or broker that is not there; set by the owner."""
 
@@ -169,9 +171,9 @@ class ConfigControl:
             key = ConfigResource(resource.resource_type, resource.resource_name)
             error: KafkaError | None = None
             try:
-                _check_resource(key, duplicates)
                 if key.type == ConfigResourceType.BROKER_LOGGER:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown resource type 8")
+                _check_resource(key, duplicates)
                 names = [config.name for config in resource.configs]
                 _check_names(names, [c.name for c in resource.configs if c.value is None])
                 changes: dict[str, str | None] = {c.name: c.value for c in resource.configs}
@@ -262,6 +264,10 @@ class ConfigControl:
         check_settings(resource, new, changes=changes, config=self._config)
         if not exists and resource.name:
             self.resource_exists(resource)
+        if resource.type == ConfigResourceType.BROKER:
+            reason = self.broker_refusal(resource.name, new)
+            if reason is not None:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
         records: list[MessageAndVersion] = []
         for name, value in changes.items():
             # An unchanged setting of a broker is written again: it may name a file that changed.
@@ -337,6 +343,10 @@ def _check_names(names: list[str], empty: list[str]) -> None:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(empty)}"
         )
+
+
+def _no_refusal(_name: str, _settings: Mapping[str, str]) -> None:
+    """Take every setting for possible."""
 
 
 def _any_resource(_resource: ConfigResource) -> None:

@@ -48,6 +48,13 @@ class ConnectionQuota:
         self._waiting: list[Callable[[], None]] = []
         self.count = 0
 
+    def change(self, most: int, most_per_address: int, overrides: Mapping[str, int]) -> None:
+        """Take other limits; who waits for room looks again."""
+        self._most = most
+        self._most_per_address = most_per_address
+        self._overrides = dict(overrides)
+        self._wake()
+
     def has_room(self) -> bool:
         """Whether another connection may be accepted."""
         return self.count < self._most
@@ -71,6 +78,9 @@ class ConnectionQuota:
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
+        self._wake()
+
+    def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
         for resume in waiting:
             resume()

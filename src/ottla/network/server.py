@@ -11,7 +11,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from ottla.network.connection import Connection
-from ottla.network.limits import ConnectionQuota
+from ottla.network.limits import UNLIMITED, ConnectionQuota
 
 if TYPE_CHECKING:
     import asyncio
@@ -42,6 +42,8 @@ class Listener:
         self.name = name
         self._quota = quota or ConnectionQuota()
         self.connections: set[Connection] = set()
+        self.most_connections = UNLIMITED
+        """How many this listener takes, beside what the node takes altogether."""
         self._loop = loop
         self._handler = handler
         self.handle_frame = handler.handle_frame  # bound here: a call less for each frame
@@ -83,7 +85,7 @@ class Listener:
     def _accept(self) -> None:
         assert self._socket is not None
         for _ in range(_ACCEPTS_A_TURN):
-            if not self._quota.has_room():
+            if not self._quota.has_room() or len(self.connections) >= self.most_connections:
                 self._wait_for_room()
                 return
             try:

@@ -17,6 +17,7 @@ from ottla.quota.quotas import Quotas
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.coordinator_log import TopicLog
+from ottla.server.dynamic_settings import DynamicSettings, cordoned_directories
 from ottla.server.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC, internal_topic_settings
 from ottla.storage.log_config import LogConfig
 
@@ -62,6 +63,7 @@ class Broker:
         timer: TimingWheel,
     ) -> None:
         self.config = config
+        self.settings = DynamicSettings(config)
         self.node_id: int = config.node_id
         self.cluster_id = cluster_id
         self.clock = clock
@@ -78,6 +80,7 @@ class Broker:
     def open_logs(self, logs: LogSet) -> None:
         """Take the node's logs; the settings of a log come from `log_config`."""
         self.logs = logs
+        logs.cordoned = cordoned_directories(self.config)
         self.replicas = ReplicaSet(self.node_id, logs)
         self.replicas.on_high_watermark(self.delayed_fetches.check_and_complete)
 
@@ -104,6 +107,10 @@ class Broker:
     def stored_configs(self, kind: int, name: str) -> Mapping[str, str]:
         """Return the settings stored for a resource."""
         return self.image.configs.of(kind, name)
+
+    def refusal(self, resource_name: str, settings: Mapping[str, str]) -> str | None:
+        """Say why this broker could not run with these settings of a broker or of all brokers."""
+        return self.settings.refusal(self.image, resource_name, settings)
 
     def config_sources(self) -> BrokerSources:
         """Return all places this broker's settings come from."""
@@ -255,11 +262,10 @@ class Broker:
                 partition.min_insync_replicas = min_insync_replicas
 
     def _reconfigure_all(self) -> None:
-        self.config = self.config.with_dynamic(
-            self.stored_configs(ConfigResourceType.BROKER, ""),
-            self.stored_configs(ConfigResourceType.BROKER, str(self.node_id)),
-        )
+        self.settings.apply(self.image)
+        self.config = self.settings.current
         self.fetch_max_bytes = self.config.fetch_max_bytes
+        self.logs.cordoned = cordoned_directories(self.config)
         self.quotas.configure(self.config)
         for topic in self.image.topics.by_name.values():
             self._reconfigure(topic.name)

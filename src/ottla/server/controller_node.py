@@ -160,6 +160,12 @@ class ControllerNode:
         return 0 if self._raft is None else self._raft.epoch
 
     @property
+    def voters(self) -> VoterSet:
+        """Who votes; only a running node knows."""
+        assert self._raft is not None, "a running node is a member of a quorum"
+        return self._raft.voters
+
+    @property
     def kraft_version(self) -> int:
         """The level of kraft.version."""
         return 0 if self._raft is None else self._raft.kraft_version
@@ -192,6 +198,12 @@ class ControllerNode:
         self._loader.add_listener(listener)
 
     # Life
+
+    def ask_before_broker_changes(
+        self, refusal: Callable[[str, Mapping[str, str]], str | None]
+    ) -> None:
+        """Ask refusal(broker, settings) before settings of brokers change; a text refuses them."""
+        self._controller.configs.broker_refusal = refusal
 
     def start(self, now_ms: int) -> None:
         """Load the log and take part in the quorum; now_ms is wall time.
@@ -461,15 +473,27 @@ class ControllerNode:
         """Describe leader, voters and how far they are."""
         return self._running.write(lambda _: ControllerResult([], self._describe(request)))
 
+    def voter_nodes(self, listener: str) -> list[Node]:
+        """Return the controllers with the address of a listener, those without it left out."""
+        raft = self._raft
+        assert raft is not None, "a running node is a member of a quorum"
+        return [
+            Node(voter.voter_id, end.host, end.port)
+            for voter in raft.voters
+            for end in voter.endpoints
+            if end.listener_name == listener
+        ]
+
     def _describe(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
         raft = self._raft
         assert raft is not None, "a running node is a member of a quorum"
         answer = DescribeQuorumResponse.TopicData
-        response = DescribeQuorumResponse(error_message=None, topics=[])
+        response = DescribeQuorumResponse(error_message="", topics=[], nodes=[])
+        asked = [(one.topic_name, [p.partition_index for p in one.partitions]) for one in request.topics]
+        known = asked == [(METADATA_TOPIC, [0])]  # whoever asks for more learns nothing, as in Kafka
         for topic in request.topics:
             partitions = []
             for partition in topic.partitions:
-                known = topic.topic_name == METADATA_TOPIC and partition.partition_index == 0
                 partitions.append(
                     self._describe_partition(raft)
                     if known
@@ -485,12 +509,14 @@ class ControllerNode:
                     )
                 )
             response.topics.append(answer(topic_name=topic.topic_name, partitions=partitions))
+        if not known:
+            return response
         response.nodes = [
             DescribeQuorumResponse.Node(
                 node_id=voter.voter_id,
                 listeners=[
                     DescribeQuorumResponse.Node.Listener(
-                        name=end.listener_name, host=end.host, port=end.port
+                        name=end.listener_name, host=end.host, port=self._bound_port(voter, end)
                     )
                     for end in voter.endpoints
                 ],
@@ -498,6 +524,13 @@ class ControllerNode:
             for voter in raft.voters
         ]
         return response
+
+    def _bound_port(self, voter: Voter, end: VoterEndpoint) -> int:
+        """Return where a voter listens; this node's port 0 means the port that it was given."""
+        own = (self._listeners or {}).get(end.listener_name)
+        if end.port or own is None or voter.voter_id != self._node_id:
+            return end.port
+        return own.port
 
     def _describe_partition(self, raft: RaftNode) -> DescribeQuorumResponse.TopicData.PartitionData:
         now_ms = self._clock.now_ms()

@@ -46,6 +46,7 @@ class BrokerLifecycle:
         self._clock = clock
         self._timer = timer
         self._is_stopped = False
+        self._cordoned: list[Uuid] | None = None
         self.broker_epoch = -1
         self.unfenced: Pending[None] = Pending()
 
@@ -91,6 +92,13 @@ class BrokerLifecycle:
         self._beat(self._clock.monotonic_ms())
         return self.unfenced
 
+    def cordon(self, directory_ids: list[Uuid]) -> None:
+        """Tell the controller at once which log directories get no new partitions (KIP-1066)."""
+        if directory_ids != (self._cordoned or []):
+            self._cordoned = directory_ids
+            if not self._is_stopped and self._controller.active and self.broker_epoch >= 0:
+                self._send()
+
     def _beat(self, _now_ms: int) -> None:
         if self._is_stopped or not self._controller.active:
             return
@@ -106,6 +114,7 @@ class BrokerLifecycle:
                 current_metadata_offset=self._controller.image.offset_and_epoch.offset,
                 want_fence=is_leaving,
                 want_shut_down=is_leaving,
+                cordoned_log_dirs=self._cordoned,
             )
         )
         answer.on_done(self._answered)

@@ -40,7 +40,8 @@ _OPERATION_NAMES: Final = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 def logger_levels() -> dict[str, str]:
     """Return the level in force of every logger, by both of its names."""
-    known = [name for name in logging.root.manager.loggerDict if name.startswith(f"{_OURS}.")]
+    known = {name for name in logging.root.manager.loggerDict if name.startswith(f"{_OURS}.")}
+    known.update(_KAFKA_NAMES.values())
     names = {ROOT: _OURS, **{name: name for name in sorted(known)}, **_KAFKA_NAMES}
     return {name: _level_name(logging.getLogger(own)) for name, own in names.items()}
 

@@ -20,6 +20,7 @@ from ottla.server.broker import Broker
 from ottla.server.clock import SystemClock
 from ottla.server.controller_node import ControllerNode
 from ottla.server.dispatch import Dispatcher
+from ottla.server.dynamic_settings import cordoned_directories
 from ottla.server.files import RealDirectory
 from ottla.server.group_config import group_coordinator_config
 from ottla.server.http_endpoint import HttpEndpoint
@@ -27,7 +28,7 @@ from ottla.server.identity import identify
 from ottla.server.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ottla.server.lifecycle import BrokerLifecycle
 from ottla.server.producer_ids import ProducerIds
-from ottla.server.startup import Banner, connection_quota, port_taken
+from ottla.server.startup import Banner, connection_quota, limit_connections, port_taken
 from ottla.server.timers import LoopTimer
 from ottla.server.upkeep import Upkeep
 from ottla.server.workers import Workers
@@ -99,6 +100,11 @@ class Node:
             metrics_url=self.http.url,
         )
 
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open now."""
+        return self._quota.count
+
     async def start(self) -> None:
         """Open sockets, disk and roles; return when requests are served.
 
@@ -131,7 +137,7 @@ class Node:
     def _bind(self) -> None:
         """Take the ports before anything is touched on the disk."""
         scratch = bytearray(SCRATCH_BYTES)
-        quota = connection_quota(self.config)
+        self._quota = quota = connection_quota(self.config)
         for endpoint in self.config.endpoints:
             listener = Listener(
                 self._loop,
@@ -147,6 +153,7 @@ class Node:
                 raise port_taken(endpoint.host, endpoint.port, str(error)) from error
             self._listeners.append(listener)
             self.addresses[endpoint.listener] = (self._advertised_host(endpoint), port)
+        limit_connections(self.config, quota, self._listeners)
 
     def _lock(self) -> None:
         """Take the directories: nothing is read or written before they are ours."""
@@ -177,6 +184,7 @@ class Node:
             timer=self._timer,
         )
         self._open_logs()
+        self._cordon(self.config)
         await self._completed(
             self._lifecycle.register(
                 self._broker_addresses(),
@@ -185,10 +193,22 @@ class Node:
                 previous_broker_epoch=self.broker.logs.previous_broker_epoch,
             )
         )
+        self.broker.settings.on_change(self._reconfigured)
+        self.controller.ask_before_broker_changes(self.broker.refusal)
         self.controller.add_listener(self.broker.metadata_changed)
         await self._completed(self._lifecycle.start_heartbeats())
         self._upkeep.start()
         self._serve()
+
+    def _reconfigured(self, config: BrokerConfig) -> None:
+        """Act on settings that were changed while the node runs."""
+        limit_connections(config, self._quota, self._listeners)
+        self._cordon(config)
+
+    def _cordon(self, config: BrokerConfig) -> None:
+        paths = cordoned_directories(config)
+        found = [home.directory_id for home in self._homes if home.path in paths]
+        self._lifecycle.cordon([one for one in found if one is not None])
 
     def _start_controller(self) -> None:
         self.controller = ControllerNode(

@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 
 from ottla._version import __version__
-from ottla.network.limits import ConnectionQuota, parse_overrides
+from ottla.network.limits import ConnectionQuota
+from ottla.server.dynamic_settings import address_limits, listener_limit
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from ottla.config.broker import BrokerConfig
+    from ottla.network.connection import Connection
+    from ottla.network.server import Listener
 
 PROTOCOL = "Apache Kafka protocol 4.3"
 
@@ -34,13 +39,35 @@ def raise_descriptor_limit() -> None:
 
 def connection_quota(config: BrokerConfig) -> ConnectionQuota:
     """Return what max.connections* allow, within the process's limit on descriptors."""
+    return ConnectionQuota(
+        _most_connections(config), config.max_connections_per_ip, address_limits(config)
+    )
+
+
+def _most_connections(config: BrokerConfig) -> int:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     possible = max(limit - RESERVED_DESCRIPTORS, limit // 2)
-    return ConnectionQuota(
-        config.max_connections if limit < 0 else min(config.max_connections, possible),
-        config.max_connections_per_ip,
-        parse_overrides(config.max_connections_per_ip_overrides),
-    )
+    wanted: int = config.max_connections
+    return wanted if limit < 0 else min(wanted, possible)
+
+
+def limit_connections(
+    config: BrokerConfig, quota: ConnectionQuota, listeners: Sequence[Listener]
+) -> None:
+    """Let limits that were changed act at once: those silent longest give way, as in Kafka."""
+    most = _most_connections(config)
+    quota.change(most, config.max_connections_per_ip, address_limits(config))
+    for listener in listeners:
+        listener.most_connections = listener_limit(config, listener.name)
+        _close_excess(listener.connections, listener.most_connections)
+    _close_excess([one for listener in listeners for one in listener.connections], most)
+
+
+def _close_excess(connections: Collection[Connection], most: int) -> None:
+    excess = len(connections) - most
+    if excess > 0:
+        for connection in sorted(connections, key=lambda one: one.last_active_ms)[:excess]:
+            connection.close()
 
 
 class PortTaken(Exception):

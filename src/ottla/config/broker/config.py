@@ -183,19 +183,24 @@ class BrokerConfig(
         return tuple(unbuilt_settings(self))
 
     def with_dynamic(
-        self, cluster_wide: Mapping[str, str], own: Mapping[str, str] = MappingProxyType({})
+        self,
+        cluster_wide: Mapping[str, str],
+        own: Mapping[str, str] = MappingProxyType({}),
+        *,
+        strict: bool = False,
     ) -> Self:
         """Put stored changes over this configuration: first the cluster's, then this node's.
 
         A stored value that cannot be read is passed over, as in Kafka: it was checked when it
-        was stored, and a running node does not stop for it.
+        was stored, and a running node does not stop for it. `strict` keeps addresses that are
+        wrong in the result, for those who ask what would be wrong with a change.
         """
         overrides = {**cluster_wide, **own}
         reading = self.read(overrides)
         values = {name: self.value(name) for name in self.keys}
         values.update(reading.values)
         changed = type(self)(values, self.given, {**self.overrides, **overrides})
-        return self if changed.address_problems else changed
+        return self if changed.address_problems and not strict else changed
 
     def _read_addresses(self, problems: list[ConfigProblem]) -> None:
         self.security_protocols, self.endpoints, self.advertised_endpoints = {}, (), ()

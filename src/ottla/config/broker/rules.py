@@ -128,6 +128,14 @@ def _cordoned_outside(config: BrokerConfig) -> list[str]:
     return [path for path in config.cordoned_log_dirs if path not in config.data_directories]
 
 
+def _bad_counts(config: BrokerConfig) -> list[str]:
+    """Return the counts of max.connections.per.ip.overrides that are no numbers."""
+    entries = config.max_connections_per_ip_overrides.split(",")
+    counts = [entry.rpartition(":")[2].strip() for entry in entries if entry.strip()]
+    return [count for count in counts if not count.isdecimal() or int(count) > _MAX_INT]
+
+
+_MAX_INT = 2**31 - 1
 _ROLES = ("process.roles", "listeners", "controller.listener.names")
 _ADVERTISED = ("advertised.listeners", "listeners", "listener.security.protocol.map")
 
@@ -314,6 +322,11 @@ _LISTENER_RULES = (
         "property is set.",
     ),
     Rule(
+        ("max.connections.per.ip.overrides",),
+        lambda config: bool(_bad_counts(config)),
+        lambda config: f'For input string: "{_bad_counts(config)[0]}"',
+    ),
+    Rule(
         ("connection.failed.authentication.delay.ms", "connections.max.idle.ms"),
         lambda config: (
             0 <= config.connections_max_idle_ms <= config.connection_failed_authentication_delay_ms
@@ -326,5 +339,8 @@ _LISTENER_RULES = (
         ),
     ),
 )
+
+PLAIN_RULES = frozenset({"max.connections.per.ip.overrides"})
+"""Settings of whose rules Kafka says only the sentence, without that a requirement failed."""
 
 RULES = (*_group_rules(), *_LOG_RULES, *_ROLE_RULES, *_LISTENER_RULES)

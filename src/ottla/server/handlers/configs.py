@@ -138,7 +138,8 @@ def _shape(entry: Entry, request: DescribeConfigsRequest) -> ResourceResult:
         synonyms=[],
         documentation=entry.documentation,
     )
-    if not request.include_documentation and entry.type:
+    is_logger = entry.source is Source.DYNAMIC_BROKER_LOGGER_CONFIG
+    if not request.include_documentation and not is_logger:
         result.documentation = None
     if request.include_synonyms:
         result.synonyms = [

@@ -49,6 +49,7 @@ def _describe(ctx: Context, home: LogDirectory, wanted: set[tuple[str, int]] | N
         topics=_by_topic(chosen),
         total_bytes=home.directory.total_space(),
         usable_bytes=home.directory.free_space(),
+        is_cordoned=home.path in logs.cordoned,
     )
 
 

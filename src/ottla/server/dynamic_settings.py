@@ -1,0 +1,112 @@
+"""A broker's settings while it runs: what it was started with, what was changed, who is told.
+
+Kafka: kafka.server.DynamicBrokerConfig.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import TYPE_CHECKING
+
+from ottla.config.reconfiguration import refusal
+from ottla.metadata.resources import ConfigResourceType
+from ottla.network.limits import UNLIMITED, parse_overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ottla.config.broker import BrokerConfig
+    from ottla.metadata.image.image import MetadataImage
+
+_CORDON_ALL = "*"
+
+
+class DynamicSettings:
+    """`current` is in force; it is a new object after each change."""
+
+    def __init__(self, static: BrokerConfig) -> None:
+        self.static = static
+        self.current = static
+        self._listeners: list[Callable[[BrokerConfig], None]] = []
+        self._refusals: list[Callable[[BrokerConfig, BrokerConfig], str | None]] = [_listeners_stay]
+
+    def on_change(self, listener: Callable[[BrokerConfig], None]) -> None:
+        """Call listener(new) whenever settings have changed."""
+        self._listeners.append(listener)
+
+    def refuse_when(self, reason: Callable[[BrokerConfig, BrokerConfig], str | None]) -> None:
+        """Ask reason(current, proposed) before a change is stored; a text refuses it."""
+        self._refusals.append(reason)
+
+    def apply(self, image: MetadataImage) -> None:
+        """Take over what is stored for this broker and for all brokers."""
+        stored = image.configs.of
+        self.current = self.static.with_dynamic(
+            stored(ConfigResourceType.BROKER, ""),
+            stored(ConfigResourceType.BROKER, str(self.static.node_id)),
+        )
+        for listener in self._listeners:
+            listener(self.current)
+
+    def refusal(
+        self, image: MetadataImage, resource_name: str, settings: Mapping[str, str]
+    ) -> str | None:
+        """Say why this broker could not run if a broker resource had exactly these settings."""
+        own_name = str(self.static.node_id)
+        if resource_name not in {"", own_name}:
+            return None
+        stored = image.configs.of
+        cluster = settings if not resource_name else stored(ConfigResourceType.BROKER, "")
+        own = settings if resource_name else stored(ConfigResourceType.BROKER, own_name)
+        changes = {**cluster, **own}
+        reason = refusal(self.static, self.current, changes)
+        if reason is not None:
+            return reason
+        proposed = self.static.with_dynamic(changes)
+        asked = (refuse(self.current, proposed) for refuse in self._refusals)
+        return next((text for text in asked if text is not None), None)
+
+
+def _listeners_stay(current: BrokerConfig, proposed: BrokerConfig) -> str | None:
+    """Kafka opens and closes listeners while it runs; here that would be stored and not done."""
+    if proposed.listeners == current.listeners:
+        return None
+    return "listeners cannot change while this node runs: set them in its file and start it again"
+
+
+def address_limits(config: BrokerConfig) -> dict[str, int]:
+    """Return max.connections.per.ip.overrides by address; names are looked up, as in Kafka.
+
+    A name that nobody knows is passed over: it cannot connect either.
+    """
+    limits: dict[str, int] = {}
+    for host, most in parse_overrides(config.max_connections_per_ip_overrides).items():
+        for address in _addresses(host):
+            limits[address] = most
+    return limits
+
+
+def _addresses(host: str) -> set[str]:
+    bare = host.removeprefix("[").removesuffix("]")
+    try:
+        return {str(ipaddress.ip_address(bare))}
+    except ValueError:
+        pass
+    try:
+        return {str(found[4][0]) for found in socket.getaddrinfo(bare, None)}
+    except OSError:
+        return set()
+
+
+def listener_limit(config: BrokerConfig, listener: str) -> int:
+    """Return listener.name.<name>.max.connections: the most that one listener takes."""
+    name = f"listener.name.{listener.lower()}.max.connections"
+    text = config.overrides.get(name, config.given.get(name))
+    return int(text) if text is not None and str(text).strip().isdecimal() else UNLIMITED
+
+
+def cordoned_directories(config: BrokerConfig) -> frozenset[str]:
+    """Return the log directories that get no new partitions (KIP-1066)."""
+    cordoned = config.cordoned_log_dirs or ()
+    return frozenset(config.data_directories if cordoned == (_CORDON_ALL,) else cordoned)
