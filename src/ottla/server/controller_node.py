@@ -29,7 +29,7 @@ from ottla.raft.quorum_state import QuorumStateStore
 from ottla.raft.replicated_log import METADATA_LOG, ReplicatedLog
 from ottla.raft.snapshot import decode_snapshot
 from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet, voter_set_of
-from ottla.types import OffsetAndEpoch, Uuid
+from ottla.types import Node, OffsetAndEpoch, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -489,8 +489,12 @@ class ControllerNode:
         assert raft is not None, "a running node is a member of a quorum"
         answer = DescribeQuorumResponse.TopicData
         response = DescribeQuorumResponse(error_message="", topics=[], nodes=[])
-        asked = [(one.topic_name, [p.partition_index for p in one.partitions]) for one in request.topics]
-        known = asked == [(METADATA_TOPIC, [0])]  # whoever asks for more learns nothing, as in Kafka
+        asked = [
+            (one.topic_name, [p.partition_index for p in one.partitions]) for one in request.topics
+        ]
+        known = asked == [
+            (METADATA_TOPIC, [0])
+        ]  # whoever asks for more learns nothing, as in Kafka
         for topic in request.topics:
             partitions = []
             for partition in topic.partitions:
@@ -528,7 +532,7 @@ class ControllerNode:
     def _bound_port(self, voter: Voter, end: VoterEndpoint) -> int:
         """Return where a voter listens; this node's port 0 means the port that it was given."""
         own = (self._listeners or {}).get(end.listener_name)
-        if end.port or own is None or voter.voter_id != self._node_id:
+        if end.port or own is None or voter.voter_id != self.node_id:
             return end.port
         return own.port
 

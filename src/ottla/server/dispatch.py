@@ -46,6 +46,7 @@ HANDLER_MODULES = (
     "features",
     "producers",
     "brokers",
+    "membership",
     "log_dirs",
 )
 _API_VERSIONS = 18

@@ -1,0 +1,63 @@
+"""Who belongs to the cluster: voters added and removed, brokers that are gone for good.
+
+Kafka: KafkaRaftClient.handleAddVoterRequest (KIP-853), ControllerApis.handleUnregisterBroker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ottla.raft.voter_changes import check_addition, check_removal
+from ottla.server.dispatch import handles
+
+if TYPE_CHECKING:
+    from ottla.purgatory.pending import Pending
+    from ottla.server.context import Context
+
+
+@handles(AddRaftVoterRequest)
+def add_raft_voter(ctx: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+    """Refuse a voter as Kafka does; one that Kafka would take is refused as well."""
+    controller, config = ctx.broker.controller, ctx.broker.config
+    try:
+        check_addition(
+            request,
+            controller.voters,
+            cluster_id=ctx.broker.cluster_id,
+            kraft_version=controller.kraft_version,
+            listener=config.controller_listener_names[0],
+        )
+    except KafkaError as error:
+        return AddRaftVoterResponse(error_code=int(error.code), error_message=str(error))
+    return AddRaftVoterResponse(
+        error_code=int(ErrorCode.UNSUPPORTED_VERSION),
+        error_message="A quorum of more than one voter is not supported yet.",
+    )
+
+
+@handles(RemoveRaftVoterRequest)
+def remove_raft_voter(ctx: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    """Refuse to remove a voter: a stranger is none, and the last one must stay."""
+    controller = ctx.broker.controller
+    try:
+        check_removal(
+            request,
+            controller.voters,
+            cluster_id=ctx.broker.cluster_id,
+            kraft_version=controller.kraft_version,
+        )
+    except KafkaError as error:
+        return RemoveRaftVoterResponse(error_code=int(error.code), error_message=str(error))
+    raise AssertionError("a quorum of one has no voter that may be removed")
+
+
+@handles(UnregisterBrokerRequest)
+def unregister_broker(
+    ctx: Context, request: UnregisterBrokerRequest
+) -> Pending[UnregisterBrokerResponse]:
+    """Take a broker out of the cluster."""
+    return ctx.broker.controller.unregister_broker(request)
