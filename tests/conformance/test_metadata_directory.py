@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.cli.storage import new_uuid, real_surroundings
+from ottla.cli.storage import real_surroundings
 from ottla.config.broker import parse_broker_config
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
@@ -17,6 +17,7 @@ from ottla.raft.snapshot import decode_snapshot
 from ottla.records.builder import encode_batch
 from ottla.server.files import RealDirectory
 from ottla.server.format import FormatRequest, format_directories, read_meta_properties
+from ottla.server.identity import random_uuid
 from ottla.storage.log_config import LogConfig
 from ottla.storage.partition_log import PartitionLog
 from ottla.types import ZERO_UUID, Uuid
@@ -49,7 +50,7 @@ def node(kafka: Kafka, tmp_path: Path, request: pytest.FixtureRequest) -> Iterat
 
 def _format(node: RealKafka) -> None:
     config = parse_broker_config(node.properties)
-    request = FormatRequest(cluster_id=str(new_uuid()), standalone=not config.voters)
+    request = FormatRequest(cluster_id=str(random_uuid()), standalone=not config.voters)
     format_directories(config, request, real_surroundings(config, quiet=True))
 
 
@@ -124,7 +125,7 @@ def test_a_fresh_directory_is_what_kafka_makes(kafka: Kafka, node: RealKafka) ->
     other.properties = {**node.properties, "log.dirs": str(other.log_dir)}
     other.write_properties()
     flags = () if "controller.quorum.voters" in node.properties else ("--standalone",)
-    cluster_id = str(new_uuid())
+    cluster_id = str(random_uuid())
     arguments = ("format", "-t", cluster_id, "-c", str(other.properties_file), *flags)
     kafka.run("kafka.tools.StorageTool", *arguments)
     assert _listing(other.log_dir) == ours

@@ -54,6 +54,9 @@ COMMANDS: dict[str, Command] = {
     ),
     "cluster": Command("ottla.cli.cluster", "cluster", "Show the cluster; unregister brokers."),
     "configs": Command("ottla.cli.configs", "configs", "Describe and change settings and quotas."),
+    "config": Command(
+        "ottla.cli.config_show", "config", "Show a node's settings and where each comes from."
+    ),
     "console-consumer": Command(
         "ottla.cli.console_consumer", "console_consumer", "Print the records of a topic."
     ),

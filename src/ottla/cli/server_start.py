@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.node_config import load_settings
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
@@ -36,7 +38,12 @@ Examples:
 @click.option("--port", type=int, help="Port of a node without a file; 0 takes a free one.")
 @click.option("--ready-file", type=click.Path(dir_okay=False), help="Write the address here.")
 @click.option("--check", is_flag=True, help="Only check the configuration.")
-@click.option("--log-level", default="WARNING", show_default=True, help="DEBUG, INFO, WARNING …")
+@click.option(
+    "--log-level",
+    default=lambda: os.environ.get("OTTLA_LOG_LEVEL", "WARNING"),
+    show_default="WARNING",
+    help="DEBUG, INFO, WARNING …",
+)
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -55,31 +62,19 @@ def server_start(
     """Start a node: a development node on 9092, or the one that FILE (server.properties) describes.
 
     Without FILE, data lie under ./ottla-data, formatted at the first start. With FILE, format the
-    directory first: ottla storage format -t ID -c FILE.
+    directory first: ottla storage format -t ID -c FILE. Variables KAFKA_… go over the file,
+    overrides over them: see ottla config show --origin.
     """
     from ottla.server.log_lines import configure_logging
 
     configure_logging(log_level, log_format)
-    settings = _read_settings(file, overrides, port)
+    settings = load_settings(file, overrides, port=port)
     for warning in settings.warnings:
         click.echo(f"warning: {warning}", err=True)
     if check:
         click.echo("The configuration is good.")
         return
     _run(_serve(settings, ready_file))
-
-
-def _read_settings(file: str | None, overrides: tuple[str, ...], port: int | None) -> NodeSettings:
-    from ottla.config.problems import ConfigErrors
-    from ottla.server.node_settings import node_settings, parse_overrides
-
-    if file is not None and port is not None:
-        raise click.UsageError("--port is for a node without a file; set listeners in the file")
-    text = None if file is None else Path(file).read_text(encoding="utf-8")
-    try:
-        return node_settings(text, parse_overrides(overrides), port=port)
-    except (ConfigErrors, ValueError) as error:
-        raise click.ClickException(str(error)) from error
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
@@ -144,6 +139,8 @@ def _signals() -> asyncio.Event:
 def _write_ready(path: Path, node: Node) -> None:
     """Tell other programs the address; whole or not at all."""
     ready = {"bootstrap": node.bootstrap, "pid": os.getpid(), "cluster_id": node.cluster_id}
+    if node.http.url is not None:
+        ready["metrics"] = node.http.url
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(json.dumps(ready) + "\n", encoding="utf-8")
     temporary.replace(path)

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from ottla.config.broker import BrokerConfig, parse_broker_config
-from ottla.config.problems import ConfigErrors
-from ottla.config.properties import PropertiesError, parse_properties
+from ottla.cli.node_config import load_broker_config
 from ottla.errors import CorruptMessage
 from ottla.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -42,9 +40,11 @@ from ottla.server.format import (
     format_directories,
     read_meta_properties,
 )
+from ottla.server.identity import random_uuid as draw_uuid
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
     from ottla.storage.log_dir import MetaProperties
 
 _MAPPING_ORDER = (
@@ -173,7 +173,7 @@ def info(config: str) -> None:
 @storage.command("random-uuid", help="Print a new id, for a cluster or a directory.")
 def random_uuid() -> None:
     """Print a random id."""
-    click.echo(str(new_uuid()))
+    click.echo(str(draw_uuid()))
 
 
 @storage.command("version-mapping", help="Show the feature levels of a release.")
@@ -218,22 +218,11 @@ def feature_dependencies(feature: tuple[str, ...]) -> None:
             click.echo(f"    metadata.version={needed} ({metadata_version_name(needed)})")
 
 
-def new_uuid() -> Uuid:
-    """Draw an id that can stand on a command line: none that begins with a dash."""
-    while True:
-        drawn = bytearray(os.urandom(16))
-        drawn[6] = drawn[6] & 0x0F | 0x40
-        drawn[8] = drawn[8] & 0x3F | 0x80
-        found = Uuid(drawn)
-        if not str(found).startswith("-"):
-            return found
-
-
 def real_surroundings(config: BrokerConfig, *, quiet: bool = False) -> Surroundings:
     """Return the real disks, clock and luck for formatting a node; quiet prints nothing."""
     return Surroundings(
         directories={path: RealDirectory(path, create=True) for path in _paths(config)},
-        new_uuid=new_uuid,
+        new_uuid=draw_uuid,
         now_ms=time.time_ns() // 1_000_000,
         date=time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime()),
         echo=(lambda _line: None) if quiet else click.echo,
@@ -245,11 +234,12 @@ def _paths(config: BrokerConfig) -> list[str]:
 
 
 def _load(path: str) -> BrokerConfig:
+    """Read the configuration that the node will start with, the environment's part too."""
     try:
-        return parse_broker_config(parse_properties(Path(path).read_text(encoding="utf-8")))
+        return load_broker_config(path)
     except OSError as error:
         _fail(f"Error loading {path}: {error.strerror}")
-    except (PropertiesError, ConfigErrors) as error:
+    except ValueError as error:
         _fail(f"Error loading {path}: {error}")
 
 

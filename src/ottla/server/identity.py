@@ -5,9 +5,9 @@ Kafka: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble, kafka.server
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import UNBUILT_FEATURES
@@ -49,9 +49,9 @@ def identify(config: BrokerConfig, homes: list[LogDirectory], *, may_format: boo
 
 
 def random_uuid() -> Uuid:
-    """Return a random id as Kafka makes them: none that reads as a flag on a command line."""
+    """Return a random (version 4) id as Kafka does: none that begins with a dash, like a flag."""
     while True:
-        found = Uuid(os.urandom(16))
+        found = Uuid(uuid4().bytes)
         if not str(found).startswith("-"):
             return found
 

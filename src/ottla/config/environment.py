@@ -1,0 +1,159 @@
+"""Settings from environment variables, by the rule of Apache Kafka's container image.
+
+Kafka: kafka.docker.KafkaDockerWrapper, which writes them into server.properties at start.
+
+`KAFKA_X` is the setting whose name has `.` for `_`, `_` for `__` and `-` for `___`, in lower case;
+`OTTLA_X` is one of our own settings by the same rule. A secret may lie in a file, whose path
+`KAFKA_X_FILE` gives. Values are taken as they are, without the escapes of a properties file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.config.problems import ConfigProblem, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+PREFIX: Final = "KAFKA_"
+OWN_PREFIX: Final = "OTTLA_"
+# What the image and Kafka's scripts read themselves: Java's virtual machine, log4j, places.
+NOT_SETTINGS: Final = frozenset(
+    {
+        "KAFKA_DEBUG",
+        "KAFKA_GC_LOG_OPTS",
+        "KAFKA_HEAP_OPTS",
+        "KAFKA_HOME",
+        "KAFKA_JMX_HOSTNAME",
+        "KAFKA_JMX_OPTS",
+        "KAFKA_JMX_PORT",
+        "KAFKA_JVM_PERFORMANCE_OPTS",
+        "KAFKA_LOG4J_LOGGERS",
+        "KAFKA_LOG4J_OPTS",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL",
+        "KAFKA_OPTS",
+        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+        "KAFKA_VERSION",
+    }
+)
+# Kubernetes gives every container such variables about services, one named "kafka" too.
+_SERVICE_LINK = re.compile(
+    r"KAFKA(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)"
+)
+_FILE = ".file"
+
+
+class Setting(NamedTuple):
+    """A value as text, and where it comes from: `server.properties:3`, `KAFKA_NODE_ID`, …."""
+
+    value: str
+    origin: str
+
+
+class Environment(NamedTuple):
+    """The settings that the environment gives by dotted name, and what is wrong or strange."""
+
+    settings: dict[str, Setting]
+    problems: list[ConfigProblem]
+    warnings: list[str]
+
+
+NOTHING: Final = Environment({}, [], [])
+
+
+def property_name(variable: str) -> str:
+    """Return the dotted name that a variable `KAFKA_…` or `OTTLA_…` stands for."""
+    name = variable.partition("_")[2].lower().replace("_", ".")
+    return name.replace("...", "-").replace("..", "_")
+
+
+def variable_name(name: str) -> str:
+    """Return the variable `KAFKA_…` that gives a setting."""
+    return PREFIX + name.replace("_", "__").replace("-", "___").replace(".", "_").upper()
+
+
+def read_environment(
+    environ: Mapping[str, str],
+    *,
+    is_known: Callable[[str], bool],
+    own: Collection[str],
+    read_file: Callable[[str], str],
+) -> Environment:
+    """Take the settings out of the environment; `own` are the names that OTTLA_ gives.
+
+    `read_file` returns the text of a file or raises OSError. KAFKA_ names that nobody knows are
+    among the settings too: whoever reads them all judges them.
+    """
+    found = Environment({}, [], [])
+    ignored = []
+    for variable, value in sorted(environ.items()):
+        if variable.startswith(OWN_PREFIX):
+            _read_own(variable, value, own, found)
+        elif variable in NOT_SETTINGS:
+            ignored.append(variable)
+        elif variable.startswith(PREFIX):
+            _read(variable, value, found, is_known, read_file)
+    if ignored:
+        found.warnings.append(
+            f"{', '.join(ignored)}: passed over, they are for Java's virtual machine or log4j"
+        )
+    return found
+
+
+def _read(
+    variable: str,
+    value: str,
+    found: Environment,
+    is_known: Callable[[str], bool],
+    read_file: Callable[[str], str],
+) -> None:
+    name = property_name(variable)
+    secret = name.removesuffix(_FILE)
+    if not is_known(name):
+        if _SERVICE_LINK.fullmatch(variable):
+            return
+        if secret != name and is_known(secret):
+            _read_secret(variable, secret, found, (value, read_file))
+            return
+    _put(name, Setting(value, variable), found)
+
+
+def _read_secret(
+    variable: str, name: str, found: Environment, source: tuple[str, Callable[[str], str]]
+) -> None:
+    """Take the value out of a file, less the line end that editors leave there."""
+    path, read_file = source
+    try:
+        value = read_file(path).rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = f"cannot read {path}, which {variable} names: {error}"
+        found.problems.append(ConfigProblem(name, None, reason))
+        return
+    _put(name, Setting(value, variable), found)
+
+
+def _put(name: str, setting: Setting, found: Environment) -> None:
+    other = found.settings.get(name)
+    if other is not None:
+        reason = f"{other.origin} and {setting.origin} both give {name}; keep one of them"
+        found.problems.append(ConfigProblem(name, None, reason))
+    found.settings[name] = setting
+
+
+# Flags of server-start that have a variable; no part of the node's settings.
+_FLAGS: Final = ("log.format", "log.level")
+
+
+def _read_own(variable: str, value: str, own: Collection[str], found: Environment) -> None:
+    """Take one of our own; other programs of ours (tests, benchmarks) have variables too."""
+    name = property_name(variable)
+    if name in own:
+        _put(name, Setting(value, variable), found)
+    elif name not in _FLAGS:
+        meant = nearest(name, [*own, *_FLAGS])
+        if meant is not None:
+            spelt = OWN_PREFIX + meant.replace(".", "_").upper()
+            message = f"{variable} is no setting; did you mean {spelt}?"
+            found.problems.append(ConfigProblem(name, value, message))
