@@ -49,5 +49,5 @@ def unreachable(nodes: Iterable[Node], reason: str = "") -> KafkaError:
     return KafkaError(
         ErrorCode.BROKER_NOT_AVAILABLE,
         f"cannot reach {places}{why}: is a broker running there? "
-        "Start one with `ottla dev`, or correct bootstrap_servers",
+        "Start one with `ottla server-start`, or correct bootstrap_servers",
     )

@@ -13,6 +13,8 @@ import psutil
 
 from ottla._version import __version__
 from ottla.network.limits import ConnectionQuota
+from ottla.protocol import walker
+from ottla.records import scan
 from ottla.server.dynamic_settings import address_limits, listener_limit
 
 if TYPE_CHECKING:
@@ -102,6 +104,15 @@ def port_taken(
     )
 
 
+def _speed_note() -> str:
+    """Say that the hot modules run uncompiled, where they do."""
+    if all(not (module.__file__ or "").endswith(".py") for module in (scan, walker)):
+        return ""
+    return (
+        ", not compiled: slower. With a C compiler: pip install --force-reinstall --no-deps ottla"
+    )
+
+
 class Banner(NamedTuple):
     """The six lines at most that a start prints; everything else is a log line."""
 
@@ -118,7 +129,7 @@ class Banner(NamedTuple):
         state = "new" if self.is_new else f"opened, {_count(self.topic_count, 'topic')}"
         create = f"ottla topics --bootstrap-server {self.bootstrap} --create --topic events"
         lines = [
-            f"Ottla {__version__} ({PROTOCOL})",
+            f"Ottla {__version__} ({PROTOCOL}){_speed_note()}",
             f"node      {self.node_id}, cluster {self.cluster_id}",
             f"bootstrap {self.bootstrap}",
             f"data      {self.data_directory} ({state})",
