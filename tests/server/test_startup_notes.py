@@ -10,7 +10,7 @@ from ottla.server.startup import Banner
 if TYPE_CHECKING:
     import pytest
 
-BANNER = Banner(1, "MkU3OEVBNTcwNTJENDM2Qg", "localhost:9092", "./ottla-data", True, 0)  # noqa: FBT003
+BANNER = Banner(1, "MkU3OEVBNTcwNTJENDM2Qg", "localhost:9092", "./ottla-data", True, 0)
 
 
 def test_the_banner_says_when_nothing_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
