@@ -398,6 +398,10 @@ SERVED = [ApiKey(key) for key in sorted(served_apis())]
 # What must be there for a client of these versions to go on.
 SECOND_ROUND = {
     (ApiKey.JOIN_GROUP, version): ErrorCode.MEMBER_ID_REQUIRED for version in range(4, 10)
+} | {
+    (key, version): ErrorCode.ILLEGAL_SASL_STATE  # on a listener without a login
+    for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+    for version in range(3)
 }
 
 

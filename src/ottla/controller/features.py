@@ -132,10 +132,7 @@ class FeatureControl:
     ) -> None:
         """Raise KafkaError INVALID_UPDATE_VERSION or INVALID_REQUEST with Kafka's text."""
         if kind not in (1, 2, 3):
-            raise KafkaError(
-                ErrorCode.INVALID_UPDATE_VERSION,
-                "The controller does not support the given upgrade type.",
-            )
+            raise _invalid(name, level, "The controller does not support the given upgrade type.")
         if level < 0:
             raise _invalid(name, level, "A feature version cannot be less than 0.")
         reason = self._not_supported(name, level)

@@ -178,6 +178,9 @@ class FetchSessionCache:
         session = self._continue(request, version)
         session.update(request)
         session.last_used_ms = now_ms
+        if not session.partitions:  # as in Kafka, a session that forgot all ends
+            del self._sessions[session.session_id]
+            return FetchPlan((), None, is_incremental=False)
         session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
         return FetchPlan(session.partitions.values(), session, is_incremental=True)
 

@@ -48,6 +48,7 @@ HANDLER_MODULES = (
     "brokers",
     "membership",
     "log_dirs",
+    "sasl",
 )
 _API_VERSIONS = 18
 

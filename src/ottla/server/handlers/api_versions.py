@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
-from ottla.metadata.features import UNBUILT_FEATURES
+from ottla.metadata.features import KRAFT_VERSION, UNBUILT_FEATURES
 from ottla.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.server.dispatch import handles, served_apis
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ApiVersion = ApiVersionsResponse.ApiVersion
 _PRODUCE = 0
 _CLIENT_SOFTWARE_FROM = 3
+_LEVEL_ZERO_FROM = 4  # older clients take a lowest level of 0 for an error
 _LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -32,17 +33,23 @@ def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
     response.supported_features = [
         ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)
         for name, (low, high) in sorted(ctx.broker.supported_features.items())
-        if name not in UNBUILT_FEATURES
+        if name not in UNBUILT_FEATURES and (low or ctx.api_version >= _LEVEL_ZERO_FROM)
     ]
     response.finalized_features_epoch = ctx.broker.image.offset_and_epoch.offset
     response.finalized_features = [
         ApiVersionsResponse.FinalizedFeatureKey(
             name=name, max_version_level=level, min_version_level=level
         )
-        for name, level in sorted(features.levels.items())
+        for name, level in sorted({**features.levels, **_kraft_level(ctx)}.items())
         if name not in UNBUILT_FEATURES
     ]
     return response
+
+
+def _kraft_level(ctx: Context) -> dict[str, int]:
+    """Return the level that lies in the quorum's own records; 0 is not a finalised level."""
+    level = ctx.broker.controller.kraft_version
+    return {KRAFT_VERSION: level} if level else {}
 
 
 def _is_legal(request: ApiVersionsRequest) -> bool:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.server.context import Context
 
 _BROKERS, _CONTROLLERS = 1, 2
+_ENDPOINTS = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
 _NODES_FROM = 2
 _ENDPOINT_TYPE_FROM = 1
 
@@ -33,15 +34,7 @@ def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeC
     """List the brokers, or on a controller's listener the controllers."""
     wanted = _CONTROLLERS if ctx.listener == "controller" else _BROKERS
     if request.endpoint_type != wanted:
-        known = request.endpoint_type in (_BROKERS, _CONTROLLERS)
-        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        return DescribeClusterResponse(
-            error_code=int(code),
-            error_message=code.text,
-            endpoint_type=wanted if ctx.api_version >= _ENDPOINT_TYPE_FROM else _BROKERS,
-            cluster_id="",
-            brokers=[],
-        )
+        return _wrong_endpoint(ctx, request.endpoint_type, wanted)
     broker = ctx.broker
     return DescribeClusterResponse(
         endpoint_type=wanted,
@@ -51,11 +44,32 @@ def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeC
             DescribeClusterResponse.DescribeClusterBroker(
                 broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack
             )
-            for node in broker.nodes(ctx.listener_name)
+            for node in (
+                broker.nodes(ctx.listener_name)
+                if wanted == _BROKERS
+                else broker.controller.voter_nodes(ctx.listener_name)
+            )
         ],
         cluster_authorized_operations=operations.CLUSTER
         if request.include_cluster_authorized_operations
         else operations.NOT_ASKED,
+    )
+
+
+def _wrong_endpoint(ctx: Context, asked: int, own: int) -> DescribeClusterResponse:
+    """Say that the other kind of listener was meant, or none that exists."""
+    if asked not in _ENDPOINTS:
+        code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {asked}"
+    else:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        if ctx.api_version < _ENDPOINT_TYPE_FROM:
+            code = ErrorCode.INVALID_REQUEST  # the only word for it that version 0 knows
+        message = (
+            f"The request was sent to an endpoint of type {_ENDPOINTS[own]}, but we wanted an "
+            f"endpoint of type {_ENDPOINTS[asked]}"
+        )
+    return DescribeClusterResponse(
+        error_code=int(code), error_message=message, cluster_id="", brokers=[]
     )
 
 

@@ -217,13 +217,14 @@ def _diverging_epoch(replica: Partition, wanted: FetchPartition) -> tuple[int, i
 
 
 def _failed(index: int, code: ErrorCode) -> PartitionData:
+    is_known = code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
     return PartitionData(
         partition_index=index,
         error_code=int(code),
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,
-        aborted_transactions=None,
+        aborted_transactions=None if is_known else [],  # Kafka answers for these before it reads
         records=b"",
     )
 

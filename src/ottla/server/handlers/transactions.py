@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.server.context import Context
 
 _HIGHEST_STABLE = 5
+NO_PRODUCER_ID = NO_PRODUCER_EPOCH = -1
 
 
 @handles(InitProducerIdRequest, highest=_HIGHEST_STABLE)
@@ -27,6 +28,9 @@ def init_producer_id(
     if request.transactional_id is not None:
         code = ErrorCode.INVALID_REQUEST if not request.transactional_id else None
         code = code or ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return InitProducerIdResponse(error_code=int(code), producer_id=-1, producer_epoch=-1)
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        code = ErrorCode.INVALID_REQUEST
         return InitProducerIdResponse(error_code=int(code), producer_id=-1, producer_epoch=-1)
     return ctx.broker.producer_ids.next_id().then(
         lambda producer_id: InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

@@ -1,0 +1,31 @@
+"""SaslHandshake and SaslAuthenticate where nobody has to log in: a request in the wrong state.
+
+Kafka: KafkaApis.handleSaslHandshakeRequest. On a SASL listener the login comes before dispatch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.server.dispatch import handles
+
+if TYPE_CHECKING:
+    from ottla.server.context import Context
+
+
+@handles(SaslHandshakeRequest)
+def sasl_handshake(_ctx: Context, _request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    """Answer ILLEGAL_SASL_STATE: this listener asks for no login."""
+    return SaslHandshakeResponse(error_code=int(ErrorCode.ILLEGAL_SASL_STATE), mechanisms=[])
+
+
+@handles(SaslAuthenticateRequest)
+def sasl_authenticate(_ctx: Context, _request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    """Answer ILLEGAL_SASL_STATE: there was no handshake."""
+    message = "SaslAuthenticate request received after successful authentication"
+    return SaslAuthenticateResponse(
+        error_code=int(ErrorCode.ILLEGAL_SASL_STATE), error_message=message, auth_bytes=b""
+    )
