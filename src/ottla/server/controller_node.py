@@ -496,22 +496,21 @@ class ControllerNode:
             (METADATA_TOPIC, [0])
         ]  # whoever asks for more learns nothing, as in Kafka
         for topic in request.topics:
-            partitions = []
-            for partition in topic.partitions:
-                partitions.append(
-                    self._describe_partition(raft)
-                    if known
-                    else answer.PartitionData(
-                        partition_index=partition.partition_index,
-                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        error_message=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.text,
-                        leader_id=0,
-                        leader_epoch=0,
-                        high_watermark=0,
-                        current_voters=[],
-                        observers=[],
-                    )
+            partitions = [
+                self._describe_partition(raft)
+                if known
+                else answer.PartitionData(
+                    partition_index=partition.partition_index,
+                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    error_message=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.text,
+                    leader_id=0,
+                    leader_epoch=0,
+                    high_watermark=0,
+                    current_voters=[],
+                    observers=[],
                 )
+                for partition in topic.partitions
+            ]
             response.topics.append(answer(topic_name=topic.topic_name, partitions=partitions))
         if not known:
             return response
@@ -542,7 +541,7 @@ class ControllerNode:
 
         return DescribeQuorumResponse.TopicData.PartitionData(
             partition_index=0,
-            error_message=None,
+            error_message="",
             leader_id=raft.leader_id,
             leader_epoch=raft.epoch,
             high_watermark=raft.high_watermark,
