@@ -37,6 +37,8 @@ class Case(NamedTuple):
     budget: float
     unit: str = "request"
     partitions: int = 1
+    source: str = ""
+    """The case whose topic is read, for a consume load."""
 
 
 def produce(*arguments: str) -> tuple[str, ...]:
@@ -89,9 +91,15 @@ CASES = (
         0.7,
         partitions=1000,
     ),
-    Case("consume 1 KB", ("consume", "-records", "600000"), 0.7, "GB"),
+    Case("consume 1 KB", ("consume", "-records", "600000"), 0.7, "GB", source="100 x 1 KB, none"),
+    Case(
+        "consume 100 B from 1000 partitions",
+        ("consume", "-records", "20000"),
+        0.7,
+        "record",
+        source="small produce over 1000 partitions",
+    ),
 )
-CONSUME_FROM = "100 x 1 KB, none"
 _SCALE = {"request": 1e6, "record": 1e6, "GB": 1e9}
 _SHOWN = {"request": "µs/request", "record": "µs/record", "GB": "s/GB"}
 
@@ -106,8 +114,7 @@ class Sample(NamedTuple):
 
 def topic_of(case: Case) -> str:
     """Return the topic a case writes to or reads from."""
-    name = CONSUME_FROM if case.arguments[0] == "consume" else case.name
-    return "".join(c if c.isalnum() else "-" for c in name)
+    return "".join(c if c.isalnum() else "-" for c in case.source or case.name)
 
 
 def run_case(loader: str, broker: Broker, case: Case) -> Sample:
@@ -266,7 +273,8 @@ def main() -> None:
             ],
         ]
         table = markdown(rows, facts)
-        (HERE / "RESULTS.md").write_text(table, encoding="utf-8")
+        if not options.only:
+            (HERE / "RESULTS.md").write_text(table, encoding="utf-8")
         print(table)
     finally:
         for broker in brokers:
