@@ -120,6 +120,7 @@ class RealKafka:
         self.log_dir = folder / "logs"
         self.port, self.controller_port = _free_ports(2)
         self.process: subprocess.Popen[bytes] | None = None
+        self.classes: Path | None = None
         self.properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -160,12 +161,14 @@ class RealKafka:
         self.write_properties()
         cluster_id = self.kafka.run("kafka.tools.StorageTool", "random-uuid").stdout.strip()
         command = ("format", "-t", cluster_id, "-c", str(self.properties_file), "--standalone")
-        self.kafka.run("kafka.tools.StorageTool", *command, *arguments)
+        self.kafka.run("kafka.tools.StorageTool", *command, *arguments, classes=self.classes)
 
     def start(self) -> None:
         """Start the node and wait until it answers."""
         self.write_properties()
-        command = self.kafka.command("kafka.Kafka", str(self.properties_file), heap_mb=512)
+        command = self.kafka.command(
+            "kafka.Kafka", str(self.properties_file), classes=self.classes, heap_mb=512
+        )
         with (self.folder / "server.log").open("ab") as output:
             self.process = subprocess.Popen(
                 command, stdout=output, stderr=output, cwd=self.folder, start_new_session=True
@@ -207,10 +210,14 @@ class RealKafka:
 
 @contextmanager
 def running_kafka(
-    kafka: Kafka, folder: Path, properties: dict[str, str] | None = None
+    kafka: Kafka,
+    folder: Path,
+    properties: dict[str, str] | None = None,
+    classes: Path | None = None,
 ) -> Iterator[RealKafka]:
-    """Format and run a node in `folder` for as long as the block lasts."""
+    """Format and run a node in `folder` for as long as the block lasts; `classes` has plug-ins."""
     node = RealKafka(kafka, folder, properties or {})
+    node.classes = classes
     try:
         node.format()
         node.start()

@@ -117,11 +117,15 @@ def running_pair(
     properties: Mapping[str, str] | None = None,
     theirs: Mapping[str, str] | None = None,
     ours: Mapping[str, str] | None = None,
+    classes: Path | None = None,
 ) -> Iterator[Pair]:
-    """Run both for as long as the block lasts, with the same properties and some of each one's."""
+    """Run both for as long as the block lasts, with the same properties and some of each one's.
+
+    `classes` is a folder of Java classes for Kafka's plug-ins.
+    """
     common = {**SHARED, **(properties or {})}
     with (
-        running_kafka(kafka, folder, {**common, **(theirs or {})}) as real,
+        running_kafka(kafka, folder, {**common, **(theirs or {})}, classes) as real,
         Cluster(config={**common, **(ours or {})}) as cluster,
     ):
         yield Pair(real, cluster)

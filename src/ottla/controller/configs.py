@@ -14,7 +14,8 @@ from ottla.config.dynamic import definition_of as broker_definition_of
 from ottla.config.topic import broker_defaults
 from ottla.config.topic import definition_of as topic_definition_of
 from ottla.controller.config_rules import check_settings
-from ottla.controller.result import ControllerResult
+from ottla.controller.policies import NO_POLICIES, ChangedConfigs
+from ottla.controller.result import ControllerResult, own_text
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.bootstrap import MIN_INSYNC_REPLICAS
 from ottla.metadata.framing import MessageAndVersion
@@ -28,7 +29,7 @@ from ottla.protocol.records.metadata import ClearElrRecord, ConfigRecord
 from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from ottla.config.broker import BrokerConfig
     from ottla.config.definition import Key
@@ -57,6 +58,7 @@ class ConfigControl:
         self._settings: TimelineDict[ConfigResource, Mapping[str, str]] = TimelineDict(registry)
         self._config = config
         self._features = features
+        self.policies = NO_POLICIES
         self.broker_refusal: Callable[[str, Mapping[str, str]], str | None] = _no_refusal
         """Says why a broker could not run with settings; the broker of this node looks at them."""
         self.resource_exists: Callable[[ConfigResource], None] = _any_resource
@@ -155,7 +157,7 @@ class ConfigControl:
             response.responses.append(
                 IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
                     error_code=error.code if error else 0,
-                    error_message=(error.message or None) if error else None,
+                    error_message=own_text(error),
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
                 )
@@ -177,15 +179,15 @@ class ConfigControl:
                 names = [config.name for config in resource.configs]
                 _check_names(names, [c.name for c in resource.configs if c.value is None])
                 changes: dict[str, str | None] = {c.name: c.value for c in resource.configs}
-                for name in self.of(key):
-                    changes.setdefault(name, None)
-                records += self._records(key, changes)
+                implied = self.of(key).keys() - changes.keys()
+                changes |= dict.fromkeys(sorted(implied))
+                records += self._records(key, changes, implied=implied)
             except KafkaError as problem:
                 error = problem
             response.responses.append(
                 AlterConfigsResponse.AlterConfigsResourceResponse(
                     error_code=error.code if error else 0,
-                    error_message=(error.message or None) if error else None,
+                    error_message=own_text(error),
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
                 )
@@ -216,7 +218,7 @@ class ConfigControl:
                     resource, config.name, value, AlterOperation(operation)
                 )
             else:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "")  # without a text, as Kafka
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka trips over it
         return changes
 
     def _edit_list(
@@ -248,9 +250,17 @@ class ConfigControl:
         return definition.text(definition.default) or ""
 
     def _records(
-        self, resource: ConfigResource, changes: dict[str, str | None], *, exists: bool = False
+        self,
+        resource: ConfigResource,
+        changes: dict[str, str | None],
+        *,
+        exists: bool = False,
+        implied: Collection[str] = (),
     ) -> list[MessageAndVersion]:
-        """Check what the resource would become and return the records that make it so."""
+        """Check what the resource would become and return the records that make it so.
+
+        `implied` are removals that nobody named: policies are not asked about them.
+        """
         for value in changes.values():
             if value is not None and len(value) > _MAX_VALUE_LENGTH:
                 raise KafkaError(
@@ -269,16 +279,22 @@ class ConfigControl:
             if reason is not None:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
         records: list[MessageAndVersion] = []
-        for name, value in changes.items():
-            # An unchanged setting of a broker is written again: it may name a file that changed.
-            if old.get(name) != value or resource.type == ConfigResourceType.BROKER:
-                record = ConfigRecord(
-                    resource_type=resource.type,
-                    resource_name=resource.name,
-                    name=name,
-                    value=value,
-                )
-                records.append(MessageAndVersion(record, 0))
+        # An unchanged setting of a broker is written again: it may name a file that changed.
+        written = {
+            name: value
+            for name, value in changes.items()
+            if old.get(name) != value or resource.type == ConfigResourceType.BROKER
+        }
+        named = {name: value for name, value in written.items() if name not in implied}
+        self.policies.check_alteration(ChangedConfigs(resource, named))
+        for name, value in written.items():
+            record = ConfigRecord(
+                resource_type=resource.type,
+                resource_name=resource.name,
+                name=name,
+                value=value,
+            )
+            records.append(MessageAndVersion(record, 0))
         if (
             MIN_INSYNC_REPLICAS in changes
             and self._features.is_elr_enabled

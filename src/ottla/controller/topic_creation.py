@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.controller.assignment import check_manual_assignment, new_partition, place_replicas
 from ottla.controller.effective_configs import EffectiveConfigs
+from ottla.controller.policies import NewTopic
 from ottla.controller.result import ControllerResult, free_of_charge, own_text
 from ottla.controller.topic_names import METADATA_TOPIC_NAME, check_topic_name
 from ottla.errors import ErrorCode, KafkaError
@@ -110,6 +111,7 @@ class TopicCreation:
         settings = {config.name: config.value for config in topic.configs}
         config_records = self._configs.new_topic_records(topic.name, settings) if settings else []
         partitions = self._partitions(topic)
+        self._configs.policies.check_creation(_as_wanted(topic, partitions))
         charge(len(partitions))
         topic_id = self._new_topic_id()
         version = self._features.partition_version
@@ -307,6 +309,22 @@ class TopicCreation:
         for assignment in wanted.assignments:
             check_manual_assignment(assignment.broker_ids, factor, self._cluster)
         return [assignment.broker_ids for assignment in wanted.assignments]
+
+
+def _as_wanted(topic: _Topic, partitions: list[PartitionRegistration]) -> NewTopic:
+    """Describe a topic to a policy, the defaults filled in."""
+    by_hand = bool(topic.assignments)
+    return NewTopic(
+        topic=topic.name,
+        num_partitions=None if by_hand else len(partitions),
+        replication_factor=None if by_hand else len(partitions[0].replicas),
+        replicas_assignments={
+            number: list(partition.replicas) for number, partition in enumerate(partitions)
+        }
+        if by_hand
+        else None,
+        configs={one.name: one.value for one in topic.configs if one.value is not None},
+    )
 
 
 def _repeated(names: list[str]) -> set[str]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
+    from ottla.controller.policies import Policies
     from ottla.controller.result import Charge
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage
@@ -204,6 +205,10 @@ class ControllerNode:
     ) -> None:
         """Ask refusal(broker, settings) before settings of brokers change; a text refuses them."""
         self._controller.configs.broker_refusal = refusal
+
+    def obey(self, policies: Policies) -> None:
+        """Ask these policies about new topics and changed settings from now on."""
+        self._controller.configs.policies = policies
 
     def start(self, now_ms: int) -> None:
         """Load the log and take part in the quorum; now_ms is wall time.

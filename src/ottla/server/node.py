@@ -27,6 +27,7 @@ from ottla.server.http_endpoint import HttpEndpoint
 from ottla.server.identity import identify
 from ottla.server.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ottla.server.lifecycle import BrokerLifecycle
+from ottla.server.plugins import load_policies
 from ottla.server.producer_ids import ProducerIds
 from ottla.server.startup import Banner, connection_quota, limit_connections, port_taken
 from ottla.server.timers import LoopTimer
@@ -115,6 +116,7 @@ class Node:
         self._timer = LoopTimer(loop, self.clock)
         self._workers = Workers(loop)
         try:
+            self._policies = load_policies(self.config)
             self._bind()
             self.http.bind()
             self._lock()
@@ -224,6 +226,7 @@ class Node:
             on_failure=self._halt,
         )
         self.controller.start(self.clock.now_ms())
+        self.controller.obey(self._policies)
         self._tick_controller(0)
 
     def _tick_controller(self, _now_ms: int) -> None:
@@ -349,6 +352,7 @@ class Node:
         self._workers.close()
         await asyncio.sleep(0)  # lets the workers' last answers arrive
         self.controller.stop()
+        self._policies.close()
         self.broker.logs.shutdown(self._lifecycle.broker_epoch)
         self.http.stop()
 

@@ -14,6 +14,7 @@ from ottla.config.environment import NOTHING, Environment, Setting, read_environ
 from ottla.config.metrics import MetricsSettings
 from ottla.config.problems import ConfigErrors, ConfigProblem, nearest
 from ottla.config.properties import read_properties
+from ottla.server.plugins import plugin_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -155,7 +156,7 @@ def _parse(given: dict[str, str]) -> tuple[BrokerConfig, list[ConfigProblem]]:
         foreign = {name: text for name, text in given.items() if name not in BrokerConfig.keys}
         config = parse_broker_config({**development_defaults(), **foreign})
         return config, list(error.problems)
-    return config, list(config.unbuilt)
+    return config, [*config.unbuilt, *plugin_problems(config)]
 
 
 def _with_origins(

@@ -69,8 +69,6 @@ REFUSALS: tuple[Refusal, ...] = (
         _set("remote.log.storage.system.enable"),
         "tiered storage",
     ),
-    Refusal("create.topic.policy.class.name", _set("create.topic.policy.class.name"), "policies"),
-    Refusal("alter.config.policy.class.name", _set("alter.config.policy.class.name"), "policies"),
     Refusal("client.quota.callback.class", _set("client.quota.callback.class"), "quota plug-ins"),
     Refusal("config.providers", _set("config.providers"), "configuration providers"),
 )

@@ -1,0 +1,109 @@
+"""Plug-ins that settings name: Python classes by dotted path, Java names where one is known.
+
+Kafka: AbstractConfig.getConfiguredInstance, which loads Java classes from the class path.
+
+A name is taken as the dotted path of a Python class. The name of a Java class works when
+something stands for it: what Ottla does by itself (JAVA_BUILT_IN), or a Python class that an
+installed package offers under the entry point group `ottla.java_classes`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.config.problems import ConfigProblem
+from ottla.controller.policies import Policies
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ottla.config.broker import BrokerConfig
+
+CREATE_TOPIC_POLICY: Final = "create.topic.policy.class.name"
+ALTER_CONFIG_POLICY: Final = "alter.config.policy.class.name"
+METRIC_REPORTERS: Final = "metric.reporters"
+JAVA_CLASSES_GROUP: Final = "ottla.java_classes"
+JAVA_BUILT_IN: Final[Mapping[str, str]] = {
+    "org.apache.kafka.common.metrics.JmxReporter": "the endpoint of metrics.listener",
+    "io.strimzi.kafka.metrics.prometheus.ServerKafkaMetricsReporter": "metrics.names=reporter",
+    "io.strimzi.kafka.metrics.prometheus.ServerYammerMetricsReporter": "metrics.names=reporter",
+}
+"""Java plug-ins whose work Ottla does by itself, and which setting does it."""
+_POLICY_METHODS: Final = ("configure", "validate", "close")
+_REPORTER_METHODS: Final = ("configure", "close")
+
+
+class PluginError(Exception):
+    """A plug-in that cannot be loaded; the text says which, and what to write instead."""
+
+
+def load_class(name: str, methods: tuple[str, ...] = ()) -> type[Any]:
+    """Return the class that a setting names; PluginError when there is none with these methods."""
+    path = java_counterparts().get(name, name)
+    module, _, attribute = path.rpartition(".")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise PluginError(
+            f"class {name} cannot be loaded ({error}): give the dotted path of a Python class; "
+            f"no Python counterpart of a Java class of this name is installed"
+        ) from error
+    missing = [method for method in methods if not callable(getattr(found, method, None))]
+    if not isinstance(found, type) or missing:
+        lacking = ", ".join(missing) or "not a class"
+        raise PluginError(f"{name} is no such plug-in, it lacks: {lacking}")
+    return found
+
+
+def java_counterparts() -> dict[str, str]:
+    """Return Python paths by the Java names that installed packages offer them for."""
+    return {
+        entry.name: entry.value.replace(":", ".")
+        for entry in entry_points(group=JAVA_CLASSES_GROUP)
+    }
+
+
+def load_plugin(name: str, methods: tuple[str, ...], settings: Mapping[str, Any]) -> Any:
+    """Make an object of a plug-in class and hand it the node's settings."""
+    plugin = load_class(name, methods)()
+    plugin.configure(dict(settings))
+    return plugin
+
+
+def load_policies(config: BrokerConfig) -> Policies:
+    """Return the policy objects that the two settings name; PluginError."""
+    return Policies(
+        *(_load_policy(config, one) for one in (CREATE_TOPIC_POLICY, ALTER_CONFIG_POLICY))
+    )
+
+
+def _load_policy(config: BrokerConfig, setting: str) -> Any:
+    name = config.value(setting)
+    return load_plugin(name, _POLICY_METHODS, config.given) if name else None
+
+
+def load_reporters(config: BrokerConfig) -> list[Any]:
+    """Return an object of each class of metric.reporters that is not Ottla's own work."""
+    names = [name for name in config.metric_reporters if name and name not in JAVA_BUILT_IN]
+    return [load_plugin(name, _REPORTER_METHODS, config.given) for name in names]
+
+
+def plugin_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
+    """Yield a problem for each setting that names a class which cannot be had."""
+    wanted: list[tuple[str, str, tuple[str, ...]]] = [
+        (setting, name, _POLICY_METHODS)
+        for setting in (CREATE_TOPIC_POLICY, ALTER_CONFIG_POLICY)
+        if (name := config.value(setting))
+    ]
+    wanted += [
+        (METRIC_REPORTERS, name, _REPORTER_METHODS)
+        for name in config.metric_reporters
+        if name and name not in JAVA_BUILT_IN
+    ]
+    for setting, name, methods in wanted:
+        try:
+            load_class(name, methods)
+        except PluginError as error:
+            yield ConfigProblem(setting, name, f"{setting}: {error}")

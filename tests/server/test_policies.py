@@ -1,0 +1,88 @@
+"""Policies as Python classes: loaded by dotted path, obeyed, closed; Java names are refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.config.broker import parse_broker_config
+from ottla.config.problems import ConfigErrors
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.create_topics import CreateTopicsRequest
+from ottla.server import plugins
+from ottla.server.node_settings import node_settings
+from ottla.server.plugins import PluginError, load_class, plugin_problems
+from ottla.testing.cluster import Cluster
+from tests.controller.harness import PROPERTIES, topic
+from tests.server.policies import NoForbiddenTopics
+from tests.server.strangers import Peer
+from tests.server.test_setting_answers import TOPIC, alter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TOPICS = "tests.server.policies.NoForbiddenTopics"
+POLICIES = {
+    "create.topic.policy.class.name": TOPICS,
+    "alter.config.policy.class.name": "tests.server.policies.NoGuardedChanges",
+}
+
+
+def test_policies_are_obeyed_and_closed() -> None:
+    """A topic and a change are refused with the policy's words; others pass; both are closed."""
+    closed = NoForbiddenTopics.closed
+    with Cluster(config=POLICIES) as cluster:
+        peer = Peer(cluster.bootstrap)
+        topics = [topic("forbidden", 2), topic("guarded"), topic("broken")]
+        results = peer.ask(CreateTopicsRequest(topics=topics), 7).topics
+        assert [one.error_code for one in results] == [ErrorCode.POLICY_VIOLATION, 0, -1]
+        assert results[0].error_message == "forbidden 2 1 null {}"
+        refused = alter(peer, TOPIC, "guarded", **{"retention.ms": "5"})
+        assert refused == (ErrorCode.POLICY_VIOLATION, "TOPIC guarded {retention.ms=5}")
+        assert NoForbiddenTopics.settings["process.roles"] == "broker,controller"
+    assert NoForbiddenTopics.closed == closed + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("org.acme.kafka.TopicPolicy", "class org.acme.kafka.TopicPolicy cannot be loaded"),
+        ("TopicPolicy", "class TopicPolicy cannot be loaded"),
+        ("tests.server.policies.Nothing", "cannot be loaded"),
+        ("tests.server.policies.NoPolicy", "it lacks: configure, validate, close"),
+        ("tests.server.policies.annotations", "it lacks: configure, validate, close"),
+    ],
+)
+def test_what_cannot_be_loaded_is_refused_by_name(name: str, text: str) -> None:
+    """Every setting is told at once, before anything is opened."""
+    given = dict.fromkeys(POLICIES, name)
+    config = parse_broker_config({**PROPERTIES, **given})
+    found = list(plugin_problems(config))
+    assert [one.name for one in found] == list(POLICIES)
+    assert all(text in one.message and name in one.message for one in found)
+    with pytest.raises(ConfigErrors, match=name):
+        node_settings(None, given)
+    with pytest.raises(PluginError):
+        Cluster(config=given).start()
+
+
+def test_a_package_can_stand_for_a_java_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The entry point's name is Java's, what it points to is loaded."""
+    known = {"org.acme.TopicPolicy": TOPICS}
+
+    def counterparts() -> Mapping[str, str]:
+        return known
+
+    monkeypatch.setattr(plugins, "java_counterparts", counterparts)
+    assert load_class("org.acme.TopicPolicy") is NoForbiddenTopics
+    config = parse_broker_config({**PROPERTIES, **dict.fromkeys(POLICIES, "org.acme.TopicPolicy")})
+    assert not list(plugin_problems(config))
+
+
+def test_kafkas_own_reporter_needs_nothing() -> None:
+    """JmxReporter, the default, is done by the metrics endpoint; others are refused by name."""
+    assert not list(plugin_problems(parse_broker_config(PROPERTIES)))
+    given = {"metric.reporters": "org.acme.Reporter"}
+    found = list(plugin_problems(parse_broker_config({**PROPERTIES, **given})))
+    assert "metric.reporters: class org.acme.Reporter cannot be loaded" in found[0].message
