@@ -16,7 +16,6 @@ import os
 import struct
 import sys
 import tempfile
-from functools import partialmethod
 from typing import TYPE_CHECKING, Any
 
 import uvloop
@@ -82,8 +81,12 @@ async def main(port: int) -> None:
     """Serve until the process is ended."""
     with tempfile.TemporaryDirectory() as directory:
         floor = Floor(f"{directory}/floor")
-        dispatcher: Any = Dispatcher
-        dispatcher.handle_frame = partialmethod(floor.handle)
+
+        def handle_frame(self: Dispatcher, connection: Connection, frame: memoryview) -> None:
+            floor.handle(self, connection, frame)
+
+        cut: Any = Dispatcher
+        cut.handle_frame = handle_frame
         properties = {
             "node.id": "1",
             "process.roles": "broker,controller",
