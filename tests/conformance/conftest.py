@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conformance.kafka import Kafka, RealKafka, kafka_or_skip, running_kafka
+from tests.conformance.kafka import Kafka, RealKafka, _free_ports, kafka_or_skip, running_kafka
+from tests.conformance.tool_pairs import Place, ToolJvm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,3 +29,47 @@ def real_kafka(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """Run one node for the whole session; tests use topics and groups of their own names."""
     with running_kafka(kafka, tmp_path_factory.mktemp("kafka")) as node:
         yield node
+
+
+@pytest.fixture(scope="session")
+def tool_jvm(kafka: Kafka) -> Iterator[ToolJvm]:
+    """Run Kafka's tools in one JVM."""
+    jvm = ToolJvm(kafka)
+    yield jvm
+    jvm.close()
+
+
+@pytest.fixture(scope="session")
+def ottla_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Run one of our nodes, in a process of its own, for the whole session."""
+    folder = tmp_path_factory.mktemp("ottla")
+    ready = folder / "ready.json"
+    broker, controller = _free_ports(2)
+    listeners = f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}"
+    overrides = (
+        f"listeners={listeners}",
+        f"log.dirs={folder / 'logs'}",
+        "offsets.topic.num.partitions=5",
+        "group.initial.rebalance.delay.ms=0",
+    )
+    command = [sys.executable, "-m", "ottla.cli.main", "server-start", "--ready-file", str(ready)]
+    command += [part for one in overrides for part in ("--override", one)]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+    try:
+        for _ in range(400):
+            if ready.exists() and ready.read_text().strip():
+                break
+            assert process.poll() is None, (folder / "log").read_text()
+            time.sleep(0.05)
+        yield Place("ottla", json.loads(ready.read_text())["bootstrap"], f"127.0.0.1:{controller}")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+
+
+@pytest.fixture(scope="session")
+def places(real_kafka: RealKafka, ottla_place: Place) -> list[Place]:
+    """Return Kafka's node and ours."""
+    controllers = f"127.0.0.1:{real_kafka.controller_port}"
+    return [Place("kafka", real_kafka.bootstrap, controllers), ottla_place]

@@ -14,12 +14,12 @@ import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.cli.main import main
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tests.conformance.kafka import Kafka
 
@@ -43,7 +43,10 @@ CLASSES = {
 }
 
 # Stack traces, and what says the same again before them.
-_TRACE = re.compile(r"^(\s+at [\w.$/<>]+\(|\s*\.\.\. \d+ more|Caused by: |\tSuppressed: |SLF4J)")
+_TRACE = re.compile(
+    r"^(\s+at [\w.$/<>]+\(|\s*\.\.\. \d+ more|Caused by: |\tSuppressed: |SLF4J)"
+    r"|^The consumer rebalance protocol \(KIP-848\)"  # a hint of Java's client
+)
 _WRAPPED = re.compile(
     r"^(java\.util\.concurrent\.ExecutionException|java\.lang\.RuntimeException): "
 )
@@ -78,8 +81,7 @@ class ToolJvm:
         answer = json.loads(process.stdout.readline())
         status = answer["status"]
         if status is None:
-            status = process.wait(10)
-            self._process = None
+            status = self._forget(process)
         assert status >= 0, f"{tool} {arguments} did not end in time"
         return said(answer["out"], answer["err"], status)
 
@@ -97,16 +99,21 @@ class ToolJvm:
     def close(self) -> None:
         """End the JVM."""
         if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            self._process.wait(10)
-            self._process = None
+            self._forget(self._process)
+
+    def _forget(self, process: subprocess.Popen[str]) -> int:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        process.stdout.close()
+        self._process = None
+        return process.wait(10)
 
 
 def our_tool(tool: str, arguments: Sequence[str], stdin: str = "") -> Said:
     """Run one of our tools in this process."""
-    out, err, before, status = io.StringIO(), io.StringIO(), sys.stdin, 0
-    sys.stdin = io.StringIO(stdin)
+    out, err, before, status = _stream(), _stream(), sys.stdin, 0
+    sys.stdin = _stream(stdin)
     try:
         with redirect_stdout(out), redirect_stderr(err):
             main([tool, *arguments])
@@ -114,7 +121,17 @@ def our_tool(tool: str, arguments: Sequence[str], stdin: str = "") -> Said:
         status = int(end.code or 0)
     finally:
         sys.stdin = before
-    return said(out.getvalue(), err.getvalue(), status)
+    return said(_text(out), _text(err), status)
+
+
+def _stream(text: str = "") -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8", newline="")
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    stream.seek(0)
+    return stream.read()
 
 
 def said(out: str, err: str, status: int) -> Said:
@@ -139,9 +156,9 @@ def _lines(text: str) -> list[str]:
         plain = line
         while _WRAPPED.match(plain):
             plain = _WRAPPED.sub("", plain)
-        said_before = bool(kept) and _EXCEPTION.match(plain) is not None
-        if said_before and (kept[-1] == plain or kept[-1].endswith(_EXCEPTION.sub("", plain))):
-            continue
+        is_trace = plain != line or _EXCEPTION.match(plain) is not None
+        if is_trace and kept and kept[-1].endswith((plain, _EXCEPTION.sub("", plain))):
+            continue  # the trace begins with what was just said
         kept.append(plain.rstrip())
     return kept
 
@@ -150,3 +167,129 @@ def split(call: str) -> tuple[str, list[str]]:
     """Split a call as a shell would: the tool and its arguments."""
     tool, *arguments = shlex.split(call)
     return tool, arguments
+
+
+class Place(NamedTuple):
+    """A broker to ask: real Kafka or Ottla."""
+
+    name: str
+    bootstrap: str
+    controllers: str
+
+
+class Call(NamedTuple):
+    """One call of a tool in a story.
+
+    In it `{x}` makes names that belong to one telling of the story, `{b}` and `{c}` are the
+    addresses of brokers and controllers, `{f}` is a folder of files. Unless it names an address
+    itself, --bootstrap-server is added. `only` says why Kafka's node and ours answer this call
+    differently, when they do; the two tools must agree all the same.
+    """
+
+    text: str
+    only: str = ""
+    stdin: str = ""
+
+
+def read_story(path: Path) -> list[Call]:
+    """Read a story: a call a line, `input >> call  ## why the nodes differ`, comments with #."""
+    calls = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#") or not line.strip():
+            continue
+        typed, found, call = line.rpartition(" >> ")
+        text, _, only = call.partition("  ## ")
+        stdin = typed.replace("\\n", "\n") if found else ""
+        calls.append(Call(text.strip(), only, stdin))
+    return calls
+
+
+TELLERS = {"java": "jjjj", "ours": "oooo"}
+_CHANGING = (
+    (re.compile(r"\bEpoch: \d+$"), "Epoch: N"),
+    (re.compile(r"^(HighWatermark: +)\d+"), r"\1N"),
+    (re.compile(r"^(1 +\t[\w-]{22}\t)\d+ *"), r"\1N"),
+    (re.compile(r"\b[\w-]{22}\b(?<!-)"), "ID"),
+    (re.compile(r"\b\d+ms ago|\b\d+ ms ago *"), "N ms ago"),
+    (re.compile(r"\b1[789]\d{11}\b"), "TIME"),
+    (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UUID"),
+)
+_JSON = re.compile(r'^\{"brokers":')
+
+
+def tell(
+    story: Sequence[Call], place: Place, folder: Path, *, run: Callable[..., Said], mark: str
+) -> list[Said]:
+    """Run a story from its begin to its end with one kind of tool; names are blanked."""
+    answers = []
+    for call in story:
+        words = {"x": mark, "b": place.bootstrap, "c": place.controllers, "f": str(folder)}
+        text = call.text
+        for letter, word in words.items():
+            text = text.replace("{" + letter + "}", word)
+        tool, arguments = split(text)
+        if "{b}" not in call.text and "{c}" not in call.text:
+            arguments = ["--bootstrap-server", place.bootstrap, *arguments]
+        answers.append(_blanked(run(tool, arguments, call.stdin), words))
+    return answers
+
+
+def _blanked(answer: Said, words: dict[str, str]) -> Said:
+    def lines(given: list[str]) -> list[str]:
+        return sorted(_blank(line, words) for line in given)
+
+    return Said(lines(answer.out), lines(answer.err), answer.status)
+
+
+def _blank(line: str, words: dict[str, str]) -> str:
+    if _JSON.match(line):
+        line = json.dumps(json.loads(line, object_hook=_sorted_partitions))
+    for pattern, blank in _CHANGING:
+        line = pattern.sub(blank, line)
+    line = line.replace(words["x"], "*" * len(words["x"])).replace(words["f"], "FOLDER")
+    for letter in "bc":
+        line = line.replace(words[letter].rpartition(":")[2], "PORT")
+    return line
+
+
+def _sorted_partitions(found: dict[str, Any]) -> dict[str, Any]:
+    """Put the partitions of a log directory in order: Java prints those of a hash table."""
+    if "partitions" in found:
+        found["partitions"].sort(key=lambda one: str(one["partition"]))
+    return found
+
+
+def differences(
+    story: Sequence[Call], places: Sequence[Place], folder: Path, jvm: ToolJvm
+) -> list[str]:
+    """Tell a story on each node with both kinds of tools; return where the answers differ.
+
+    Both tools must say the same of a node, and Kafka's tool the same of both nodes.
+    """
+    found = []
+    by_java: dict[str, list[Said]] = {}
+    for place in places:
+        java = tell(story, place, folder, run=jvm.run, mark=TELLERS["java"])
+        ours = tell(story, place, folder, run=our_tool, mark=TELLERS["ours"])
+        by_java[place.name] = java
+        found += [
+            _difference(f"java/ours on {place.name}", call, *pair)
+            for call, *pair in zip(story, java, ours, strict=True)
+            if pair[0] != pair[1]
+        ]
+    first, second = (by_java[place.name] for place in places)
+    names = "/".join(place.name for place in places)
+    found += [
+        _difference(f"{names} by java", call, *pair)
+        for call, *pair in zip(story, first, second, strict=True)
+        if pair[0] != pair[1] and not call.only
+    ]
+    return found
+
+
+def _difference(what: str, call: Call, first: Said, second: Said) -> str:
+    shown = [f"{what}: {call.text}"]
+    for name, one, other in zip(Said._fields, first, second, strict=True):
+        if one != other:
+            shown += [f"    {name} {one}", f"    {name} {other}"]
+    return "\n".join(shown)

@@ -82,9 +82,7 @@ def _checked_action(options: dict[str, Any]) -> str:
         if options[other] not in (None, False):
             name = other.replace("_", "-")
             raise click.UsageError(f'Option "[{action}]" can\'t be used with option "[{name}]"')
-    if action == "alter" and options["name"] is not None and options["generate_name"]:
-        fail("Only one of --name or --generate-name must be specified.")
-    if action == "alter" and options["name"] is None and not options["generate_name"]:
+    if action == "alter" and (options["name"] is not None) == options["generate_name"]:
         fail("One of --name or --generate-name must be specified with --alter.")
     if action == "delete" and options["name"] is None:
         fail("A client metrics resource name must be specified with --delete.")

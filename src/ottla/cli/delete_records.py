@@ -57,7 +57,9 @@ def parse_offsets(document: Any) -> dict[TopicPartition, int]:
         raise ToolError(f"Not supported version field value {version}")
     offsets: dict[TopicPartition, int] = {}
     twice = []
-    for entry in json_field(document, "partitions"):
+    if not isinstance(document, dict) or "partitions" not in document:
+        raise ToolError("Missing partitions field")
+    for entry in document["partitions"]:
         partition = TopicPartition(json_field(entry, "topic"), json_field(entry, "partition"))
         offset = json_field(entry, "offset")
         if not isinstance(partition.topic, str) or not isinstance(partition.partition, int):

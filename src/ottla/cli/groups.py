@@ -20,6 +20,7 @@ TYPES = ("Classic", "Consumer", "Share", "Streams")
 _FILTERS = (
     ("consumer", ("protocol", "group_type", "share", "streams")),
     ("share", ("consumer", "group_type", "protocol", "streams")),
+    ("streams", ("consumer", "group_type", "protocol", "share")),
     ("group_type", ("consumer", "share", "streams")),
     ("protocol", ("consumer", "share", "streams")),
 )

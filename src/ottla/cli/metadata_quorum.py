@@ -230,7 +230,8 @@ def _new_controller(properties: dict[str, str]) -> tuple[int, Uuid, list[VoterEn
     roles = properties.get("process.roles", "")
     if "controller" not in roles.split(","):
         raise ToolError(
-            f"process.roles did not contain 'controller' in configuration file: {roles}"
+            "process.roles did not contain 'controller' in configuration file. Is this a valid "
+            "controller configuration file?"
         )
     return node_id, _directory_id(properties), _controller_endpoints(properties)
 

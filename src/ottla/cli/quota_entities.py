@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.scram_credentials import MECHANISMS, alter_credentials, describe_credentials
 from ottla.cli.tool import ToolError, java_double
 from ottla.clients.admin.quotas import ANY_NAME, QuotaChange
-from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.clients.blocking import Admin
@@ -25,10 +25,9 @@ USER_AND_CLIENT_KEYS = (
     "controller_mutation_rate",
 )
 ADDRESS_KEYS = ("connection_creation_rate",)
-SCRAM_KEYS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+SCRAM_KEYS = tuple(MECHANISMS)
 _ENTITY_TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
 _SHOWN = (("user", "user-principal"), ("client-id", "client-id"), ("ip", "ip"))
-_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 # ---------------------------------------------------------------- describe
@@ -46,7 +45,7 @@ def describe_quotas(admin: Admin, types: list[str], names: list[str]) -> None:
         values = ", ".join(f"{key}={java_double(value)}" for key, value in limits.items())
         click.echo(f"Quota configs for {shown} are {values}")
     if types == ["users"] and "" not in names:
-        _describe_credentials(admin, names)
+        describe_credentials(admin, names)
 
 
 def _quotas(admin: Admin, types: list[str], names: list[str]) -> dict[Any, dict[str, float]]:
@@ -59,32 +58,6 @@ def _quotas(admin: Admin, types: list[str], names: list[str]) -> dict[Any, dict[
     return found
 
 
-def _describe_credentials(admin: Admin, names: list[str]) -> None:
-    from ottla.protocol.apis.describe_user_scram_credentials import (
-        DescribeUserScramCredentialsRequest,
-    )
-
-    users = [DescribeUserScramCredentialsRequest.UserName(name=name) for name in names]
-    try:
-        answer = admin.request(DescribeUserScramCredentialsRequest(users=users or None))
-    except KafkaError as error:
-        if error.code is ErrorCode.UNSUPPORTED_VERSION:
-            return  # a broker that keeps no credentials has none to show
-        raise
-    if answer.error_code:
-        raise KafkaError(answer.error_code, answer.error_message)
-    for user in answer.results:
-        if user.error_code == ErrorCode.RESOURCE_NOT_FOUND:
-            continue
-        if user.error_code:
-            raise KafkaError(user.error_code, user.error_message)
-        values = ", ".join(
-            f"{_MECHANISMS[one.mechanism]}=iterations={one.iterations}"
-            for one in user.credential_infos
-        )
-        click.echo(f"SCRAM credential configs for user-principal '{user.user}' are {values}")
-
-
 # ---------------------------------------------------------------- alter
 
 
@@ -93,6 +66,9 @@ def alter_quotas(
 ) -> None:
     """Set and remove the limits of one entity; KafkaError, ToolError in Kafka's words."""
     _check_keys(types, names, added, deleted)
+    if any(key in SCRAM_KEYS for key in (*added, *deleted)):
+        alter_credentials(admin, names[0], added, deleted)
+        return
     entity = {_ENTITY_TYPES[kind]: name or None for kind, name in zip(types, names, strict=False)}
     known = _quotas(admin, types, names).get(frozenset(entity.items()), {})
     missing = [key for key in deleted if key not in known]
@@ -135,10 +111,10 @@ def _check_keys(
                 f"config names: {collection}({', '.join(unknown)})"
             )
     if any(key in SCRAM_KEYS for key in (*added, *deleted)):
-        _refuse_credentials(names, added, deleted)
+        _check_credentials(names, added, deleted)
 
 
-def _refuse_credentials(names: list[str], added: dict[str, str], deleted: list[str]) -> None:
+def _check_credentials(names: list[str], added: dict[str, str], deleted: list[str]) -> None:
     if "" in names:
         raise ToolError(
             "The use of --entity-default or --user-defaults is not allowed with User SCRAM "
@@ -149,4 +125,3 @@ def _refuse_credentials(names: list[str], added: dict[str, str], deleted: list[s
             "Cannot alter both quota and SCRAM credential configs simultaneously for 'users' "
             "using --bootstrap-server."
         )
-    raise ToolError("SCRAM credentials cannot be changed by this tool yet: a node has no SCRAM")

@@ -182,7 +182,7 @@ class FeatureControl:
     def _not_supported(self, name: str, level: int) -> str | None:
         levels = self.supported.get(name)
         if levels is None:
-            return self._no_such_feature()
+            return self._no_such_feature() if level else f"Feature {name} not found."
         if (level or name == METADATA_VERSION) and level not in levels:
             return (
                 f"Local controller {self._node_id} only supports versions "

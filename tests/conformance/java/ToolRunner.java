@@ -8,8 +8,10 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.LockSupport;
@@ -61,7 +63,10 @@ public class ToolRunner {
         byte[] stdin = call.path("stdin").asText("").getBytes(StandardCharsets.UTF_8);
         System.setIn(new ByteArrayInputStream(stdin));
         CompletableFuture<Integer> ended = new CompletableFuture<>();
+        List<Runnable> hooks = new CopyOnWriteArrayList<>();
+        Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
         Exit.Procedure exit = (status, message) -> {
+            hooks.forEach(Runnable::run);
             ended.complete(status);
             while (true) LockSupport.park();
         };
@@ -72,6 +77,7 @@ public class ToolRunner {
         Thread thread = new Thread(() -> {
             try {
                 tool.getMethod("main", String[].class).invoke(null, (Object) arguments);
+                hooks.forEach(Runnable::run);
                 ended.complete(0);
             } catch (java.lang.reflect.InvocationTargetException thrown) {
                 System.err.print("Exception in thread \"main\" ");

@@ -1,0 +1,108 @@
+"""`configs` for the SCRAM credentials of users: shown without secrets, set salted.
+
+Kafka: kafka.admin.ConfigCommand.alterUserScramCredentialConfigs (KIP-554).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from ottla.cli.tool import ToolError
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.clients.blocking import Admin
+
+MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+LEAST_ITERATIONS = 4096
+SALT_BYTES = 32
+_PASSWORD = re.compile(r"(?:iterations=(-?[0-9]*),)?password=(.*)")
+
+
+class Credential(NamedTuple):
+    """A password as it is typed, for one mechanism."""
+
+    mechanism: str
+    iterations: int
+    password: str
+
+
+def describe_credentials(admin: Admin, names: list[str]) -> None:
+    """Print the mechanisms and iterations of users, of all when there are no names."""
+    from ottla.protocol.apis.describe_user_scram_credentials import (
+        DescribeUserScramCredentialsRequest,
+    )
+
+    users = [DescribeUserScramCredentialsRequest.UserName(name=name) for name in names]
+    try:
+        answer = admin.request(DescribeUserScramCredentialsRequest(users=users or None))
+    except KafkaError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return  # a broker that keeps no credentials has none to show
+        raise
+    if answer.error_code:
+        raise KafkaError(answer.error_code, answer.error_message)
+    names_of = {number: name for name, number in MECHANISMS.items()}
+    for user in answer.results:
+        if user.error_code == ErrorCode.RESOURCE_NOT_FOUND:
+            continue
+        if user.error_code:
+            raise KafkaError(user.error_code, user.error_message)
+        values = ", ".join(
+            f"{names_of[one.mechanism]}=iterations={one.iterations}"
+            for one in user.credential_infos
+        )
+        click.echo(f"SCRAM credential configs for user-principal '{user.user}' are {values}")
+
+
+def alter_credentials(admin: Admin, user: str, added: dict[str, str], deleted: list[str]) -> None:
+    """Set and remove credentials of a user; KafkaError, ToolError in Kafka's words."""
+    from ottla.protocol.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+
+    request = AlterUserScramCredentialsRequest
+    upsertions = []
+    for credential in [parse_credential(key, text) for key, text in added.items()]:
+        salt = secrets.token_bytes(SALT_BYTES)
+        upsertions.append(
+            request.ScramCredentialUpsertion(
+                name=user,
+                mechanism=MECHANISMS[credential.mechanism],
+                iterations=credential.iterations,
+                salt=salt,
+                salted_password=hashlib.pbkdf2_hmac(
+                    credential.mechanism.removeprefix("SCRAM-").replace("-", "").lower(),
+                    credential.password.encode(),
+                    salt,
+                    credential.iterations,
+                ),
+            )
+        )
+    deletions = [
+        request.ScramCredentialDeletion(name=user, mechanism=MECHANISMS[key]) for key in deleted
+    ]
+    answer = admin.request(request(deletions=deletions, upsertions=upsertions))
+    for result in answer.results:
+        if result.error_code:
+            raise KafkaError(result.error_code, result.error_message)
+
+
+def parse_credential(mechanism: str, text: str) -> Credential:
+    """Read [iterations=N,]password=SECRET; ToolError in Kafka's words."""
+    match = _PASSWORD.fullmatch(text)
+    if match is None:
+        name = mechanism.replace("-", "_")
+        raise ToolError(f"Invalid credential property {name}={text}")
+    iterations = int(match[1] or LEAST_ITERATIONS)
+    if iterations < LEAST_ITERATIONS:
+        raise ToolError(
+            f"Iterations {iterations} is less than the minimum {LEAST_ITERATIONS} required for "
+            f"{mechanism}"
+        )
+    if not match[2]:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Password must not be empty")
+    return Credential(mechanism, iterations, match[2])
