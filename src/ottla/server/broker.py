@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.config.describe import BrokerSources
 from ottla.config.topic import load_topic_config
+from ottla.controller.result import free_of_charge
 from ottla.errors import ErrorCode
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.config.topic import TopicConfig
+    from ottla.controller.result import Charge
     from ottla.coordinator.group.coordinator import GroupCoordinator
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.replication.partition import Partition
     from ottla.server.controller_node import ControllerNode
     from ottla.server.producer_ids import ProducerIds
+    from ottla.server.telemetry import Telemetry
     from ottla.storage.log_set import LogSet
     from ottla.types import Node, Uuid
 
@@ -51,6 +54,7 @@ class Broker:
     logs: LogSet
     producer_ids: ProducerIds
     replicas: ReplicaSet
+    telemetry: Telemetry
 
     def __init__(
         self,
@@ -67,6 +71,7 @@ class Broker:
         self.node_id: int = config.node_id
         self.cluster_id = cluster_id
         self.clock = clock
+        self.rng = rng
         self.controller = controller
         self.image: MetadataImage = controller.image
         self.fetch_max_bytes: int = config.fetch_max_bytes
@@ -150,8 +155,10 @@ class Broker:
         topic = self.image.topics.by_name.get(name)
         return topic is not None and partition in topic.partitions
 
-    def auto_create_topics(self, names: list[str]) -> dict[str, ErrorCode]:
-        """Begin to create topics; return what to answer for each meanwhile."""
+    def auto_create_topics(
+        self, names: list[str], charge: Charge = free_of_charge
+    ) -> dict[str, ErrorCode]:
+        """Begin to create topics, charging whom they are for; return what to answer for each."""
         wanted = [name for name in names if name not in self._creating]
         if wanted:
             self._creating.update(wanted)
@@ -159,7 +166,7 @@ class Broker:
                 topics=[self._creatable(name) for name in wanted],
                 timeout_ms=self.config.request_timeout_ms,
             )
-            created = self.controller.create_topics(request)
+            created = self.controller.create_topics(request, charge)
             created.on_done(lambda _done: self._creating.difference_update(wanted))
         return dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -213,6 +220,8 @@ class Broker:
                 self._reconfigure(resource.name)
             elif resource.type == ConfigResourceType.BROKER:
                 self._reconfigure_all()
+            elif resource.type == ConfigResourceType.CLIENT_METRICS:
+                self.telemetry.update(image, resource.name)
 
     def _drop_topic(self, topic: TopicImage, now_ms: int) -> None:
         for index in sorted(topic.partitions):

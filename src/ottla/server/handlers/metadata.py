@@ -12,6 +12,7 @@ from ottla.errors import ErrorCode
 from ottla.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from ottla.server import operations
 from ottla.server.dispatch import handles
+from ottla.server.mutation_quota import mutation_charge
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ def _create_missing(
     codes = {name: _code_of_missing(name) for name in names}
     if request.allow_auto_topic_creation and ctx.broker.config.auto_create_topics_enable:
         possible = [name for name, code in codes.items() if code is not _INVALID]
-        codes |= ctx.broker.auto_create_topics(possible)
+        charge = mutation_charge(ctx, strict_from=0)
+        codes |= ctx.broker.auto_create_topics(possible, charge.take)
     return [
         TopicResponse(
             error_code=int(code),
