@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ottla.replication.partition import Partition
     from ottla.server.controller_node import ControllerNode
     from ottla.server.producer_ids import ProducerIds
-    from ottla.server.telemetry import Telemetry
     from ottla.storage.log_set import LogSet
     from ottla.types import Node, Uuid
 
@@ -54,7 +53,6 @@ class Broker:
     logs: LogSet
     producer_ids: ProducerIds
     replicas: ReplicaSet
-    telemetry: Telemetry
 
     def __init__(
         self,
@@ -71,7 +69,6 @@ class Broker:
         self.node_id: int = config.node_id
         self.cluster_id = cluster_id
         self.clock = clock
-        self.rng = rng
         self.controller = controller
         self.image: MetadataImage = controller.image
         self.fetch_max_bytes: int = config.fetch_max_bytes
@@ -220,8 +217,6 @@ class Broker:
                 self._reconfigure(resource.name)
             elif resource.type == ConfigResourceType.BROKER:
                 self._reconfigure_all()
-            elif resource.type == ConfigResourceType.CLIENT_METRICS:
-                self.telemetry.update(image, resource.name)
 
     def _drop_topic(self, topic: TopicImage, now_ms: int) -> None:
         for index in sorted(topic.partitions):
