@@ -47,6 +47,7 @@ HANDLER_MODULES = (
     "producers",
     "brokers",
     "membership",
+    "credentials",
     "log_dirs",
     "sasl",
 )

@@ -1,0 +1,58 @@
+"""DescribeUserScramCredentials: whose passwords the cluster keeps, without the secrets.
+
+Kafka: KafkaApis.handleDescribeUserScramCredentialsRequest (KIP-554).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from ottla.server.dispatch import handles
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.server.context import Context
+
+_Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+
+
+@handles(DescribeUserScramCredentialsRequest)
+def describe_user_scram_credentials(
+    ctx: Context, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """Describe the users asked for, or all when none are named."""
+    by_user: dict[str, list[_Result.CredentialInfo]] = {}
+    for (user, mechanism), record in sorted(ctx.broker.image.scram.by_user.items()):
+        info = _Result.CredentialInfo(mechanism=mechanism, iterations=record.iterations)
+        by_user.setdefault(user, []).append(info)
+    asked = Counter(one.name for one in request.users or ())
+    users = list(asked) or list(by_user)
+    return DescribeUserScramCredentialsResponse(
+        error_message="",
+        results=[_result(user, asked[user], by_user.get(user, ())) for user in users],
+    )
+
+
+def _result(user: str, times: int, found: Sequence[_Result.CredentialInfo]) -> _Result:
+    code, message = ErrorCode.NONE, ""
+    if times > 1:
+        code = ErrorCode.DUPLICATE_RESOURCE
+        message = (
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        )
+    elif not found:
+        code = ErrorCode.RESOURCE_NOT_FOUND
+        message = f"Attempt to describe a user credential that does not exist: {user}"
+    return _Result(
+        user=user,
+        error_code=int(code),
+        error_message=message,
+        credential_infos=[] if code else list(found),
+    )
