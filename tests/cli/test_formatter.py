@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.formatter import FormatError, Formatter
-from ottla.clients.consumer.fetched import ConsumerRecord
+from ottla.clients.consumer.shape import ConsumerRecord
 
 RECORD = ConsumerRecord("t", 3, 7, 42, b"k", b"v", (("h", b"1"), ("i", None)))
 BARE = ConsumerRecord("t", 0, 0, -1, None, None, ())

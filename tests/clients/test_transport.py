@@ -116,7 +116,9 @@ def test_nobody_there_fails_in_time_with_one_line() -> None:
     """max.block.ms of a producer, the timeout of a consumer's question."""
     with (
         Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=300) as producer,
-        pytest.raises(KafkaError, match=r"cannot reach 127\.0\.0\.1:1 \(.*refused.*ottla server-start"),
+        pytest.raises(
+            KafkaError, match=r"cannot reach 127\.0\.0\.1:1 \(.*refused.*ottla server-start"
+        ),
     ):
         producer.send("t", b"v")
     with (

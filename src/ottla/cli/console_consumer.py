@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.clients.blocking import Consumer
-    from ottla.clients.consumer.fetched import ConsumerRecord
+    from ottla.clients.consumer.shape import ConsumerRecord
 
 EARLIEST, LATEST = -2, -1
 

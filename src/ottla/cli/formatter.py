@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ottla.clients.consumer.fetched import ConsumerRecord
+    from ottla.clients.consumer.shape import ConsumerRecord
 
     Reader = Callable[[bytes], str]
 

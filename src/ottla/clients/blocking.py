@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from ottla.clients.consumer.classic_group import Step
     from ottla.clients.consumer.consumer import Batches, RebalanceListener
-    from ottla.clients.consumer.fetched import ConsumerRecord
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
+    from ottla.clients.consumer.shape import ConsumerRecord
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.producer.batches import Deliveries, Delivery, RecordMetadata
     from ottla.clients.producer.producer import HeadersInput
@@ -166,7 +166,7 @@ class Consumer(_Blocking):
         interrupts.hold()
         records: list[ConsumerRecord] = []
         try:
-            records = self._core.shape(self.poll_batches(timeout, max_records))
+            records = self._core.joined(self._next_batches(timeout, max_records, shaped=True))
         finally:
             # Records that were taken count as consumed: Ctrl-C must not swallow them.
             interrupts.release(keep=bool(records))
@@ -178,24 +178,28 @@ class Consumer(_Blocking):
         interrupts.hold()
         batches: Batches = []
         try:
-            batches = self._next_batches(timeout, max_records)
+            batches = self._next_batches(timeout, max_records, shaped=False)
         finally:
             interrupts.release(keep=bool(batches))
         return batches
 
-    def _next_batches(self, timeout: float, max_records: int | None) -> Batches:
+    def _next_batches(
+        self, timeout: float, max_records: int | None, *, shaped: bool
+    ) -> list[tuple[TopicPartition, list[Any]]]:
         core = self._core
         runtime = core.runtime
         with runtime.lock:
             step = core.user_poll()
-            batches = core.take(max_records) if step is None else []
+            batches = core.take(max_records, shaped=shaped) if step is None else []
         deadline_ms = core.now_ms() + timeout * 1000
         while not batches:
             if step is not None:
                 self._run_step(step)
             elif deadline_ms <= core.now_ms() or self._thread.interrupts.came:
                 break
-            batches, step = self._thread.call(self._async.wait_batches(deadline_ms, max_records))
+            batches, step = self._thread.call(
+                self._async.wait_batches(deadline_ms, max_records, shaped=shaped)
+            )
         if runtime.work_waits:
             self._thread.pump()
         return batches

@@ -39,9 +39,12 @@ class Interrupts:
         self._depth += 1
         if self._depth > 1:
             return
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._armed = True
-            signal.signal(signal.SIGINT, self._note)
+        try:
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                signal.signal(signal.SIGINT, self._note)
+                self._armed = True
+        except KeyboardInterrupt:  # just before the change of handlers
+            self.came = True
         if self.came:
             self.release()
 
@@ -55,7 +58,10 @@ class Interrupts:
         self._on_interrupt = None
         if self._armed:
             self._armed = False
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            try:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+            except KeyboardInterrupt:  # just after the change of handlers
+                self.came = True
         if self.came and not keep:
             self.came = False
             raise KeyboardInterrupt from None

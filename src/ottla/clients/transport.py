@@ -111,9 +111,8 @@ class Runtime:
     def __init__(self, settings: Settings) -> None:
         self.lock = threading.RLock()
         self.progress = threading.Condition(self.lock)
-        self.client = Client(
-            settings, self, rng=random.SystemRandom(), login=login_factory(settings)
-        )
+        rng = random.Random()  # noqa: S311 - spreads retries and load, guards no secret
+        self.client = Client(settings, self, rng=rng, login=login_factory(settings))
         self._settings = settings
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0

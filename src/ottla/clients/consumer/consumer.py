@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.classic_group import ClassicGroup, Step
 from ottla.clients.consumer.coordinator import Coordinator
-from ottla.clients.consumer.fetcher import Fetcher, as_consumer_records
+from ottla.clients.consumer.fetcher import Fetcher
 from ottla.clients.consumer.lookups import Lookups
 from ottla.clients.consumer.offsets import (
     OffsetAndMetadata,
@@ -22,6 +22,7 @@ from ottla.clients.consumer.offsets import (
     first_commit_error,
     offset_commit_request,
 )
+from ottla.clients.consumer.shape import ConsumerRecord
 from ottla.clients.consumer.subscription import EARLIEST, LATEST, Subscription
 from ottla.clients.serdes import deserializer
 from ottla.clients.settings import CONSUMER, read_settings
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from ottla.clients.consumer.fetched import ConsumerRecord
     from ottla.clients.metadata import PartitionMetadata
     from ottla.purgatory.pending import Pending
     from ottla.records.record import Record
@@ -171,24 +171,29 @@ class ConsumerCore:
             error, self.coordinator.fatal = self.coordinator.fatal, None
             raise error
 
-    def take(self, limit: int | None, only: frozenset[TopicPartition] | None = None) -> Batches:
+    def take(self, limit: int | None, *, shaped: bool = False) -> list[tuple[Any, list[Any]]]:
         """Return buffered records, at most limit (max.poll.records)."""
-        return self.fetcher.take(limit or self.settings.max_poll_records, only)
+        return self.fetcher.take(limit or self.settings.max_poll_records, shaped=shaped)
 
-    def shape(self, batches: Batches) -> list[ConsumerRecord]:
-        """Return one list of records with topic and partition, deserialized."""
-        out: list[ConsumerRecord] = []
-        for partition, records in batches:
-            out += as_consumer_records(partition, records)
-        to_key, to_value = self.deserialize_key, self.deserialize_value
-        if to_key is None and to_value is None:
-            return out
+    def joined(self, batches: list[tuple[Any, list[ConsumerRecord]]]) -> list[ConsumerRecord]:
+        """Return one list of shaped records, deserialized."""
+        if len(batches) == 1:
+            out = batches[0][1]
+        else:
+            out = [record for _, records in batches for record in records]
+        if self.deserialize_key is not None or self.deserialize_value is not None:
+            out = self._deserialized(out)
+        return out
+
+    def _deserialized(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        to_key, to_value = self.deserialize_key or _same, self.deserialize_value or _same
+        new = tuple.__new__
         return [
-            record._replace(
-                key=to_key(record.key) if to_key else record.key,
-                value=to_value(record.value) if to_value else record.value,
+            new(
+                ConsumerRecord,
+                (topic, partition, offset, timestamp, to_key(key), to_value(value), headers),
             )
-            for record in out
+            for topic, partition, offset, timestamp, key, value, headers in records
         ]
 
     # ------------------------------------------------------------ commits
@@ -352,27 +357,35 @@ class AsyncConsumer:
         call it at least every max.poll.interval.ms. Raises KafkaError for what retries cannot
         help.
         """
-        return self._core.shape(await self.poll_batches(timeout, max_records))
+        self._runtime.attach()
+        deadline_ms = self._core.now_ms() + timeout * 1000
+        batches = await self._next_batches(deadline_ms, max_records, shaped=True)
+        return self._core.joined(batches)
 
     async def poll_batches(self, timeout: float = 1.0, max_records: int | None = None) -> Batches:
         """As `poll`, undecorated: (partition, records) pairs of bytes; the fastest way."""
         self._runtime.attach()
         deadline_ms = self._core.now_ms() + timeout * 1000
+        return await self._next_batches(deadline_ms, max_records, shaped=False)
+
+    async def _next_batches(
+        self, deadline_ms: float, max_records: int | None, *, shaped: bool
+    ) -> list[tuple[TopicPartition, list[Any]]]:
         while True:
-            batches, step = await self.wait_batches(deadline_ms, max_records)
+            batches, step = await self.wait_batches(deadline_ms, max_records, shaped=shaped)
             if step is None:
                 return batches
             await self._run_step(step)
 
     async def wait_batches(
-        self, deadline_ms: float, max_records: int | None
-    ) -> tuple[Batches, Step | None]:
+        self, deadline_ms: float, max_records: int | None, *, shaped: bool = False
+    ) -> tuple[list[tuple[TopicPartition, list[Any]]], Step | None]:
         """Wait for records or for a step to run; nothing of both when the time is up."""
         core = self._core
         while True:
             with self._runtime.lock:
                 step = core.user_poll()
-                batches = core.take(max_records) if step is None else []
+                batches = core.take(max_records, shaped=shaped) if step is None else []
             left_ms = deadline_ms - core.now_ms()
             if batches or step is not None or left_ms <= 0:
                 return batches, step
@@ -503,6 +516,10 @@ class AsyncConsumer:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+def _same(given: Any) -> Any:
+    return given
 
 
 def call_listener(listener: Any, step: Step) -> Any:

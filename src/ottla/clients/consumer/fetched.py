@@ -5,29 +5,19 @@ Kafka: org.apache.kafka.clients.consumer.internals.CompletedFetch. Hot path: ben
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ottla.records.batch import iterate_batches
+from ottla.clients.consumer.shape import ConsumerRecord, shaped, simple_records
+from ottla.records.batch import LOG_APPEND_TIME_FLAG, iterate_batches
+from ottla.records.compression import DEFAULT_LIMIT_BYTES
 from ottla.records.control import ControlRecordType, decode_control_type
+from ottla.records.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ottla.records.batch import RecordBatch
-    from ottla.records.record import Headers, Record
     from ottla.types import TopicPartition
-
-
-class ConsumerRecord(NamedTuple):
-    """A record as a consumer gets it; the timestamp is in ms since the epoch."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: Any
-    value: Any
-    headers: Headers
 
 
 def next_offset_after(records: memoryview) -> int | None:
@@ -78,7 +68,7 @@ class Fetched:
         self.leader_epoch = -1
         self.size = len(records)
         self._batches: Iterator[RecordBatch] = iterate_batches(records, partial_tail=True)
-        self._left: list[Record] = []
+        self._left: list[Any] = []  # Record, or ConsumerRecord after `take_shaped`
         # None: everything is read. Otherwise transactions to leave out, by first offset.
         self._aborted = (
             None if aborted is None else sorted(aborted, key=lambda one: -one.first_offset)
@@ -92,12 +82,25 @@ class Fetched:
         Raises CorruptMessage for a batch whose checksum or structure is wrong; the position
         stays in front of it.
         """
+        taken = self._take(limit, self._plain)
+        if taken and type(taken[0]) is ConsumerRecord:  # left over by the other way
+            return [Record(*record[2:]) for record in taken]
+        return taken
+
+    def take_shaped(self, limit: int) -> list[ConsumerRecord]:
+        """As `take`, with topic and partition."""
+        taken = self._take(limit, self._shaped)
+        if taken and type(taken[0]) is not ConsumerRecord:
+            return shaped(self.topic_partition, taken)
+        return taken
+
+    def _take(self, limit: int, decode: Callable[[RecordBatch], list[Any]]) -> list[Any]:
         while not self._left:
             batch = next(self._batches, None)
             if batch is None:
                 self.position = max(self.position, self.end_offset)
                 return []
-            self._left = self._decode(batch)
+            self._left = self._decode(batch, decode)
             if not self._left:
                 self.position = max(self.position, batch.next_offset)
         if len(self._left) <= limit:
@@ -107,7 +110,7 @@ class Fetched:
         self.position = taken[-1].offset + 1
         return taken
 
-    def _decode(self, batch: RecordBatch) -> list[Record]:
+    def _decode(self, batch: RecordBatch, decode: Callable[[RecordBatch], list[Any]]) -> list[Any]:
         if batch.next_offset <= self.position:
             return []
         if self._check_crcs:
@@ -117,11 +120,29 @@ class Fetched:
             return []
         if batch.is_control:
             return []
-        records = batch.records()
+        records = decode(batch)
         if records and records[0].offset < self.position:
             position = self.position
             records = [record for record in records if record.offset >= position]
         return records
+
+    @staticmethod
+    def _plain(batch: RecordBatch) -> list[Record]:
+        return batch.records()
+
+    def _shaped(self, batch: RecordBatch) -> list[ConsumerRecord]:
+        if batch.magic < 2 or not batch.record_count:
+            return shaped(self.topic_partition, batch.records())
+        plain = bytes(batch.plain_payload(DEFAULT_LIMIT_BYTES))
+        records = simple_records(
+            plain,
+            batch.record_count,
+            batch.base_offset,
+            batch.base_timestamp,
+            batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_FLAG else None,
+            *self.topic_partition,
+        )
+        return shaped(self.topic_partition, batch.records()) if records is None else records
 
     def _is_aborted(self, batch: RecordBatch) -> bool:
         """Whether a transactional batch belongs to an aborted transaction (read_committed)."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.consumer.fetched import ConsumerRecord, Fetched, next_offset_after
+from ottla.clients.consumer.fetched import Fetched, next_offset_after
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.types import TopicPartition, Uuid
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.subscription import PartitionState, Subscription
     from ottla.clients.settings import Settings
     from ottla.purgatory.pending import Pending
-    from ottla.records.record import Record
 
 PURPOSE = "fetch"
 BUFFERED_FETCHES = 2
@@ -300,11 +299,16 @@ class Fetcher:
     # ------------------------------------------------------------ taking
 
     def take(
-        self, limit: int, only: frozenset[TopicPartition] | None = None
-    ) -> list[tuple[TopicPartition, list[Record]]]:
+        self,
+        limit: int,
+        only: frozenset[TopicPartition] | None = None,
+        *,
+        shaped: bool = False,
+    ) -> list[tuple[TopicPartition, list[Any]]]:
         """Return up to limit records of the buffered ones, partition after partition.
 
-        The partition to begin with changes from call to call. Advances positions.
+        Shaped ones are ConsumerRecords, others Records. The partition to begin with changes from
+        call to call. Advances positions.
         """
         states = [state for state in self.subscription.partitions.values() if state.buffered]
         if not states:
@@ -316,15 +320,15 @@ class Fetcher:
             if state.paused or (only is not None and state.topic_partition not in only):
                 continue
             while limit > 0 and state.buffered:
-                records = self._take_from(state, limit)
+                records = self._take_from(state, limit, shaped=shaped)
                 if records:
                     out.append((state.topic_partition, records))
                     limit -= len(records)
         return out
 
-    def _take_from(self, state: PartitionState, limit: int) -> list[Record]:
+    def _take_from(self, state: PartitionState, limit: int, *, shaped: bool) -> list[Any]:
         fetched = state.buffered[0]
-        records = fetched.take(limit)
+        records: list[Any] = fetched.take_shaped(limit) if shaped else fetched.take(limit)
         state.position = fetched.position
         if fetched.leader_epoch >= 0:
             state.leader_epoch = fetched.leader_epoch
@@ -376,12 +380,6 @@ def _no_whole_batch(partition: TopicPartition, offset: int, size: int) -> KafkaE
         ErrorCode.CORRUPT_MESSAGE,
         f"{partition} at offset {offset}: the broker sent {size} bytes without a whole batch",
     )
-
-
-def as_consumer_records(partition: TopicPartition, records: list[Record]) -> list[ConsumerRecord]:
-    """Add topic and partition to decoded records."""
-    new = tuple.__new__
-    return [new(ConsumerRecord, partition + record) for record in records]
 
 
 def _nothing(_state: PartitionState) -> None:

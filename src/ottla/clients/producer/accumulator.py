@@ -1,7 +1,7 @@
 """Records that wait to be sent, by partition.
 
 Kafka: org.apache.kafka.clients.producer.internals.{RecordAccumulator, ProducerBatch}.
-Hot path: `append`; benchmarks/clients.py.
+Hot path: `append`; compiled with `accumulator.pxd`, runs uncompiled too. benchmarks/clients.py.
 
 Memory is taken from `buffer.memory` in steps of `batch.size`: most appends only compare numbers.
 A batch is due at its linger time, or at `batch.size` when nothing of its partition is in flight
@@ -24,6 +24,7 @@ from ottla.clients.producer.batches import (
     PartitionQueue,
     ProducerBatch,
     RecordInput,
+    delivery_of,
 )
 from ottla.clients.producer.partitioner import choose_by_load, key_hash
 from ottla.clients.serdes import to_bytes
@@ -40,10 +41,9 @@ if TYPE_CHECKING:
     from ottla.records.record import Headers
 
 MAX_GROWTH_BYTES = 1_000_000
-_new_tuple = tuple.__new__
 
 
-class _Topic:
+class Topic:
     """The queues of a topic and the sticky choice among them."""
 
     __slots__ = ("name", "queues", "sticky", "version")
@@ -92,7 +92,7 @@ class Accumulator:
         self._partitioner: Any = (
             settings.partitioner_class if callable(settings.partitioner_class) else None
         )
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, Topic] = {}
 
     def append(
         self,
@@ -141,7 +141,7 @@ class Accumulator:
             batch.size = grown
             records = batch.records
             records.append((timestamp_ms, key, value, headers))
-            return _new_tuple(Delivery, (batch, len(records) - 1))
+            return delivery_of(batch, len(records) - 1)
 
     def append_many(
         self, topic: str, values: Sequence[Any], start: int, deliveries: Deliveries
@@ -205,7 +205,7 @@ class Accumulator:
             )
         self.wake()
 
-    def _explicit(self, state: _Topic, partition: int | None, key: bytes | None) -> int:
+    def _explicit(self, state: Topic, partition: int | None, key: bytes | None) -> int:
         count = len(state.queues)
         if partition is None:
             if self._partitioner is not None:
@@ -220,7 +220,7 @@ class Accumulator:
             )
         return partition
 
-    def _next_sticky(self, state: _Topic) -> PartitionQueue:
+    def _next_sticky(self, state: Topic) -> PartitionQueue:
         """Take another partition for records without a key, batch.size bytes later (KIP-794)."""
         metadata = self._metadata
         usable = [q for q in state.queues if metadata.leader(q.topic_partition) >= 0]
@@ -228,7 +228,7 @@ class Accumulator:
         state.sticky = usable[choose_by_load(loads, self._rng)] if usable else state.queues[0]
         return state.sticky
 
-    def _refresh(self, topic: str) -> _Topic | None:
+    def _refresh(self, topic: str) -> Topic | None:
         """Make the topic's queues agree with the metadata; None while it is unknown."""
         count = self._metadata.partition_count(topic)
         if not count:
@@ -236,7 +236,7 @@ class Accumulator:
         with self.lock:
             state = self._topics.get(topic)
             if state is None:
-                state = self._topics[topic] = _Topic(topic)
+                state = self._topics[topic] = Topic(topic)
             for partition in range(len(state.queues), count):
                 state.queues.append(PartitionQueue(TopicPartition(topic, partition)))
                 state.sticky = state.queues[0]

@@ -1,6 +1,8 @@
 """Records that travel together, and the handles by which their senders follow them.
 
 Kafka: org.apache.kafka.clients.producer.internals.{ProducerBatch, FutureRecordMetadata}.
+Hot path: the fields' places; compiled with `batches.pxd`, runs uncompiled too.
+benchmarks/clients.py.
 """
 
 from __future__ import annotations
@@ -102,16 +104,19 @@ class ProducerBatch:
         self.payload = None
         if self.pending is not None:
             self.pending.complete(self)
-        for index, callback in self.callbacks or ():
-            callback(Delivery(self, index))
+        callbacks, self.callbacks = self.callbacks, None
+        for index, callback in callbacks or ():
+            callback(delivery_of(self, index))
 
 
-class Delivery(NamedTuple):
+class Delivery:
     """What became of one record: a light handle, made for every send.
 
     `done`, `error`, `metadata` look; `result(timeout)` waits in a thread; `await` waits in a
     coroutine. The record's batch is kept alive by it, so do not collect millions of them.
     """
+
+    __slots__ = ("batch", "position")
 
     batch: ProducerBatch
     position: int
@@ -126,7 +131,7 @@ class Delivery(NamedTuple):
         return self.batch.done
 
     def _resolve(self) -> tuple[ProducerBatch, int]:
-        batch, index = self
+        batch, index = self.batch, self.position
         while batch.split_into is not None:
             start, batch = next(part for part in reversed(batch.split_into) if part[0] <= index)
             index -= start
@@ -177,6 +182,17 @@ class Delivery(NamedTuple):
         return self.metadata
 
 
+def delivery_of(batch: ProducerBatch, position: int) -> Delivery:
+    """Return the handle of a batch's record.
+
+    A constructor would turn its arguments into Python objects once more.
+    """
+    delivery = Delivery.__new__(Delivery)
+    delivery.batch = batch
+    delivery.position = position
+    return delivery
+
+
 class Deliveries(Sequence[Delivery]):
     """The handles of many records, made only when they are looked at."""
 
@@ -210,7 +226,7 @@ class Deliveries(Sequence[Delivery]):
             raise IndexError(index)
         run = bisect_right(self._starts, index) - 1
         batch, position, _ = self._runs[run]
-        return Delivery(batch, position + index - self._starts[run])
+        return delivery_of(batch, position + index - self._starts[run])
 
     @property
     def done(self) -> bool:
@@ -220,7 +236,7 @@ class Deliveries(Sequence[Delivery]):
     @property
     def error(self) -> KafkaError | None:
         """Return the first error there is."""
-        errors = (Delivery(batch, position).error for batch, position, _ in self._runs)
+        errors = (delivery_of(batch, position).error for batch, position, _ in self._runs)
         return next((error for error in errors if error is not None), None)
 
 

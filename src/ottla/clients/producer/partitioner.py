@@ -1,5 +1,7 @@
 """Which partition a record goes to.
 
+Compiled by Cython with `partitioner.pxd` beside it; runs uncompiled too.
+
 Kafka: org.apache.kafka.clients.producer.internals.BuiltInPartitioner,
 org.apache.kafka.common.utils.Utils.murmur2. KIP-480, KIP-794. Hot path: benchmarks/clients.py.
 """
@@ -27,11 +29,16 @@ def murmur2(data: bytes) -> int:
     value = _SEED ^ length
     whole = length & ~3
     for position in range(0, whole, 4):
-        part = int.from_bytes(data[position : position + 4], "little") * _MULTIPLIER & _MASK
+        part = data[position] | data[position + 1] << 8 | data[position + 2] << 16
+        part |= data[position + 3] << 24
+        part = part * _MULTIPLIER & _MASK
         part = (part ^ part >> 24) * _MULTIPLIER & _MASK
         value = value * _MULTIPLIER & _MASK ^ part
     if length > whole:
-        value = (value ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+        part = 0
+        for position in range(length - 1, whole - 1, -1):
+            part = part << 8 | data[position]
+        value = (value ^ part) * _MULTIPLIER & _MASK
     value = (value ^ value >> 13) * _MULTIPLIER & _MASK
     return value ^ value >> 15
 
@@ -56,5 +63,6 @@ def choose_by_load(queued_bytes: Sequence[int], rng: Random) -> int:
     if longest == min(queued_bytes):
         return min(int(rng.random() * len(queued_bytes)), len(queued_bytes) - 1)
     sums = list(accumulate(longest + 1 - queued for queued in queued_bytes))
-    target = rng.random() * sums[-1]
-    return next((i for i, total in enumerate(sums) if target < total), len(sums) - 1)
+    last = len(sums) - 1  # no negative index: this file is compiled
+    target = rng.random() * sums[last]
+    return next((i for i, total in enumerate(sums) if target < total), last)
