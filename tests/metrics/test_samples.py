@@ -32,6 +32,9 @@ def test_recent_forgets_values_but_not_their_count() -> None:
         recent.add(value)
     assert recent.quantiles((0.5,)) == [2.0]
     assert (recent.count, recent.total) == (3, 104.0)
+    recent.extend([9.0, 5.0, 7.0])
+    assert recent.quantiles((0.5,)) == [6.0]
+    assert (recent.count, recent.total) == (6, 125.0)
 
 
 def test_buckets_add_up() -> None:

@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 import ottla
 from ottla.config.broker import parse_broker_config
 from ottla.config.problems import ConfigErrors
+from ottla.errors import OttlaError
 from ottla.server.http_health import BrokerState
 from ottla.server.startup import PortTaken
 from ottla.testing.cluster import TEST_DEFAULTS, Cluster, ClusterError
@@ -113,6 +114,58 @@ def test_messages_are_counted_by_topic_and_in_all(cluster: Cluster) -> None:
     assert after["kafka_log_log_size", partition] > 1500
     assert after["kafka_topic_partition_current_offset", partition] == 30
     assert after["kafka_server_replicamanager_underreplicatedpartitions", labels()] == 0
+
+
+def test_bytes_and_requests_are_counted(cluster: Cluster) -> None:
+    """Bytes in and out, appends, reads and refused appends show by topic."""
+    with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topic(
+            "busy", partitions=1, configs={"message.timestamp.before.max.ms": "3600000"}
+        )
+    with ottla.Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for _ in range(3):
+            producer.send("busy", b"x" * 1000).result(10)
+        with pytest.raises(OttlaError):
+            producer.send("busy", b"old", timestamp_ms=1).result(10)
+    with ottla.Consumer(
+        bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([ottla.TopicPartition("busy", 0)])
+        records = consumer.poll(10.0)
+        while len(records) < 3:
+            records += consumer.poll(10.0)
+    found = scrape(cluster)
+    place = labels(topic="busy")
+
+    def count(name: str) -> float:
+        return found[f"kafka_server_brokertopicmetrics_{name}_total", place]
+
+    size = found["kafka_log_log_size", labels(topic="busy", partition="0")]
+    assert count("messagesin") == 3
+    assert count("bytesin") == size > 3000
+    assert count("bytesout") >= size
+    assert count("totalproducerequests") == 4
+    assert count("failedproducerequests") == 1
+    assert count("totalfetchrequests") >= 1
+
+
+def test_requests_are_timed_and_counted_by_api(cluster: Cluster) -> None:
+    """Each API has its times, waiting apart; requests are counted by version."""
+    with ottla.Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for _ in range(5):
+            producer.send("timed", b"x").result(10)
+    with ottla.Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
+        consumer.assign([ottla.TopicPartition("timed", 0)])
+        assert not consumer.poll(0.7)  # the broker waits for half a second
+    found = scrape(cluster)
+    times = "kafka_network_requestmetrics_"
+    produce = labels(request="Produce")
+    assert found[f"{times}totaltimems_count", produce] >= 5
+    assert found[f"{times}localtimems_sum", produce] > 0
+    assert found[f"{times}totaltimems", labels(request="Produce", quantile="0.99")] > 0
+    assert found[f"{times}remotetimems", labels(request="FetchConsumer", quantile="0.999")] > 300
+    counted = {key: value for key, value in found.items() if key[0] == f"{times}requests_total"}
+    assert sum(value for key, value in counted.items() if ("request", "Produce") in key[1]) >= 5
 
 
 def test_a_deleted_topic_stays_in_the_total(cluster: Cluster) -> None:

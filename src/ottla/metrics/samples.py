@@ -19,14 +19,12 @@ QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 
 class Recent:
-    """The last values, with their count and sum over all time.
+    """The last values, with their count and sum over all time."""
 
-    `add` is `values.append` and two additions; a hot path may write them out.
-    """
-
-    __slots__ = ("count", "total", "values")
+    __slots__ = ("_size", "count", "total", "values")
 
     def __init__(self, size: int = RECENT_COUNT) -> None:
+        self._size = size
         self.values: deque[float] = deque(maxlen=size)
         self.count = 0
         self.total = 0.0
@@ -36,6 +34,12 @@ class Recent:
         self.values.append(value)
         self.count += 1
         self.total += value
+
+    def extend(self, values: Sequence[float]) -> None:
+        """Note many values at once."""
+        self.values.extend(values[-self._size :])
+        self.count += len(values)
+        self.total += sum(values)
 
     def quantiles(self, wanted: Sequence[float] = QUANTILES) -> list[float]:
         """Return the percentiles of the values that are kept, 0 without any."""

@@ -24,6 +24,10 @@ class Partition:
     """Leads or follows; with the leader alone in the in-sync set, what is appended is committed."""
 
     __slots__ = (
+        "append_count",
+        "bytes_in",
+        "bytes_out",
+        "failed_append_count",
         "is_internal",
         "is_leader",
         "isr",
@@ -33,6 +37,7 @@ class Partition:
         "min_insync_replicas",
         "on_commit",
         "partition_epoch",
+        "read_count",
         "replicas",
         "topic_id",
         "topic_partition",
@@ -50,6 +55,9 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.min_insync_replicas = 1
+        self.append_count = self.failed_append_count = self.read_count = 0
+        self.bytes_in = self.bytes_out = 0
+        """Counted since the node started, for metrics."""
         self.on_commit: Callable[[Partition], None] | None = None
         """Called when the high watermark has moved: for partitions that a coordinator lives on."""
 
@@ -88,6 +96,7 @@ class Partition:
         Raises KafkaError: not the leader, too few in-sync replicas for acks=all, or what the
         log's validation found.
         """
+        self.append_count += 1
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if required_acks == ACKS_ALL and len(self.isr) < self.effective_min_isr:
@@ -100,6 +109,7 @@ class Partition:
         info = self.log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
         )
+        self.bytes_in += info.size_bytes
         self._advance_high_watermark()
         return info
 
@@ -117,6 +127,7 @@ class Partition:
         min_one_message: bool = False,
     ) -> FetchData:
         """Read for a consumer; raises KafkaError for a wrong epoch or an offset out of range."""
+        self.read_count += 1
         self.check_leader(current_leader_epoch)
         return self.log.read(
             fetch_offset, max_bytes, isolation=isolation, min_one_message=min_one_message

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.server.dispatch import Dispatcher
 from ottla.server.http_health import BrokerState, NodeHealth
 from ottla.server.startup import port_taken
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.server.broker import Broker
     from ottla.server.http_server import HttpServer
     from ottla.server.metrics_node import NodeMetrics
+    from ottla.server.metrics_requests import RequestMetrics
     from ottla.storage.log_dir import LogDirectory
     from ottla.storage.partition_log import PartitionLog
 
@@ -36,6 +38,7 @@ class HttpEndpoint:
         self.health = NodeHealth()
         self._server: HttpServer | None = None
         self._metrics: NodeMetrics | None = None
+        self._requests: RequestMetrics | None = None
 
     @property
     def address(self) -> tuple[str, int] | None:
@@ -91,6 +94,16 @@ class HttpEndpoint:
         if self._server is not None:
             self.health.recovered()
 
+    def dispatcher(self, broker: Broker, listener: str) -> Dispatcher:
+        """Return who answers requests: timed when the endpoint is on, else the plain one."""
+        if self._server is None:
+            return Dispatcher(broker, listener)
+        if self._requests is None:
+            from ottla.server.metrics_requests import RequestMetrics
+
+            self._requests = RequestMetrics()
+        return self._requests.dispatcher(broker, listener)
+
     def running(
         self, broker: Broker, listeners: Sequence[Listener], loop: asyncio.AbstractEventLoop
     ) -> None:
@@ -100,7 +113,8 @@ class HttpEndpoint:
         from ottla.server.metrics_node import NodeMetrics
 
         level = self._settings.metrics_partition_level
-        self._metrics = NodeMetrics(broker, listeners, loop, level=level)
+        assert self._requests is not None, "the dispatchers were made"
+        self._metrics = NodeMetrics(broker, listeners, loop, level=level, requests=self._requests)
         self._metrics.start()
         self.health.running(broker, self._metrics)
         self._server.node_started()

@@ -57,10 +57,17 @@ _RECENT_LABELS = quantile_labels(QUANTILES)
 
 
 class LoopWatch:
-    """Beats on the loop from `start` to `stop`; calls on_tick every five seconds."""
+    """Beats from `start` to `stop`; calls on_beat each time, on_tick every five seconds."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_tick: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_tick: Callable[[float], None],
+        *,
+        on_beat: Callable[[], None],
+    ) -> None:
         self._loop = loop
+        self._on_beat = on_beat
         self._on_tick = on_tick
         self._handle: asyncio.TimerHandle | None = None
         self._due_s = 0.0
@@ -94,6 +101,7 @@ class LoopWatch:
         self._lag.add(late_s)
         self._recent.add(late_s)
         self._beats += 1
+        self._on_beat()
         if self._beats % _BEATS_A_TICK == 0:
             assert self._idle is not None
             self._idle.update(self.idle_s(now_s), now_s)

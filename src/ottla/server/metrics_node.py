@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.metadata.image.image import MetadataImage
     from ottla.network.server import Listener
     from ottla.server.broker import Broker
+    from ottla.server.metrics_requests import RequestMetrics
 
 SLICE_S = 0.001
 _ONE = ("",)
@@ -66,6 +67,7 @@ class NodeMetrics:
         loop: asyncio.AbstractEventLoop,
         *,
         level: str,
+        requests: RequestMetrics,
     ) -> None:
         now_s = time.monotonic()
         self._broker = broker
@@ -74,7 +76,8 @@ class NodeMetrics:
         self._partitions = PartitionMetrics(broker.replicas, level=level, now_s=now_s)
         self._groups = GroupMetrics(broker.groups, broker.replicas, broker.clock)
         self._cluster = ClusterMetrics(broker.node_id, broker.controller, now_s=now_s)
-        self._watch = LoopWatch(loop, self._tick)
+        self._requests = requests
+        self._watch = LoopWatch(loop, self._tick, on_beat=requests.drain)
         self.last_scrape_s = 0.0
         """Loop time of the last scrape."""
         self._scrapes = 0
@@ -102,6 +105,7 @@ class NodeMetrics:
         yield from self._cluster.collect()
         yield from self._disks()
         yield from self._network()
+        yield from self._requests.collect()
         yield from self._partitions.collect()
         yield from self._groups.collect()
         yield Series(_SCRAPE, _ONE, (self.last_scrape_s,))

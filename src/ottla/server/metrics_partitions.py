@@ -103,7 +103,18 @@ def _traffic(name: str, attribute: str, text: str, *, is_of_log: bool = False) -
     return Traffic(meter(*place, text), rates, attrgetter(attribute), is_of_log)
 
 
-TRAFFIC = (_traffic("MessagesInPerSec", "log_end_offset", "Records appended.", is_of_log=True),)
+TRAFFIC = (
+    _traffic("MessagesInPerSec", "log_end_offset", "Records appended.", is_of_log=True),
+    _traffic("BytesInPerSec", "bytes_in", "Bytes appended."),
+    _traffic("BytesOutPerSec", "bytes_out", "Bytes read by consumers."),
+    _traffic("TotalProduceRequestsPerSec", "append_count", "Appends, refused ones included."),
+    _traffic("TotalFetchRequestsPerSec", "read_count", "Reads, refused ones included."),
+    _traffic(
+        "FailedProduceRequestsPerSec",
+        "failed_append_count",
+        "Appends refused but for what clients must expect.",
+    ),
+)
 
 
 class _View(NamedTuple):
@@ -307,7 +318,7 @@ def _labels(partitions: Sequence[Partition]) -> tuple[str, ...]:
 def _standing(leaders: list[Partition]) -> _Standing:
     replicas = [len(one.replicas) for one in leaders]
     in_sync = [len(one.isr) for one in leaders]
-    needed = [min(one.min_insync_replicas, len(one.replicas)) for one in leaders]
+    needed = [one.effective_min_isr for one in leaders]
     return _Standing(
         replicas,
         in_sync,

@@ -19,7 +19,6 @@ from ottla.network.server import SCRATCH_BYTES, Listener
 from ottla.server.broker import Broker
 from ottla.server.clock import SystemClock
 from ottla.server.controller_node import ControllerNode
-from ottla.server.dispatch import Dispatcher
 from ottla.server.dynamic_settings import cordoned_directories
 from ottla.server.files import RealDirectory
 from ottla.server.group_config import group_coordinator_config
@@ -326,7 +325,7 @@ class Node:
         controllers = {one.listener for one in self.config.controller_endpoints}
         for listener in self._listeners:
             kind = "controller" if listener.name in controllers else "broker"
-            listener.serve(Dispatcher(self.broker, kind))
+            listener.serve(self.http.dispatcher(self.broker, kind))
 
     def _abandon(self) -> None:
         self.http.stop()

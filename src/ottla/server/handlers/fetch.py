@@ -178,6 +178,9 @@ class FetchRead:
     def response(self) -> FetchResponse:
         """Shape the answer; partitions that gave data are served last the next time."""
         told = self._results
+        for wanted, data in told:
+            if data.records and wanted.replica is not None:
+                wanted.replica.bytes_out += records_size(data.records)
         if self.plan.session is not None:
             changed = [result for result in told if result[0].must_respond(result[1])]
             if self.plan.is_incremental:

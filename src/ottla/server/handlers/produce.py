@@ -167,5 +167,6 @@ def _failed(index: int, error: KafkaError, partition: Partition | None = None) -
         if error.message != error.code.text:
             response.error_message = error.message
     elif partition is not None and error.code not in _WITHOUT_LOG_START:
+        partition.failed_append_count += 1  # Kafka leaves out what clients must expect
         response.log_start_offset = partition.log.log_start_offset
     return response
