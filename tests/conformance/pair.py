@@ -39,25 +39,22 @@ _SHOWN = 400
 """Letters of a request and of each answer, from where they differ, that a failure shows."""
 
 
-class Speaker:
-    """Asks one broker in any version, each question on a connection of its own."""
+class Conversation:
+    """Questions in any version over one connection."""
 
-    def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self.address = (host, int(port))
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
 
     def ask(self, request: Request, version: int | None = None) -> Response | None:
         """Return the answer; None when the broker closed the connection instead."""
         key = ApiKey(request.message_key)
         spoken = type(request).versions.highest if version is None else version
-        frame = join(encode_request(request, spoken, 7, "pair"))
-        with socket.create_connection(self.address, timeout=30) as connection:
-            connection.sendall(frame)
-            with connection.makefile("rb") as stream:
-                size = stream.read(4)
-                if not size:
-                    return None
-                body = memoryview(stream.read(int.from_bytes(size, "big")))
+        self._connection.sendall(join(encode_request(request, spoken, 7, "pair")))
+        with self._connection.makefile("rb") as stream:
+            size = stream.read(4)
+            if not size:
+                return None
+            body = memoryview(stream.read(int.from_bytes(size, "big")))
         header = response_header_version(key, spoken)
         position = codec.decode_at(ResponseHeader, header, body, 0)[1]
         answer: type[Response] = response_class(key)
@@ -66,14 +63,41 @@ class Speaker:
         return decoded  # type: ignore[no-any-return] # the class was found by its key
 
 
+class Speaker:
+    """Asks one broker, each question on a connection of its own unless one is kept."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self.address = (host, int(port))
+
+    @contextmanager
+    def connected(self) -> Iterator[Conversation]:
+        """Keep one connection for as long as the block lasts."""
+        with socket.create_connection(self.address, timeout=30) as connection:
+            yield Conversation(connection)
+
+    def ask(self, request: Request, version: int | None = None) -> Response | None:
+        """Return the answer; None when the broker closed the connection instead."""
+        with self.connected() as conversation:
+            return conversation.ask(request, version)
+
+
 class Pair:
     """Both brokers, in the same state as long as they are only asked together."""
 
     def __init__(self, real: RealKafka, cluster: Cluster) -> None:
         self.real = real
         self.cluster = cluster
-        self.theirs = Speaker(real.bootstrap)
-        self.ours = Speaker(cluster.bootstrap)
+        self.theirs: Speaker | Conversation = Speaker(real.bootstrap)
+        self.ours: Speaker | Conversation = Speaker(cluster.bootstrap)
+
+    @contextmanager
+    def connected(self) -> Iterator[Pair]:
+        """Ask both over one connection each for as long as the block lasts."""
+        kept = Pair(self.real, self.cluster)
+        theirs, ours = Speaker(self.real.bootstrap), Speaker(self.cluster.bootstrap)
+        with theirs.connected() as kept.theirs, ours.connected() as kept.ours:
+            yield kept
 
     def ask(self, request: Request, version: int | None = None) -> tuple[Any, Any]:
         """Return Kafka's answer and ours."""

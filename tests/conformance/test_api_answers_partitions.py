@@ -20,7 +20,7 @@ from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.builder import encode_batch
-from tests.conformance.pair import Pair, Speaker, running_pair
+from tests.conformance.pair import Conversation, Pair, Speaker, running_pair
 from tests.controller.harness import topic
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def pair(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pai
         yield pair
 
 
-def _fill(speaker: Speaker, name: str) -> None:
+def _fill(speaker: Speaker | Conversation, name: str) -> None:
     """Write 30 records in three batches by an idempotent producer; the newest is not the last."""
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
     answer: Any = speaker.ask(asked)
@@ -241,7 +241,7 @@ def test_topics_made_on_demand(pair: Pair) -> None:
         assert _topics_only(ours) == _topics_only(theirs), name
 
 
-def _until_there(speaker: Speaker, name: str) -> Any:
+def _until_there(speaker: Speaker | Conversation, name: str) -> Any:
     for _ in range(200):
         answer: Any = speaker.ask(_metadata(name), 12)
         if not answer.topics[0].error_code and all(

@@ -26,6 +26,7 @@ from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.apis.describe_producers import DescribeProducersRequest
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
 from ottla.protocol.apis.fetch import FetchRequest
@@ -43,6 +44,7 @@ from ottla.protocol.apis.offset_delete import OffsetDeleteRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.protocol.apis.produce import ProduceRequest
+from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
 from ottla.protocol.apis.sync_group import SyncGroupRequest
 from ottla.protocol.headers import ResponseHeader
 from ottla.records.builder import encode_batch
@@ -360,6 +362,15 @@ def describe_log_dirs(speaker: Speaker, version: int, topic: str) -> Request:
     return DescribeLogDirsRequest(topics=[one(topic=topic, partitions=[0])])
 
 
+def describe_producers(speaker: Speaker, version: int, topic: str) -> Request:
+    one = DescribeProducersRequest.TopicRequest
+    return DescribeProducersRequest(topics=[one(name=topic, partition_indexes=[0])])
+
+
+def push_telemetry(speaker: Speaker, version: int, topic: str) -> Request:
+    return PushTelemetryRequest(client_instance_id=Uuid(b"never asked here"))
+
+
 QUESTIONS = {
     ApiKey[ask.__name__.upper()]: ask
     for ask in (
@@ -392,17 +403,23 @@ QUESTIONS = {
         describe_topic_partitions,
         describe_quorum,
         describe_log_dirs,
+        describe_producers,
+        push_telemetry,
     )
 }
 SERVED = [ApiKey(key) for key in sorted(served_apis())]
 # What must be there for a client of these versions to go on.
-SECOND_ROUND = {
-    (ApiKey.JOIN_GROUP, version): ErrorCode.MEMBER_ID_REQUIRED for version in range(4, 10)
-} | {
-    (key, version): ErrorCode.ILLEGAL_SASL_STATE  # on a listener without a login
-    for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
-    for version in range(3)
-}
+SECOND_ROUND: dict[tuple[ApiKey, int], ErrorCode] = (
+    {
+        (ApiKey.PUSH_TELEMETRY, 0): ErrorCode.UNKNOWN_SUBSCRIPTION_ID,  # it asks for its own first
+    }
+    | {(ApiKey.JOIN_GROUP, version): ErrorCode.MEMBER_ID_REQUIRED for version in range(4, 10)}
+    | {
+        (key, version): ErrorCode.ILLEGAL_SASL_STATE  # on a listener without a login
+        for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+        for version in range(3)
+    }
+)
 
 
 def question(speaker: Speaker, key: ApiKey, version: int, topic: str) -> Request:

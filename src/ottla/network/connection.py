@@ -96,6 +96,11 @@ class Connection:
         self.attachment: object = None
         loop.add_reader(self._fd, self._on_readable)
 
+    @property
+    def peer_port(self) -> int:
+        """The port that the peer speaks from."""
+        return int(self.connection_id.rsplit("-", 2)[0].rpartition(":")[2])
+
     def is_overdue(self, now_ms: int, max_idle_ms: int) -> bool:
         """Whether it was silent for too long, or its frame trickles: asked now and then.
 

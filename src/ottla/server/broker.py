@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ottla.server.controller_node import ControllerNode
     from ottla.server.producer_ids import ProducerIds
     from ottla.storage.log_set import LogSet
+    from ottla.server.telemetry import Telemetry
     from ottla.types import Node, Uuid
 
 _ONE_TOPIC_PARTITIONS = -1
@@ -54,6 +55,7 @@ class Broker:
     producer_ids: ProducerIds
     replicas: ReplicaSet
 
+    telemetry: Telemetry
     def __init__(
         self,
         config: BrokerConfig,
@@ -70,6 +72,7 @@ class Broker:
         self.cluster_id = cluster_id
         self.clock = clock
         self.controller = controller
+        self.rng = rng
         self.image: MetadataImage = controller.image
         self.fetch_max_bytes: int = config.fetch_max_bytes
         self.fetch_sessions = FetchSessionCache(
@@ -220,6 +223,8 @@ class Broker:
 
     def _drop_topic(self, topic: TopicImage, now_ms: int) -> None:
         for index in sorted(topic.partitions):
+            elif resource.type == ConfigResourceType.CLIENT_METRICS:
+                self.telemetry.update(image, resource.name)
             self.replicas.drop(topic.name, index, now_ms=now_ms)
             if topic.name == OFFSETS_TOPIC:
                 self.groups.on_resigned(index)

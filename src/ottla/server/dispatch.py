@@ -49,6 +49,7 @@ HANDLER_MODULES = (
     "membership",
     "credentials",
     "log_dirs",
+    "telemetry",
     "sasl",
 )
 _API_VERSIONS = 18
@@ -98,7 +99,8 @@ class Dispatcher:
         self._apis = served_apis(listener)
 
     def connection_closed(self, connection: Connection) -> None:
-        """Nothing is kept by connection but what the connection itself holds."""
+        """Forget whose metrics came over it; the rest is kept by the connection itself."""
+        self._broker.telemetry.connection_closed(connection.connection_id)
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
         """Decode and answer one request; a stranger's bytes close the connection."""

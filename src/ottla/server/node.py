@@ -28,7 +28,9 @@ from ottla.server.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ottla.server.lifecycle import BrokerLifecycle
 from ottla.server.plugins import load_policies
 from ottla.server.producer_ids import ProducerIds
+from ottla.server.reporters import Reporters, reporters_refusal
 from ottla.server.startup import Banner, connection_quota, limit_connections, port_taken
+from ottla.server.telemetry import Telemetry
 from ottla.server.timers import LoopTimer
 from ottla.server.upkeep import Upkeep
 from ottla.server.workers import Workers
@@ -114,8 +116,10 @@ class Node:
         self._loop = loop
         self._timer = LoopTimer(loop, self.clock)
         self._workers = Workers(loop)
+        self._receiving = Workers(loop, threads=1)  # a receiver of metrics may wait for a network
         try:
             self._policies = load_policies(self.config)
+            self._reporters = Reporters(self.config)
             self._bind()
             self.http.bind()
             self._lock()
@@ -195,6 +199,7 @@ class Node:
             )
         )
         self.broker.settings.on_change(self._reconfigured)
+        self.broker.settings.refuse_when(reporters_refusal)
         self.controller.ask_before_broker_changes(self.broker.refusal)
         self.controller.add_listener(self.broker.metadata_changed)
         await self._completed(self._lifecycle.start_heartbeats())
@@ -205,6 +210,7 @@ class Node:
         """Act on settings that were changed while the node runs."""
         limit_connections(config, self._quota, self._listeners)
         self._cordon(config)
+        self._reporters.apply(config, self.broker.telemetry)
 
     def _cordon(self, config: BrokerConfig) -> None:
         paths = cordoned_directories(config)
@@ -249,6 +255,9 @@ class Node:
             lambda: self._lifecycle.broker_epoch,
             self.controller.allocate_producer_ids,
         )
+        broker.run_in_worker = self._workers.run
+        broker.telemetry = Telemetry(config.telemetry_max_bytes, self._receiving.run)
+        self._reporters.serve(broker.telemetry)
         return broker
 
     def _open_logs(self) -> None:
@@ -335,6 +344,7 @@ class Node:
             home.release()
         self._timer.close()
         self._workers.close()
+        self._receiving.close()
 
     async def stop(self) -> None:
         """Stop serving, flush and close the logs, leave the clean marker."""
@@ -349,9 +359,11 @@ class Node:
         self._lifecycle.stop()
         self._timer.close()
         self._workers.close()
+        self._receiving.close()
         await asyncio.sleep(0)  # lets the workers' last answers arrive
         self.controller.stop()
         self._policies.close()
+        self._reporters.close()
         self.broker.logs.shutdown(self._lifecycle.broker_epoch)
         self.http.stop()
 
@@ -371,6 +383,7 @@ class Node:
         self._lifecycle.stop()
         self._timer.close()
         self._workers.close()
+        self._receiving.close()
         for home in self._homes:
             home.release()
 

@@ -32,7 +32,7 @@ JAVA_BUILT_IN: Final[Mapping[str, str]] = {
 }
 """Java plug-ins whose work Ottla does by itself, and which setting does it."""
 _POLICY_METHODS: Final = ("configure", "validate", "close")
-_REPORTER_METHODS: Final = ("configure", "close")
+REPORTER_METHODS: Final = ("configure", "close")
 
 
 class PluginError(Exception):
@@ -84,12 +84,6 @@ def _load_policy(config: BrokerConfig, setting: str) -> Any:
     return load_plugin(name, _POLICY_METHODS, config.given) if name else None
 
 
-def load_reporters(config: BrokerConfig) -> list[Any]:
-    """Return an object of each class of metric.reporters that is not Ottla's own work."""
-    names = [name for name in config.metric_reporters if name and name not in JAVA_BUILT_IN]
-    return [load_plugin(name, _REPORTER_METHODS, config.given) for name in names]
-
-
 def plugin_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
     """Yield a problem for each setting that names a class which cannot be had."""
     wanted: list[tuple[str, str, tuple[str, ...]]] = [
@@ -98,7 +92,7 @@ def plugin_problems(config: BrokerConfig) -> Iterator[ConfigProblem]:
         if (name := config.value(setting))
     ]
     wanted += [
-        (METRIC_REPORTERS, name, _REPORTER_METHODS)
+        (METRIC_REPORTERS, name, REPORTER_METHODS)
         for name in config.metric_reporters
         if name and name not in JAVA_BUILT_IN
     ]

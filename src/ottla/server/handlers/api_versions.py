@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 ApiVersion = ApiVersionsResponse.ApiVersion
 _PRODUCE = 0
+_TELEMETRY = (71, 72)
+"""Answered, but told to clients only where somebody receives their metrics."""
 _CLIENT_SOFTWARE_FROM = 3
 _LEVEL_ZERO_FROM = 4  # older clients take a lowest level of 0 for an error
 _LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -28,7 +30,13 @@ def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
     """List the served versions; features from version 3 on."""
     if ctx.api_version >= _CLIENT_SOFTWARE_FROM and not _is_legal(request):
         return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST), api_keys=[])
-    response = ApiVersionsResponse(api_keys=_served(ctx.listener))
+    if ctx.api_version >= _CLIENT_SOFTWARE_FROM:
+        names = (request.client_software_name, request.client_software_version)
+        ctx.connection.attachment = names
+    hidden = () if ctx.broker.telemetry.has_receiver else _TELEMETRY
+    response = ApiVersionsResponse(
+        api_keys=[one for one in _served(ctx.listener) if one.api_key not in hidden]
+    )
     features = ctx.broker.image.features
     response.supported_features = [
         ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)

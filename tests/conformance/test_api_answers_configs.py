@@ -1,0 +1,326 @@
+"""Settings asked for and changed through real Kafka 4.3.0 and through Ottla: the same answers.
+
+Kafka: KafkaApis.handleListConfigResources, ConfigHelper, ConfigAdminManager, ControllerApis.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.controller.configs import AlterOperation
+from ottla.protocol.apis.alter_configs import AlterConfigsRequest
+from ottla.protocol.apis.create_topics import CreateTopicsRequest
+from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
+from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.protocol.apis.list_config_resources import ListConfigResourcesRequest
+from tests.conformance.pair import Pair, running_pair
+from tests.controller.harness import topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.protocol.schema import Request
+    from tests.conformance.kafka import Kafka
+
+pytestmark = pytest.mark.conformance
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = AlterOperation
+
+
+@pytest.fixture(scope="module")
+def pair(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """Run both, with one topic, one group and one subscription that have settings."""
+    with running_pair(kafka, tmp_path_factory.mktemp("configs")) as pair:
+        pair.compare(
+            CreateTopicsRequest(topics=[topic("set", retention_ms="5000000")]),
+            change(GROUP, "g", ("consumer.session.timeout.ms", SET, "46000")),
+            change(METRICS, "m", ("metrics", SET, "org.apache."), ("interval.ms", SET, "1000")),
+            change(
+                BROKER,
+                "1",
+                ("log.cleaner.threads", SET, "2"),
+                ("listener.name.external.ssl.key.password", SET, "secret"),
+                ("listener.name.external.ssl.keystore.location", SET, "/x"),
+                ("listener.name.plaintext.max.connections", SET, "500"),
+                ("nobodys.setting", SET, "1"),
+            ),
+            change(BROKER, "", ("log.retention.ms", SET, "700000")),
+        )
+        _await_applied(pair)
+        yield pair
+
+
+def _await_applied(pair: Pair) -> None:
+    """Wait until Kafka uses the cluster's value: it tells its source earlier."""
+    wanted = "700000"
+    for _ in range(200):
+        answer: Any = pair.theirs.ask(describe(BROKER, "1", "log.retention.ms"))
+        if answer.results[0].configs[0].value == wanted:
+            return
+    raise AssertionError("Kafka did not take the change over")
+
+
+def change(
+    kind: int, name: str, *changes: tuple[str, int, str | None], only_check: bool = False
+) -> IncrementalAlterConfigsRequest:
+    struct = IncrementalAlterConfigsRequest.AlterConfigsResource
+    resource = struct(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            struct.AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in changes
+        ],
+    )
+    return IncrementalAlterConfigsRequest(resources=[resource], validate_only=only_check)
+
+
+def replace(
+    kind: int, name: str, *settings: tuple[str, str | None], only_check: bool = False
+) -> AlterConfigsRequest:
+    struct = AlterConfigsRequest.AlterConfigsResource
+    resource = struct(
+        resource_type=kind,
+        resource_name=name,
+        configs=[struct.AlterableConfig(name=key, value=value) for key, value in settings],
+    )
+    return AlterConfigsRequest(resources=[resource], validate_only=only_check)
+
+
+def describe(kind: int, name: str, *names: str, synonyms: bool = True) -> DescribeConfigsRequest:
+    struct = DescribeConfigsRequest.DescribeConfigsResource
+    resource = struct(
+        resource_type=kind, resource_name=name, configuration_keys=list(names) or None
+    )
+    return DescribeConfigsRequest(resources=[resource], include_synonyms=synonyms)
+
+
+def _listed(answer: Any) -> Any:
+    if answer is None:
+        return None
+    return answer.error_code, sorted(
+        (one.resource_type, one.resource_name) for one in answer.config_resources
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "kinds"),
+    [
+        (0, []),
+        *((1, [kind]) for kind in (TOPIC, BROKER, LOGGER, METRICS, GROUP, 0, 99)),
+        (1, []),
+        (1, [TOPIC, GROUP]),
+        (1, [TOPIC, 99]),
+        (1, [TOPIC, TOPIC]),
+    ],
+)
+def test_resources_with_settings(pair: Pair, version: int, kinds: list[int]) -> None:
+    """Each kind of resource, all of them, unknown kinds, and the version that knew one kind."""
+    theirs, ours = pair.ask(ListConfigResourcesRequest(resource_types=kinds), version)
+    assert _listed(ours) == _listed(theirs)
+
+
+def _described(answer: Any) -> Any:
+    """Return everything but the documentation's words, which are each one's own."""
+    return [
+        (
+            one.error_code,
+            one.error_message,
+            one.resource_type,
+            one.resource_name,
+            {
+                config.name: (
+                    config.value,
+                    config.read_only,
+                    config.config_source,
+                    config.is_sensitive,
+                    config.config_type,
+                    [(two.name, two.value, two.source) for two in config.synonyms],
+                    config.documentation is None,
+                )
+                for config in one.configs
+            },
+        )
+        for one in answer.results
+    ]
+
+
+OWN_NAMES = {
+    "listeners",
+    "advertised.listeners",
+    "controller.quorum.bootstrap.servers",
+    "log.dirs",
+    "log.dir",
+    "controller.quorum.voters",
+}
+"""Settings of which each of the two nodes has its own value."""
+
+
+@pytest.mark.parametrize("synonyms", [True, False])
+@pytest.mark.parametrize("documentation", [True, False])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        (TOPIC, "set"),
+        (TOPIC, "nosuch"),
+        (TOPIC, ""),
+        (TOPIC, "bad*name"),
+        (TOPIC, "set", "retention.ms", "segment.ms", "nosuch"),
+        (BROKER, "1", "log.cleaner.threads", "log.retention.ms", "ssl.key.password", "nope"),
+        (BROKER, "1"),
+        (BROKER, ""),
+        (BROKER, "", "log.retention.ms"),
+        (BROKER, "7"),
+        (BROKER, "x"),
+        (GROUP, "g"),
+        (GROUP, "other"),
+        (GROUP, ""),
+        (METRICS, "m"),
+        (METRICS, "other"),
+        (METRICS, ""),
+        (LOGGER, ""),
+        (LOGGER, "7"),
+        (LOGGER, "x"),
+        (99, "x"),
+        (0, "x"),
+    ],
+    ids=str,
+)
+def test_descriptions(
+    pair: Pair, asked: tuple[Any, ...], *, synonyms: bool, documentation: bool
+) -> None:
+    """Values, sources, synonyms, types; which settings have documentation; every refusal."""
+    request = describe(*asked, synonyms=synonyms)
+    request.include_documentation = documentation
+    theirs, ours = (_described(answer) for answer in pair.ask(request))
+    for results in (theirs, ours):
+        for name in OWN_NAMES & results[0][-1].keys():
+            results[0][-1][name] = None
+    different = {
+        name: (ours[0][-1].get(name), theirs[0][-1].get(name))
+        for name in ours[0][-1].keys() | theirs[0][-1].keys()
+        if ours[0][-1].get(name) != theirs[0][-1].get(name)
+    }
+    assert not different
+    assert ours == theirs
+
+
+CHANGES: list[Request] = [
+    change(LOGGER, "", ("root", SET, "INFO")),
+    change(LOGGER, "7", ("root", SET, "INFO")),
+    change(LOGGER, "x", ("root", SET, "INFO")),
+    change(LOGGER, "1", ("root", SET, "LOUD")),
+    change(LOGGER, "1", ("root", SET, "info")),
+    change(LOGGER, "1", ("root", SET, None)),
+    change(LOGGER, "1", ("root", SET, "")),
+    change(LOGGER, "1", ("root", DELETE, None)),
+    change(LOGGER, "1", ("root", APPEND, "INFO")),
+    change(LOGGER, "1", ("root", SUBTRACT, "INFO")),
+    change(LOGGER, "1", ("root", 7, "INFO")),
+    change(LOGGER, "1", ("no.such.logger", SET, "INFO")),
+    change(LOGGER, "1", ("no.such.logger", DELETE, None)),
+    change(LOGGER, "1", ("root", SET, "INFO"), ("root", SET, "WARN")),
+    change(LOGGER, "1", ("root", SET, "INFO"), ("no.such.logger", SET, "WARN")),
+    change(LOGGER, "1", ("root", SET, "WARN"), only_check=True),
+    change(LOGGER, "1"),
+    replace(LOGGER, "1", ("root", "INFO")),
+    replace(LOGGER, "7", ("root", "INFO")),
+    change(TOPIC, "set", ("retention.ms", SET, "1"), only_check=True),
+    change(TOPIC, "set", ("retention.ms", 9, "1")),
+    change(TOPIC, "set", ("retention.ms", SET, "-7")),
+    change(TOPIC, "set", ("nosuch", SET, "1")),
+    change(TOPIC, "set", ("nosuch", DELETE, None)),
+    change(TOPIC, "set"),
+    change(TOPIC, "bad*name", ("retention.ms", SET, "1")),
+    change(BROKER, "1", ("num.io.threads", SET, "1")),
+    change(BROKER, "1", ("num.io.threads", SET, "100")),
+    change(BROKER, "1", ("num.io.threads", SET, "0")),
+    change(BROKER, "1", ("num.io.threads", SET, "x")),
+    change(BROKER, "", ("num.network.threads", SET, "2"), only_check=True),
+    change(BROKER, "", ("num.network.threads", SET, "4"), only_check=True),
+    change(BROKER, "1", ("background.threads", SET, "200")),
+    change(BROKER, "1", ("num.replica.fetchers", SET, "3")),
+    change(BROKER, "1", ("num.recovery.threads.per.data.dir", SET, "9")),
+    change(BROKER, "1", ("log.cleaner.threads", SET, "9")),
+    change(BROKER, "1", ("log.cleaner.dedupe.buffer.size", SET, "1000")),
+    change(BROKER, "1", ("max.connections", SET, "-1")),
+    change(BROKER, "", ("max.connections.per.ip", SET, "0"), only_check=True),
+    change(BROKER, "", ("max.connections.per.ip.overrides", SET, "a:b:c"), only_check=True),
+    change(BROKER, "", ("max.connections.per.ip.overrides", SET, "127.0.0.1:x"), only_check=True),
+    change(BROKER, "", ("max.connections.per.ip.overrides", SET, "127.0.0.1:5"), only_check=True),
+    change(BROKER, "1", ("auto.create.topics.enable", SET, "false")),
+    change(BROKER, "", ("auto.create.topics.enable", SET, "false")),
+    change(BROKER, "1", ("nosuch.setting", SET, "1"), only_check=True),
+    change(BROKER, "1", ("ssl.keystore.location", SET, "/x")),
+    change(
+        BROKER, "1", ("listener.name.external.ssl.keystore.location", SET, "/x"), only_check=True
+    ),
+    change(BROKER, "", ("listener.name.plaintext.max.connections", SET, "10"), only_check=True),
+    change(BROKER, "1", ("listener.name.plaintext.max.connections", SET, "10"), only_check=True),
+    change(BROKER, "1", ("metric.reporters", SET, "no.such.Reporter")),
+    change(BROKER, "", ("metric.reporters", APPEND, "no.such.Reporter")),
+    change(BROKER, "1", ("cordoned.log.dirs", SET, "/nosuch")),
+    change(BROKER, "", ("cordoned.log.dirs", SET, "*")),
+    change(BROKER, "1", ("listeners", SET, "PLAINTEXT://:1")),
+    change(BROKER, "1", ("listeners", SET, "nonsense")),
+    change(BROKER, "1", ("unclean.leader.election.enable", SET, "maybe")),
+    change(BROKER, "", ("unclean.leader.election.enable", SET, "true"), only_check=True),
+    change(BROKER, "1", ("log.retention.ms", SET, "0")),
+    change(BROKER, "1", ("log.local.retention.ms", SET, "5")),
+    change(BROKER, "1", ("log.message.timestamp.type", SET, "Sometimes")),
+    change(BROKER, "1", ("min.insync.replicas", SET, "2")),
+    change(BROKER, "", ("min.insync.replicas", SET, "0")),
+    change(BROKER, "", ("leader.replication.throttled.rate", SET, "5"), only_check=True),
+    change(BROKER, "1", ("leader.replication.throttled.rate", SET, "-5")),
+    change(BROKER, "1", ("config.providers", SET, "file"), only_check=True),
+    replace(BROKER, "1", ("log.cleaner.threads", "9")),
+    replace(BROKER, "1", ("log.cleaner.threads", None)),
+    replace(BROKER, "7", ("log.cleaner.threads", "2")),
+    replace(TOPIC, "nosuch", ("retention.ms", "5")),
+    replace(TOPIC, "set", ("retention.ms", None)),
+    replace(TOPIC, "set", ("retention.ms", "5"), ("retention.ms", "6")),
+    replace(99, "set", ("retention.ms", "5")),
+    change(GROUP, "g", ("share.isolation.level", SET, "all"), only_check=True),
+    change(GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "60000"), only_check=True),
+    change(GROUP, "g", ("nosuch", SET, "1")),
+    change(GROUP, "g", ("consumer.session.timeout.ms", APPEND, "1")),
+    change(METRICS, "m", ("interval.ms", SET, "99")),
+    change(METRICS, "m", ("interval.ms", SET, "3600001")),
+    change(METRICS, "m", ("match", SET, "nosuch=.*")),
+    change(METRICS, "m", ("match", SET, "client_id")),
+    change(METRICS, "m", ("match", SET, "client_id=[")),
+    change(METRICS, "m", ("match", SET, "client_id=a,client_id=b")),
+    change(METRICS, "m", ("metrics", APPEND, "org.other."), only_check=True),
+    change(METRICS, "m", ("interval.ms", APPEND, "5")),
+    replace(METRICS, "m", ("interval.ms", "5")),
+]
+
+
+@pytest.mark.parametrize("request_", CHANGES, ids=lambda one: repr(one.resources[0])[:120])
+def test_refused_and_checked_changes(pair: Pair, request_: Request) -> None:
+    """Changes that are refused, or only checked: nothing is different afterwards."""
+    pair.compare(request_)
+
+
+def test_several_resources_in_one_request(pair: Pair) -> None:
+    """One resource named twice spoils itself, not the others; kinds may be mixed."""
+    first = change(TOPIC, "set", ("nosuch", SET, "1"))
+    first.resources += change(LOGGER, "7", ("root", SET, "INFO")).resources
+    first.resources += change(GROUP, "g", ("nosuch", SET, "1")).resources
+    twice = change(TOPIC, "set", ("nosuch", SET, "1"))
+    twice.resources *= 2
+    twice.resources += change(BROKER, "1", ("log.dirs", SET, "1")).resources
+    loggers = change(LOGGER, "1", ("root", SET, "LOUD"))
+    loggers.resources *= 2
+    for request in (first, twice, loggers):
+        theirs, ours = pair.ask(request)
+        assert _outcomes(ours) == _outcomes(theirs)
+
+
+def _outcomes(answer: Any) -> Any:
+    return sorted(
+        (one.resource_type, one.resource_name, one.error_code, one.error_message or "")
+        for one in answer.responses
+    )
