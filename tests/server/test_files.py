@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -77,14 +78,22 @@ def test_short_writes_are_finished(
     assert file.read(0, 10) == b"1234567"
 
 
-def test_cached_reads_agree_with_reads(directory: RealDirectory) -> None:
-    """A cached read returns the same bytes or None, and never half of them."""
-    file = directory.open("a", create=True)
-    file.append([os.urandom(300_000)])
-    for position, size in ((0, 10), (5, 200_000), (299_990, 100), (300_000, 5)):
-        cached = file.read_cached(position, size)
-        assert cached in (None, file.read(position, size))
-        assert file.is_cached(position, size) in (True, False)
+def test_what_was_appended_is_cached(
+    directory: RealDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tail that this process wrote is not probed; what was there before it is."""
+    directory.open("a", create=True).append([os.urandom(300_000)])
+    file = directory.open("a")
+    file.append([os.urandom(1000)])
+
+    def miss(*_: object) -> int:
+        raise OSError(errno.EAGAIN, "not in the page cache")
+
+    monkeypatch.setattr(os, "preadv", miss)
+    assert file.is_cached(300_000, 1000)
+    assert file.is_cached(301_000, 5)
+    assert not file.is_cached(0, 10)
+    assert not file.is_cached(299_999, 10)
 
 
 def test_atomic_write_sets_mode_and_leaves_no_temporary(directory: RealDirectory) -> None:

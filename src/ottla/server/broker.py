@@ -37,10 +37,11 @@ if TYPE_CHECKING:
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.replication.delayed_fetch import DelayedFetch
     from ottla.replication.partition import Partition
+    from ottla.server.cold_reads import RunInWorker
     from ottla.server.controller_node import ControllerNode
     from ottla.server.producer_ids import ProducerIds
-    from ottla.storage.log_set import LogSet
     from ottla.server.telemetry import Telemetry
+    from ottla.storage.log_set import LogSet
     from ottla.types import Node, Uuid
 
 _ONE_TOPIC_PARTITIONS = -1
@@ -54,8 +55,8 @@ class Broker:
     logs: LogSet
     producer_ids: ProducerIds
     replicas: ReplicaSet
-
     telemetry: Telemetry
+
     def __init__(
         self,
         config: BrokerConfig,
@@ -71,8 +72,8 @@ class Broker:
         self.node_id: int = config.node_id
         self.cluster_id = cluster_id
         self.clock = clock
-        self.controller = controller
         self.rng = rng
+        self.controller = controller
         self.image: MetadataImage = controller.image
         self.fetch_max_bytes: int = config.fetch_max_bytes
         self.fetch_sessions = FetchSessionCache(
@@ -81,6 +82,8 @@ class Broker:
         self.delayed_fetches: Purgatory[DelayedFetch] = Purgatory("Fetch", timer)
         self.quotas = Quotas(config)
         self._creating: set[str] = set()
+        self.run_in_worker: RunInWorker | None = None
+        """How a handler has the disk waited for; without it, reads of cold files wait here."""
 
     def open_logs(self, logs: LogSet) -> None:
         """Take the node's logs; the settings of a log come from `log_config`."""
@@ -220,11 +223,11 @@ class Broker:
                 self._reconfigure(resource.name)
             elif resource.type == ConfigResourceType.BROKER:
                 self._reconfigure_all()
+            elif resource.type == ConfigResourceType.CLIENT_METRICS:
+                self.telemetry.update(image, resource.name)
 
     def _drop_topic(self, topic: TopicImage, now_ms: int) -> None:
         for index in sorted(topic.partitions):
-            elif resource.type == ConfigResourceType.CLIENT_METRICS:
-                self.telemetry.update(image, resource.name)
             self.replicas.drop(topic.name, index, now_ms=now_ms)
             if topic.name == OFFSETS_TOPIC:
                 self.groups.on_resigned(index)

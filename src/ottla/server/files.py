@@ -20,25 +20,28 @@ if TYPE_CHECKING:
     from ottla.types import Buffer
 
 PROBE_INTERVAL_BYTES = 64 * 1024
+RECENT_BYTES = 32 * 1024 * 1024
+"""Behind the end of a file: still in the page cache when this process wrote it."""
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
 class RealFile:
     """A file that opens itself when first used. Kept in step by one owner: the node's loop."""
 
-    __slots__ = ("_closing", "_descriptor", "_end", "_path", "_pins", "_prefix")
+    __slots__ = ("_closing", "_descriptor", "_end", "_old_end", "_path", "_pins", "_prefix")
 
     def __init__(self, prefix: str, path: str) -> None:
         self._prefix = prefix
         self._path = path
         self._descriptor = -1
         self._end = -1
+        self._old_end = 0
         self._pins = 0
         self._closing = False
 
     def _open(self) -> int:
         descriptor = os.open(self._prefix + self._path, os.O_RDWR | os.O_CLOEXEC)
-        self._end = os.fstat(descriptor).st_size
+        self._end = self._old_end = os.fstat(descriptor).st_size
         self._descriptor = descriptor
         return descriptor
 
@@ -100,28 +103,16 @@ class RealFile:
             position += len(data)
         return b"".join(parts)
 
-    def read_cached(self, position: int, size: int) -> bytes | None:
-        """Return the bytes when the page cache holds all of them."""
-        descriptor = self._descriptor
-        if descriptor < 0:
-            descriptor = self._open()
-        wanted = min(size, max(self._end - position, 0))
-        if not _NOWAIT:
-            return None
-        data = bytearray(wanted)
-        try:
-            done = os.preadv(descriptor, [data], position, _NOWAIT)
-        except OSError as error:
-            if error.errno in _MISSES:
-                return None
-            raise
-        return bytes(data) if done == wanted else None
-
     def is_cached(self, position: int, size: int) -> bool:
-        """Probe one byte every 64 KiB and the last one; no answer counts as not cached."""
+        """Probe one byte every 64 KiB and the last one; no answer counts as not cached.
+
+        What was appended lately is there, and is not probed.
+        """
         descriptor = self._descriptor
         if descriptor < 0:
             descriptor = self._open()
+        if position >= self._old_end and position >= self._end - RECENT_BYTES:
+            return True
         end = min(position + size, self._end)
         if not _NOWAIT:
             return end <= position

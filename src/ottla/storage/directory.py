@@ -29,9 +29,6 @@ class File(Protocol):
     def read(self, position: int, size: int) -> bytes:
         """Return up to size bytes at position, as many as the file has; may wait for the disk."""
 
-    def read_cached(self, position: int, size: int) -> bytes | None:
-        """Return the bytes as `read` does, or None when they would have to come from the disk."""
-
     def is_cached(self, position: int, size: int) -> bool:
         """Say, by probing, whether the range can be read without waiting for the disk."""
 

@@ -205,10 +205,6 @@ class SimulatedFile:
         self._disk.count_read(self._path)
         return bytes(self._content.data[position : position + size])
 
-    def read_cached(self, position: int, size: int) -> bytes | None:
-        """Return the bytes: nothing here is ever cold."""
-        return self.read(position, size)
-
     def is_cached(self, position: int, size: int) -> bool:
         """Say yes where there are bytes."""
         return position + size <= len(self._content.data)

@@ -13,8 +13,10 @@ from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.codec import records_size
 from ottla.purgatory.pending import Pending
 from ottla.replication.delayed_fetch import DelayedFetch
+from ottla.server.cold_reads import is_cold, when_warm
 from ottla.server.dispatch import handles
 from ottla.storage.append_info import FetchIsolation
+from ottla.types import FileSlice
 
 if TYPE_CHECKING:
     from ottla.replication.fetch_session import FetchPartition, FetchPlan, PartitionKey
@@ -25,17 +27,27 @@ if TYPE_CHECKING:
 TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionData = TopicResponse.PartitionData
 _TOPIC_IDS_FROM = 13
+_CONTROLLER = "controller"
 
 
 @handles(FetchRequest)
 def fetch(ctx: Context, request: FetchRequest) -> FetchResponse | Pending[FetchResponse]:
     """Answer at once when min_bytes are there, something is wrong, or nobody waits."""
+    if ctx.listener == _CONTROLLER:  # the metadata log has no follower yet that could ask for it
+        return FetchResponse(error_code=int(ErrorCode.INVALID_REQUEST), responses=[])
     plan = ctx.broker.fetch_sessions.plan(request, ctx.api_version, ctx.now_ms)
     read = FetchRead(ctx, request, plan)
     read.run()
     if read.is_enough:
-        return read.response()
+        return _answer(ctx, read)
     return _wait(ctx, request, read)
+
+
+def _answer(ctx: Context, read: FetchRead) -> FetchResponse | Pending[FetchResponse]:
+    """Answer at once, or when what the disk must give was read."""
+    if read.cold and ctx.broker.run_in_worker is not None:
+        return when_warm(read.cold, read.response(), ctx.broker.run_in_worker)
+    return read.response()
 
 
 def _wait(ctx: Context, request: FetchRequest, read: FetchRead) -> Pending[FetchResponse]:
@@ -45,7 +57,11 @@ def _wait(ctx: Context, request: FetchRequest, read: FetchRead) -> Pending[Fetch
     def answer() -> None:
         again = FetchRead(ctx, request, read.plan)
         again.run()
-        pending.complete(again.response())
+        answered = _answer(ctx, again)
+        if isinstance(answered, Pending):
+            answered.then(pending.complete)
+        else:
+            pending.complete(answered)
 
     positions = read.positions()
     deadline_ms = broker.clock.monotonic_ms() + request.max_wait_ms
@@ -65,6 +81,7 @@ class FetchRead:
         "_isolation",
         "_request",
         "_results",
+        "cold",
         "plan",
         "size_bytes",
     )
@@ -81,6 +98,7 @@ class FetchRead:
         self._bytes_left = min(request.max_bytes, ctx.broker.fetch_max_bytes)
         self._results: list[tuple[FetchPartition, PartitionData]] = []
         self._has_error = False
+        self.cold: list[FileSlice] = []
         self.size_bytes = 0
 
     @property
@@ -162,8 +180,10 @@ class FetchRead:
 
     def _data(self, replica: Partition, index: int, read: FetchData) -> PartitionData:
         data = self._empty(replica, index)
-        data.records = read.records
-        size = records_size(read.records)
+        records = data.records = read.records
+        size = records_size(records)
+        if type(records) is FileSlice and is_cold(records):
+            self.cold.append(records)
         self.size_bytes += size
         self._bytes_left = max(0, self._bytes_left - size)
         if read.aborted_transactions is not None:
