@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
     """Return the answer to a join that failed."""
     return JoinGroupResponse(
-        error_code=code, protocol_name="", leader="", member_id=member_id, members=[]
+        error_code=code, protocol_name=None, leader="", member_id=member_id, members=[]
     )
 
 

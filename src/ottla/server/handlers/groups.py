@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.server.context import Context
 
 Coordinator = FindCoordinatorResponse.Coordinator
-_GROUP, _TRANSACTION = 0, 1
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _MANY_KEYS_FROM = 4
 
 
@@ -49,7 +49,7 @@ def find_coordinator(ctx: Context, request: FindCoordinatorRequest) -> FindCoord
     found = _coordinator(ctx, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        error_message=found.error_message,
+        error_message=ErrorCode(found.error_code).text,  # "NONE" when it was found
         node_id=found.node_id,
         host=found.host,
         port=found.port,
@@ -63,7 +63,9 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "Transactions are not built yet in this version of Ottla.",
         )
-    if key_type != _GROUP:
+    if key_type not in (_GROUP, _SHARE):
+        return _not_found(key, ErrorCode.INVALID_REQUEST, None)
+    if key_type == _SHARE:
         return _not_found(key, ErrorCode.INVALID_REQUEST, "Share groups are not built yet.")
     leader = ctx.broker.group_coordinator_node(key, ctx.listener_name)
     if leader is None:

@@ -1,0 +1,180 @@
+"""The reviewed list: where Ottla may answer otherwise than Kafka 4.3.0, and why.
+
+Kafka: none. A test fails when an entry here is no longer needed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.protocol.api_keys import ApiKey
+from ottla.server.dispatch import served_apis
+
+if TYPE_CHECKING:
+    from tests.conformance.differential.case import Case
+    from tests.conformance.differential.run import Difference
+
+
+class Allowed(NamedTuple):
+    """Values at paths that match, in cases whose labels match, need not be equal."""
+
+    label: str
+    path: str
+    reason: str
+
+    def covers(self, one: Difference) -> bool:
+        """Whether a difference is this one."""
+        return bool(re.fullmatch(self.label, one.label) and re.fullmatch(self.path, one.path))
+
+
+UNSERVED = sorted(set(ApiKey) - served_apis().keys() - served_apis("controller").keys())
+
+ALLOWED: tuple[Allowed, ...] = (
+    Allowed(
+        "produce: null records",
+        "answer.*",
+        "Kafka's handler fails on null and leaves the client without an answer until it gives up;"
+        " Ottla answers INVALID_RECORD.",
+    ),
+    Allowed(
+        "produce: (codec 5|says gzip, is plain)",
+        r"answer\.responses\[0\]\.partition_responses\[0\]\.(error_code|log_start_offset)",
+        "Records that do not decompress are the client's fault: INVALID_RECORD, where Kafka logs an"
+        " error of the server and answers UNKNOWN_SERVER_ERROR.",
+    ),
+    Allowed(
+        "fetch@controller: valid, metadata",
+        "answer.*",
+        "The metadata log is not replicated yet: on the controller's listener every fetch is"
+        " refused whole, where Kafka refuses this one by partition.",
+    ),
+    Allowed(
+        "describe_user_scram_credentials@controller.*",
+        "answer.*",
+        "Kafka's controller advertises this API but never answers it; Ottla's answers as its broker"
+        " does.",
+    ),
+    Allowed(
+        "fetch: isolation 7",
+        "answer.*",
+        "There are isolation levels 0 and 1. For others Kafka's handler fails (an error of the"
+        " server); Ottla takes them for read_committed, which shows nothing that is not committed.",
+    ),
+    Allowed(
+        "api_versions.*",
+        rf"answer\.api_keys\.({'|'.join(str(int(key)) for key in UNSERVED)})\..*",
+        "What is not built yet is not advertised.",
+    ),
+    Allowed(
+        "api_versions.*",
+        r"answer\.(supported|finalized)_features\.(group|share|streams|transaction)\.version\..*",
+        "Features of APIs that are not built yet are not advertised.",
+    ),
+    Allowed(
+        "find_coordinator: share",
+        r"answer\.coordinators\[0\]\.error_message",
+        "Ottla says that share groups are not built yet; Kafka says nothing about the bad key.",
+    ),
+    Allowed(
+        "list_groups.*",
+        r"answer\.groups\.offset-commit-long-metadata-.*",
+        "In Kafka a commit that is refused leaves an empty group in memory until the next start.",
+    ),
+    Allowed(
+        "describe_quorum.*",
+        r".*\.(high_watermark|log_end_offset|leader_epoch)",
+        "The two metadata logs hold different records: Kafka writes empty ones when"
+        " nothing happens, and resigns on requests that its controller did not expect.",
+    ),
+    Allowed(
+        "describe_configs.*",
+        r".*\.documentation",
+        "Settings are explained in our own words, nothing is copied from Kafka.",
+    ),
+    Allowed(
+        "alter_configs: twice",
+        "answer.*",
+        "Kafka's handler fails on a resource named twice and never answers; Ottla answers as the"
+        " incremental API does.",
+    ),
+    Allowed(
+        "(incremental_)?alter_configs@controller: (null|read-only of a broker"
+        "|wrong value of a broker|another broker|broker with a name|unknown kind|resource twice"
+        "|unknown operation|the same key twice)",
+        "answer.*",
+        "Kafka's controller stores settings unchecked which its brokers refuse, and takes two kinds"
+        " of bad request for its own failure and resigns (NOT_CONTROLLER). Ottla checks alike on"
+        " both listeners, and answers with the broker's code and words.",
+    ),
+)
+
+# Lists that Kafka fills from hash maps: their order says nothing. Label → name of the list.
+UNORDERED: tuple[tuple[str, str], ...] = (
+    ("list_groups.*", "groups"),
+    ("metadata.*", "topics"),
+    ("describe_log_dirs.*", "topics"),
+    ("describe_log_dirs.*", "partitions"),
+    (".*configs.*", "configs"),
+    ("describe_client_quotas.*", "entries"),
+    ("api_versions.*", "api_keys"),
+    ("elect_leaders.*", "replica_election_results"),
+    ("list_config_resources.*", "config_resources"),
+    ("api_versions.*", "supported_features"),
+    ("api_versions.*", "finalized_features"),
+    ("describe_client_quotas.*", "entity"),
+    ("describe_groups: several", "groups"),  # answers of the shards come as they are ready
+    ("delete_groups: several", "results"),
+    ("produce: several.*", "partition_responses"),
+    ("fetch: several", "responses"),  # Kafka tells last what it did not try to read
+)
+
+_NAMES = (
+    "index",
+    "name",
+    "api_key",
+    "topic",
+    "group_id",
+    "partition_index",
+    "entity",
+    "resource_name",
+)
+
+used: set[Allowed] = set()
+
+
+def is_allowed(one: Difference) -> bool:
+    """Whether a difference is in the list."""
+    for entry in ALLOWED:
+        if entry.covers(one):
+            used.add(entry)
+            return True
+    return False
+
+
+def sort(case: Case, answer: Any) -> None:
+    """Bring the unordered lists of an answer into one order, in place."""
+    names = {name for label, name in UNORDERED if re.fullmatch(label, case.label)}
+    if names:
+        _sort(answer, names)
+
+
+def _by_name(listed: list[Any]) -> Any:
+    """Return a list as a dict by what its elements are called, so that differences are short."""
+    named = {
+        " ".join(str(one[key]) for key in _NAMES if key in one): one
+        for one in listed
+        if isinstance(one, dict)
+    }
+    return named if len(named) == len(listed) else sorted(listed, key=repr)
+
+
+def _sort(value: Any, names: set[str]) -> None:
+    if isinstance(value, dict):
+        for name, inner in list(value.items()):
+            _sort(inner, names)
+            if name in names and isinstance(inner, list):
+                value[name] = _by_name(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _sort(inner, names)

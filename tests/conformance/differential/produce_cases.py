@@ -1,0 +1,241 @@
+"""Produce: what brokers accept, what they refuse, and with which words.
+
+Kafka: KafkaApis.handleProduceRequest, LogValidator.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.produce import ProduceRequest
+from ottla.records.batch import TimestampType
+from ottla.records.builder import encode_batch
+from ottla.records.compression import Compression
+from ottla.records.crc32c import crc32c
+from ottla.types import ZERO_UUID, Uuid
+from tests.conformance.differential.case import case
+from tests.conformance.differential.side import BASE_TIME_MS, batch
+
+if TYPE_CHECKING:
+    from tests.conformance.differential.case import Case, Fields
+    from tests.conformance.differential.side import Side
+
+OTHER_ID = Uuid(b"no such topic id")
+NOT_A_PRODUCER = 777_000  # an id that no node handed out
+
+
+def _topic(at: Side, name: str, *partitions: tuple[int, bytes | None]) -> dict[str, Any]:
+    data = [{"index": index, "records": records} for index, records in partitions]
+    topic_id = at.topic_id(name) if name else ZERO_UUID
+    return {"name": name, "topic_id": topic_id or OTHER_ID, "partition_data": data}
+
+
+def sent(
+    records: bytes | None,
+    topic: str = "produced",
+    partition: int = 0,
+    *,
+    acks: int = -1,
+    transactional_id: str | None = None,
+    **configs: str,
+) -> Fields:
+    """Return fields that produce bytes to a topic which is there."""
+
+    def fields(at: Side, version: int) -> dict[str, Any]:
+        at.topic(topic, **configs)
+        data = [_topic(at, topic, (partition, records))]
+        return {
+            "acks": acks,
+            "timeout_ms": 5000,
+            "transactional_id": transactional_id,
+            "topic_data": data,
+        }
+
+    return fields
+
+
+def _unknown(at: Side, version: int) -> dict[str, Any]:
+    return {"acks": -1, "timeout_ms": 5000, "topic_data": [_topic(at, "absent", (0, batch()))]}
+
+
+def _several(at: Side, version: int) -> dict[str, Any]:
+    at.topic("produced-two", 2)
+    topics = [
+        _topic(at, "produced-two", (1, batch(1)), (0, batch(2)), (7, batch(3))),
+        _topic(at, "absent", (0, batch())),
+    ]
+    return {"acks": 1, "timeout_ms": 5000, "topic_data": topics}
+
+
+def _internal(at: Side, version: int) -> dict[str, Any]:
+    at.coordinator()
+    topic = _topic(at, "__consumer_offsets", (0, batch()))
+    return {"acks": -1, "timeout_ms": 5000, "topic_data": [topic]}
+
+
+def _end(topic: str) -> Any:
+    return lambda at, version: at.end_offset(topic)
+
+
+def _sequence(first: int, epoch: int = 0, *, producer: int = 1) -> Fields:
+    """Return a batch of one idempotent producer, after the batches 0 and 2 of epoch 0."""
+
+    def fields(at: Side, version: int) -> dict[str, Any]:
+        topic, number = at.topic(f"sequences-{producer}"), NOT_A_PRODUCER + producer
+        own = {"producer_id": number, "producer_epoch": 3}
+
+        def begin() -> None:
+            for start in (0, 2):
+                assert at.produce(topic, batch(base_sequence=start, **own)) == 0
+
+        at.once(f"sequences {producer}", begin)
+        own["producer_epoch"] += epoch
+        return sent(batch(base_sequence=first, **own), topic)(at, version)
+
+    return fields
+
+
+def _patched(offset: int, layout: str, value: int, *, checked: bool = True) -> bytes:
+    """Return a batch with one header field replaced, and its checksum right again."""
+    made = bytearray(batch())
+    struct.pack_into(layout, made, offset, value)
+    if checked:
+        struct.pack_into(">I", made, 17, crc32c(memoryview(made)[21:]))
+    return bytes(made)
+
+
+def _old_message(magic: int) -> bytes:
+    """Return one message of the formats before batches."""
+    import zlib
+
+    stamp = struct.pack(">q", BASE_TIME_MS) if magic else b""
+    body = (
+        struct.pack(">bb", magic, 0) + stamp + struct.pack(">i", -1) + struct.pack(">i1s", 1, b"v")
+    )
+    message = struct.pack(">I", zlib.crc32(body)) + body
+    return struct.pack(">qi", 0, len(message)) + message
+
+
+def _at_time(timestamp_ms: int, key: bytes | None = b"k") -> bytes:
+    return bytes(encode_batch([(timestamp_ms, key, b"v", ())]))
+
+
+E_ = ErrorCode
+LOST = (E_.UNKNOWN_TOPIC_OR_PARTITION, E_.UNKNOWN_TOPIC_ID)
+
+
+def _make(name: str, fields: Fields, *errors: int, **options: Any) -> Case:
+    return case(ProduceRequest, name, fields, errors=errors, **options)
+
+
+CASES: list[Case] = [
+    _make("valid, all replicas", sent(batch()), after=_end("produced")),
+    _make("valid, the leader", sent(batch(), acks=1)),
+    _make("valid, nobody waits", sent(batch(), acks=0), silent=True, after=_end("produced")),
+    _make("several partitions", _several, *LOST),
+    _make("unknown topic", _unknown, *LOST),
+    _make("unknown partition", sent(batch(), "produced", 9), LOST[0]),
+    _make("negative partition", sent(batch(), "produced", -1), LOST[0]),
+    _make("internal topic", _internal, E_.INVALID_TOPIC_EXCEPTION),
+    _make("acks 2", sent(batch(), acks=2), E_.INVALID_REQUIRED_ACKS),
+    _make("acks -2", sent(batch(), acks=-2), E_.INVALID_REQUIRED_ACKS),
+    _make("no records", sent(b""), E_.INVALID_RECORD),
+    _make("null records", sent(None), versions=(13, 13), silent=True),
+    _make(
+        "too few replicas",
+        sent(batch(), "wants-two", min_insync_replicas="2"),
+    ),
+    _make("too few replicas, leader", sent(batch(), "wants-two", acks=1, min_insync_replicas="2")),
+    _make(
+        "batch too large",
+        sent(batch(), "small", max_message_bytes="80"),
+        E_.MESSAGE_TOO_LARGE,
+    ),
+    _make("wrong checksum", sent(_patched(30, ">q", 5, checked=False)), E_.CORRUPT_MESSAGE),
+    _make("cut short", sent(batch()[:-3]), E_.INVALID_RECORD),
+    _make("only a head", sent(batch()[:30]), E_.INVALID_RECORD),
+    _make("noise", sent(bytes(range(200))), E_.CORRUPT_MESSAGE),
+    _make("negative length", sent(_patched(8, ">i", -5, checked=False)), E_.CORRUPT_MESSAGE),
+    _make("length too small", sent(_patched(8, ">i", 10, checked=False)), E_.CORRUPT_MESSAGE),
+    _make("bytes behind the batch", sent(batch() + b"\0\0\0")),
+    _make("two batches", sent(batch(1) + batch(2)), E_.INVALID_RECORD),
+    _make("magic 3", sent(_patched(16, ">b", 3)), E_.CORRUPT_MESSAGE),
+    _make("magic 0", sent(_old_message(0)), E_.INVALID_RECORD),
+    _make("magic 1", sent(_old_message(1)), E_.INVALID_RECORD),
+    _make("base offset is free", sent(batch(base_offset=77)), E_.INVALID_RECORD),
+    _make("control batch", sent(batch(control=True)), E_.INVALID_RECORD),
+    _make("record count too high", sent(_patched(57, ">i", 3)), E_.INVALID_RECORD),
+    _make("record count too low", sent(_patched(57, ">i", 1)), E_.INVALID_RECORD),
+    _make("negative record count", sent(_patched(57, ">i", -1)), E_.INVALID_RECORD),
+    _make("no record", sent(_patched(57, ">i", 0)), E_.INVALID_RECORD),
+    _make("last offset delta wrong", sent(_patched(23, ">i", 7)), E_.INVALID_RECORD),
+    _make("negative last delta", sent(_patched(23, ">i", -1)), E_.INVALID_RECORD),
+    _make("codec 5", sent(_patched(21, ">h", 5)), E_.UNKNOWN_SERVER_ERROR),
+    _make("says gzip, is plain", sent(_patched(21, ">h", 1)), E_.UNKNOWN_SERVER_ERROR),
+    *(
+        _make(f"valid {codec.name.lower()}", sent(batch(compression=codec), "codecs"))
+        for codec in (Compression.GZIP, Compression.SNAPPY, Compression.LZ4)
+    ),
+    _make(
+        "zstd",
+        sent(batch(compression=Compression.ZSTD), "codecs"),
+        E_.UNSUPPORTED_COMPRESSION_TYPE,
+    ),
+    _make(
+        "recompressed",
+        sent(batch(compression=Compression.GZIP), "plain-only", compression_type="uncompressed"),
+    ),
+    _make(
+        "append time",
+        sent(batch(), "append-time", message_timestamp_type="LogAppendTime"),
+    ),
+    _make(
+        "batch claims append time",
+        sent(batch(timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=BASE_TIME_MS)),
+    ),
+    _make("time to come", sent(_at_time(4_000_000_000_000)), E_.INVALID_TIMESTAMP),
+    _make(
+        "time long gone",
+        sent(batch(), "recent", message_timestamp_before_max_ms="1000"),
+        E_.INVALID_TIMESTAMP,
+    ),
+    _make("no time", sent(_at_time(-1))),
+    _make(
+        "no key in a compacted topic",
+        sent(_at_time(BASE_TIME_MS, None), "compacted", cleanup_policy="compact"),
+        E_.INVALID_RECORD,
+    ),
+    _make(
+        "keys in a compacted topic",
+        sent(_at_time(BASE_TIME_MS), "compacted", cleanup_policy="compact"),
+    ),
+    _make("idempotent duplicate", _sequence(2)),
+    _make("idempotent old duplicate", _sequence(0)),
+    _make("idempotent gap", _sequence(9), E_.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    _make("idempotent old epoch", _sequence(4, -1), E_.INVALID_PRODUCER_EPOCH),
+    _make("idempotent new epoch, gap", _sequence(5, 1), E_.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    _make(
+        "unknown producer in the middle",
+        sent(batch(producer_id=NOT_A_PRODUCER + 50, producer_epoch=0, base_sequence=40), "strange"),
+        versions=(3, 3),
+    ),
+    _make(
+        "producer without sequence",
+        sent(batch(producer_id=NOT_A_PRODUCER + 51, producer_epoch=0, base_sequence=-1), "strange"),
+        E_.INVALID_RECORD,
+    ),
+    _make(
+        "transactional batch without a transaction",
+        sent(
+            batch(
+                producer_id=NOT_A_PRODUCER + 52,
+                producer_epoch=0,
+                base_sequence=0,
+                transactional=True,
+            )
+        ),
+        E_.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
+]
