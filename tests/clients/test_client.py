@@ -81,7 +81,7 @@ def test_an_api_that_the_broker_lacks_fails_at_once() -> None:
     sim.run(lambda: pending.done)
     assert isinstance(pending.error, KafkaError)
     assert pending.error.code == ErrorCode.UNSUPPORTED_VERSION
-    assert "does not serve ListOffsetsRequest" in pending.error.message
+    assert "does not support LIST_OFFSETS" in pending.error.message
 
 
 def test_nobody_there_is_told_in_one_line_with_the_next_step() -> None:

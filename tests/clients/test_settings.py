@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.clients.producer.sender import is_idempotent
-from ottla.clients.settings import ADMIN, CONSUMER, PRODUCER, read_settings
+from ottla.clients.settings import ADMIN, COMMON, CONSUMER, PRODUCER, Setting, read_settings
+from ottla.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from ottla.errors import ErrorCode, KafkaError
 
 
@@ -25,7 +26,7 @@ def test_an_unknown_name_is_told_with_the_nearest_one_in_the_same_spelling() -> 
     assert caught.value.code == ErrorCode.INVALID_CONFIG
     assert "'gruop.id'; did you mean 'group.id'?" in caught.value.message
     assert "'max_poll_record'; did you mean 'max_poll_records'?" in caught.value.message
-    assert "fetch.min.bytes: 'x' is not a valid value" in caught.value.message
+    assert "Invalid value x for configuration fetch.min.bytes" in caught.value.message
 
 
 def test_secrets_are_never_shown() -> None:
@@ -42,6 +43,8 @@ def test_secrets_are_never_shown() -> None:
         ({}, True),
         ({"acks": "1"}, False),
         ({"enable_idempotence": False}, False),
+        ({"retries": 0}, False),
+        ({"retries": 0, "acks": 1}, False),
     ],
 )
 def test_acks_other_than_all_switch_idempotence_off(
@@ -62,3 +65,47 @@ def test_java_class_names_of_assignors_are_understood() -> None:
     given = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
     read = read_settings(CONSUMER, {"partition.assignment.strategy": given}, {})
     assert read.partition_assignment_strategy == ("cooperative-sticky",)
+
+
+@pytest.mark.parametrize(
+    ("ours", "kafka"),
+    [(PRODUCER, ProducerConfig), (CONSUMER, ConsumerConfig), (ADMIN, AdminConfig)],
+)
+def test_every_setting_of_kafka_is_one_of_ours(
+    ours: dict[str, Setting], kafka: type[ClientConfig]
+) -> None:
+    """One table: only what Python has instead of classes and stores differs from Kafka's."""
+    own = {"sasl.username", "sasl.password", "ssl.context", "internal.leave.group.on.close"}
+    assert set(ours) - own == set(kafka.keys)
+    different = {
+        name
+        for name, definition in kafka.keys.items()
+        if not definition.required and ours[name].default != definition.default
+    }
+    assert different <= {
+        "acks",
+        "bootstrap.servers",
+        "interceptor.classes",
+        "partition.assignment.strategy",
+        "ssl.keystore.type",
+        "ssl.truststore.type",
+    }
+
+
+def test_common_settings_are_in_every_table() -> None:
+    """What tools and Spark hand to any connection is known to each client."""
+    assert {"bootstrap.servers", "sasl.password", "request.timeout.ms"} <= set(COMMON)
+    assert set(COMMON) <= set(PRODUCER) & set(CONSUMER) & set(ADMIN)
+
+
+def test_wrong_values_are_told_in_kafkas_words() -> None:
+    """Ranges, words and durations are those of Kafka's own table."""
+    given = {"max.poll.records": "0", "auto.offset.reset": "by_duration:x", "group.protocol": "new"}
+    with pytest.raises(KafkaError) as caught:
+        read_settings(CONSUMER, given, {})
+    for words in (
+        "Invalid value 0 for configuration max.poll.records: Value must be at least 1",
+        "for configuration auto.offset.reset",
+        "for configuration group.protocol",
+    ):
+        assert words in caught.value.message

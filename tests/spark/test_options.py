@@ -92,5 +92,5 @@ def test_write_options() -> None:
     assert not write_options({**SERVER, "kafka.acks": "1"}).idempotent
     with pytest.raises(KafkaError, match="writes at least once"):
         write_options({**SERVER, "kafka.transactional.id": "x"})
-    with pytest.raises(KafkaError, match="must be one of none, gzip"):
+    with pytest.raises(KafkaError, match="must be one of: none, gzip"):
         write_options({**SERVER, "kafka.compression.type": "zip"})
