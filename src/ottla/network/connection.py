@@ -51,6 +51,7 @@ class Connection:
         "_loop",
         "_queue",
         "_reader",
+        "_rest",
         "_scratch",
         "_seen",
         "_socket",
@@ -86,6 +87,7 @@ class Connection:
         self._is_handling = False
         self._is_writing = False
         self._is_reading = True
+        self._rest: asyncio.TimerHandle | None = None
         self.is_closed = False
         self.frame_count = 0
         self.last_active_ms = -1
@@ -105,10 +107,12 @@ class Connection:
         """Whether it was silent for too long, or its frame trickles: asked now and then.
 
         Time counts from the first such question after anything was achieved: a frame complete, or
-        bytes of an answer taken. A request that waits for its answer is no silence.
+        bytes of an answer taken. A request that waits for its answer is no silence; a throttled
+        client's is.
         """
         seen = (self.frame_count, self._queue.size_bytes)
-        if self.last_active_ms < 0 or self._is_busy or seen != self._seen:
+        is_waiting = self._is_busy and self._rest is None
+        if self.last_active_ms < 0 or is_waiting or seen != self._seen:
             self._seen = seen
             self.last_active_ms = now_ms
             return False
@@ -186,6 +190,29 @@ class Connection:
         self._flush()
         return True
 
+    def respond_and_rest(self, items: Sequence[SendItem], rest_ms: int) -> None:
+        """Send the answer at once, and take up no request for a while (KIP-219)."""
+        if self.is_closed:
+            return
+        try:
+            self._queue.add(items)
+            self._flush()
+        except OSError:
+            self.close()
+            return
+        self.rest(rest_ms)
+
+    def rest(self, rest_ms: int) -> None:
+        """End the request in work, but take up the next one only after a while."""
+        if rest_ms and not self.is_closed:
+            self._rest = self._loop.call_later(rest_ms / 1000, self._rested)
+        else:
+            self.request_done()
+
+    def _rested(self) -> None:
+        self._rest = None
+        self.request_done()
+
     def request_done(self) -> None:
         """Take up the next request; called by the handler itself where there is no answer."""
         self._is_busy = False
@@ -233,6 +260,8 @@ class Connection:
         if self.is_closed:
             return
         self.is_closed = True
+        if self._rest is not None:
+            self._rest.cancel()
         self._loop.remove_reader(self._fd)
         if self._is_writing:
             self._loop.remove_writer(self._fd)

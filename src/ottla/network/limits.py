@@ -6,7 +6,7 @@ Kafka: kafka.network.ConnectionQuotas, org.apache.kafka.common.network.Selector'
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,6 +29,16 @@ def frame_limit_ms(received_bytes: int) -> float:
 def sweep_interval_ms(max_idle_ms: int) -> int:
     """Return how often connections are looked at: often enough for a short idle limit."""
     return max(100, min(5000, max_idle_ms // 2)) if max_idle_ms >= 0 else 5000
+
+
+class ConnectionPace(Protocol):
+    """Says how fast connections may come, in milliseconds of a monotonic clock."""
+
+    def wait_ms(self, listener: str, now_ms: int) -> int:
+        """Return for how long a new connection and those behind it have to wait."""
+
+    def refuse_ms(self, address: str, now_ms: int) -> int:
+        """Return 0 to let a connection in, else when to close it."""
 
 
 class ConnectionQuota:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from ottla.network.connection import RequestHandler
+    from ottla.network.limits import ConnectionPace
 
 log = logging.getLogger("ottla.network")
 SCRATCH_BYTES = 256 * 1024
@@ -51,6 +52,9 @@ class Listener:
         self._scratch = scratch
         self._socket: socket.socket | None = None
         self._count = 0
+        self.pace: ConnectionPace | None = None
+        """How fast connections may come; None where it does not matter."""
+        self._held: set[socket.socket] = set()
 
     @property
     def accepted_count(self) -> int:
@@ -95,7 +99,48 @@ class Listener:
             except OSError as error:
                 self._accept_failed(error)
                 return
+            if self.pace is None:
+                self._add(sock, address)
+            elif self._has_to_wait(sock, address, self.pace):
+                return
+
+    def _has_to_wait(
+        self, sock: socket.socket, address: tuple[str, int], pace: ConnectionPace
+    ) -> bool:
+        """Add a connection unless there are too many; return whether those behind it wait too."""
+        wait_ms = pace.wait_ms(self.name, self._now_ms())
+        if not wait_ms:
+            self._add_unless_refused(sock, address, pace)
+            return False
+        assert self._socket is not None
+        self._loop.remove_reader(self._socket.fileno())
+        self._held.add(sock)
+        self._loop.call_later(wait_ms / 1000, self._waited, sock, address, pace)
+        return True
+
+    def _waited(self, sock: socket.socket, address: tuple[str, int], pace: ConnectionPace) -> None:
+        if sock in self._held:
+            self._held.remove(sock)
+            self._add_unless_refused(sock, address, pace)
+            self._accept_again()
+
+    def _add_unless_refused(
+        self, sock: socket.socket, address: tuple[str, int], pace: ConnectionPace
+    ) -> None:
+        """Keep a refused one open for a while, unheard: its client shall not try again at once."""
+        refuse_ms = pace.refuse_ms(address[0], self._now_ms())
+        if refuse_ms:
+            self._held.add(sock)
+            self._loop.call_later(refuse_ms / 1000, self._drop, sock)
+        else:
             self._add(sock, address)
+
+    def _drop(self, sock: socket.socket) -> None:
+        self._held.discard(sock)
+        sock.close()
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
 
     def _wait_for_room(self) -> None:
         """Leave newcomers in the backlog until a connection ends."""
@@ -164,6 +209,9 @@ class Listener:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
+        for sock in self._held:
+            sock.close()
+        self._held.clear()
 
     def close(self) -> None:
         """Stop accepting and close all connections."""

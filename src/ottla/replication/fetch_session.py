@@ -184,6 +184,20 @@ class FetchSessionCache:
         session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
         return FetchPlan(session.partitions.values(), session, is_incremental=True)
 
+    def take_back(self, request: FetchRequest, unsent: FetchResponse) -> None:
+        """Forget an answer that was not sent: its session if it began one, else what it told."""
+        if request.session_epoch == INITIAL_EPOCH:
+            self._sessions.pop(unsent.session_id, None)
+            return
+        session = self._sessions.get(unsent.session_id)
+        if session is None:
+            return
+        for topic in unsent.responses:
+            for data in topic.partitions:
+                key = PartitionKey(topic.topic, topic.topic_id, data.partition_index)
+                if key in session.partitions:
+                    session.partitions[key].high_watermark = -1
+
     def _full_plan(self, request: FetchRequest, version: int, now_ms: int) -> FetchPlan:
         wanted = {}
         for key, partition in wanted_partitions(request):

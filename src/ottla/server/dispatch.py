@@ -18,6 +18,7 @@ from ottla.protocol.api_keys import ApiKey, response_class
 from ottla.protocol.frames import encode_response, split_header
 from ottla.purgatory.pending import Pending
 from ottla.server.context import Context
+from ottla.server.throttling import MeasuredRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.network.connection import Connection
     from ottla.protocol.schema import Request, Response
     from ottla.server.broker import Broker
+    from ottla.types import SendItem
 
     Handler = Callable[[Context, Any], Any]
 
@@ -115,7 +117,11 @@ class Dispatcher:
             connection.close()
             return
         if request is not None:
-            self._answer(ctx, request)
+            if self._broker.quotas.is_on:
+                measured = MeasuredRequest(ctx, request, len(frame), self._encode)
+                measured.handle(self._apis[key].handler, self._error_response)
+            else:
+                self._answer(ctx, request)
 
     def _decode(self, ctx: Context, frame: memoryview, position: int) -> Request | None:
         api = self._apis.get(ctx.api_key)
@@ -154,27 +160,36 @@ class Dispatcher:
             self._send(ctx, done.value)
 
     def _fail(self, ctx: Context, error: Exception) -> None:
-        """Answer with a top-level error code where the API has one, else close."""
+        response = self._error_response(ctx, error)
+        if response is not None:
+            self._send(ctx, response)
+
+    def _error_response(self, ctx: Context, error: Exception) -> Response | None:
+        """Return an answer with a top-level error code where the API has one, else close."""
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
         if not isinstance(error, OttlaError):
             log.error("request failed", exc_info=error, extra={"event": "request.failed"})
         response = response_class(ctx.api_key)()
         if not hasattr(response, "error_code"):
             ctx.connection.close()
-            return
+            return None
         response.error_code = int(code)
         if hasattr(response, "error_message"):
             response.error_message = str(error) if isinstance(error, KafkaError) else None
-        self._send(ctx, response)
+        return response
 
     def _send(self, ctx: Context, response: Response | None) -> None:
         if response is None:
             ctx.connection.request_done()
             return
+        frame = self._encode(ctx, response)
+        if frame is not None:
+            ctx.connection.respond(frame)
+
+    def _encode(self, ctx: Context, response: Response) -> list[SendItem] | None:
         try:
-            frame = encode_response(ctx.correlation_id, ctx.api_key, ctx.api_version, response)
+            return encode_response(ctx.correlation_id, ctx.api_key, ctx.api_version, response)
         except (OttlaError, ValueError) as error:
             log.exception("cannot encode", exc_info=error, extra={"event": "response.invalid"})
             ctx.connection.close()
-            return
-        ctx.connection.respond(frame)
+            return None

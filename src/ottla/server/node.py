@@ -334,6 +334,8 @@ class Node:
         controllers = {one.listener for one in self.config.controller_endpoints}
         for listener in self._listeners:
             kind = "controller" if listener.name in controllers else "broker"
+            if kind == "broker":
+                listener.pace = self.broker.quotas.connections
             listener.serve(self.http.dispatcher(self.broker, kind))
 
     def _abandon(self) -> None:
