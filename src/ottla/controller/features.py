@@ -99,7 +99,9 @@ class FeatureControl:
         for update in request.feature_updates:
             try:
                 level = update.max_version_level
-                kind = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
+                kind = (
+                    update.upgrade_type
+                )  # version 0's allow_downgrade counts for nothing, as there
                 self._check(update.feature, level, kind, node_ranges(update.feature))
             except KafkaError as problem:
                 error = KafkaError(
@@ -119,7 +121,7 @@ class FeatureControl:
             error_message=error.message if error else None,
             results=[
                 UpdateFeaturesResponse.UpdatableFeatureResult(
-                    feature=update.feature, error_code=0, error_message=None
+                    feature=update.feature, error_code=0, error_message=ErrorCode.NONE.text
                 )
                 for update in request.feature_updates
                 if error is None
