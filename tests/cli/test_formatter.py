@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.formatter import FormatError, Formatter
+from ottla.clients.consumer.fetched import AppendedRecord
 from ottla.clients.consumer.shape import ConsumerRecord
 
 RECORD = ConsumerRecord("t", 3, 7, 42, b"k", b"v", (("h", b"1"), ("i", None)))
@@ -37,6 +38,12 @@ def test_what_is_not_there() -> None:
     """Null, no headers and no timestamp have words of their own."""
     every = {"print.key": "true", "print.headers": "true", "print.timestamp": "true"}
     assert Formatter(every).format(BARE) == "NO_TIMESTAMP\tNO_HEADERS\tnull\tnull\n"
+
+
+def test_times_of_the_broker() -> None:
+    """A time that the broker stamped has Kafka's other name."""
+    formatter = Formatter({"print.timestamp": "true"})
+    assert formatter.format(AppendedRecord(*RECORD)) == "LogAppendTime:42\tv\n"
 
 
 def test_numbers() -> None:

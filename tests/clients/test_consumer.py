@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.clients.consumer.coordinator import Coordinator
-from ottla.clients.consumer.fetched import Fetched, next_offset_after
+from ottla.clients.consumer.fetched import AppendedRecord, Fetched, next_offset_after
 from ottla.clients.consumer.fetcher import Fetcher, FetchSession
 from ottla.clients.consumer.offsets import OffsetAndMetadata, Positions, read_reset_policy
 from ottla.clients.consumer.subscription import EARLIEST, Subscription
@@ -13,6 +13,7 @@ from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from ottla.records.batch import TimestampType
 from ottla.records.builder import encode_batch
 from ottla.records.control import ControlRecordType, encode_end_txn_marker
 from ottla.types import TopicPartition, Uuid
@@ -254,6 +255,18 @@ def _values(fetched: Fetched) -> list[bytes | None]:
     while records := fetched.take(2):
         out += [record.value for record in records]
     return out
+
+
+def test_records_stamped_by_the_broker_are_told_apart() -> None:
+    """LogAppendTime shows in the type of the record, on both ways out."""
+    records = [(0, b"k", b"v", ()), (0, None, b"w", (("h", b"1"),))]
+    stamped = encode_batch(
+        records, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=77
+    )
+    made = encode_batch(records, base_offset=2)
+    taken = _fetched(bytes(stamped + made)).take_shaped(2) + _fetched(bytes(made)).take_shaped(2)
+    assert [isinstance(one, AppendedRecord) for one in taken] == [True, True, False, False]
+    assert taken[0] == (*T0, 0, 77, b"k", b"v", ())
 
 
 def _transactional(offset: int, producer_id: int, *values: bytes) -> bytes:

@@ -28,11 +28,16 @@ CLUSTER, VOTER = "CCCCCCCCCCCCCCCCCCCCCw", "AAAAAAAAAAAAAAAAAAAAAw"
 def folder(tmp_path: Path) -> Path:
     """Lay down the files that the stories name."""
     (tmp_path / "add.properties").write_text("retention.ms=7000000\nmin.insync.replicas=1\n")
+    (tmp_path / "client.properties").write_text("client.id=x\n")
     for mark in TELLERS.values():
         topic = f"off-{mark}"
         _offsets(tmp_path / f"delete-{mark}.json", (topic, 0, 1), (topic, 1, 99))
         _offsets(tmp_path / f"delete-all-{mark}.json", (topic, 0, -1))
         _offsets(tmp_path / f"elect-{mark}.json", (topic, 0, 0), (topic, 7, 0))
+        plan = f"cga-{mark},0,1\ncga-{mark},1,1\n"
+        (tmp_path / f"one-{mark}.csv").write_text(plan)
+        plans = f"one-{mark},cga-{mark},0,2\ntwo-{mark},cgb-{mark},0,99\n"
+        (tmp_path / f"many-{mark}.csv").write_text(plans)
     _offsets(tmp_path / "twice.json", ("t", 0, 1), ("t", 0, 2))
     (tmp_path / "no-offset.json").write_text('{"partitions": [{"topic": "t", "partition": 0}]}')
     (tmp_path / "no-partitions.json").write_text('{"version": 1}')

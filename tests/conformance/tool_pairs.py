@@ -46,6 +46,8 @@ CLASSES = {
 _TRACE = re.compile(
     r"^(\s+at [\w.$/<>]+\(|\s*\.\.\. \d+ more|Caused by: |\tSuppressed: |SLF4J)"
     r"|^The consumer rebalance protocol \(KIP-848\)"  # a hint of Java's client
+    r"|^New offset \("  # Kafka's tool logs this, and the jars have no logger
+    r"|^ at \[Source: |^com\.fasterxml\."  # how it tried to read a file
 )
 _WRAPPED = re.compile(
     r"^(java\.util\.concurrent\.ExecutionException|java\.lang\.RuntimeException): "
@@ -136,7 +138,14 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 def said(out: str, err: str, status: int) -> Said:
     """Make what a tool printed comparable: no stack traces, no usage, no blank lines."""
-    return Said(_lines(out), _lines(err), status)
+    shown = _lines(out)
+    # Java's tools print the trace on one channel of what they have said on the other.
+    errors = [
+        line
+        for line in _lines(err)
+        if not (_EXCEPTION.match(line) and any(_EXCEPTION.sub("", line) in one for one in shown))
+    ]
+    return Said(shown, errors, status)
 
 
 def _lines(text: str) -> list[str]:
@@ -153,7 +162,7 @@ def _lines(text: str) -> list[str]:
     for line in text.splitlines():
         if _TRACE.match(line) or not line.strip():
             continue
-        plain = line
+        plain = re.sub(r'^Exception in thread "main" joptsimple\.\w+: ', "", line)
         while _WRAPPED.match(plain):
             plain = _WRAPPED.sub("", plain)
         is_trace = plain != line or _EXCEPTION.match(plain) is not None
@@ -214,6 +223,7 @@ _CHANGING = (
     (re.compile(r"\b1[789]\d{11}\b"), "TIME"),
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UUID"),
 )
+_NAMES = re.compile(r"((?:Valid [a-z]+ are|options|scenarios): )(\[*[\w-]+\]?, .*)")
 _JSON = re.compile(r'^\{"brokers":')
 
 
@@ -246,10 +256,17 @@ def _blank(line: str, words: dict[str, str]) -> str:
         line = json.dumps(json.loads(line, object_hook=_sorted_partitions))
     for pattern, blank in _CHANGING:
         line = pattern.sub(blank, line)
+    line = _NAMES.sub(_sorted_names, line)
     line = line.replace(words["x"], "*" * len(words["x"])).replace(words["f"], "FOLDER")
     for letter in "bc":
         line = line.replace(words[letter].rpartition(":")[2], "PORT")
     return line
+
+
+def _sorted_names(found: re.Match[str]) -> str:
+    """Put names in order: Java prints sets, and sets of enums differ from run to run."""
+    names = found[2].replace("[", "").replace("]", "").split(", ")
+    return found[1] + ", ".join(sorted(names))
 
 
 def _sorted_partitions(found: dict[str, Any]) -> dict[str, Any]:

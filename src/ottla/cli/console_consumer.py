@@ -115,14 +115,19 @@ def _check(options: dict[str, Any]) -> None:
             raise click.UsageError("Options group and partition cannot be specified together.")
     elif options["offset"] is not None:
         raise click.UsageError("The partition is required when offset is specified.")
-    for new, old in (
-        ("command_property", "consumer_property"),
-        ("command_config", "consumer_config"),
-        ("formatter_property", "old_formatter_property"),
+    for new, old, flag in (
+        ("command_property", "consumer_property", "--consumer-property"),
+        ("command_config", "consumer_config", "--consumer.config"),
+        ("formatter_property", "old_formatter_property", "--property"),
     ):
+        now = f"--{new.replace('_', '-')}"
         if options[new] and options[old]:
-            names = f"--{old.replace('_', '-')} and --{new.replace('_', '-')}"
-            raise click.UsageError(f"Options {names} cannot be specified together.")
+            raise click.UsageError(f"Options {flag} and {now} cannot be specified together.")
+        if options[old]:
+            click.echo(
+                f"Option {flag} is deprecated and will be removed in a future version. "
+                f"Use {now} instead."
+            )
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:

@@ -73,6 +73,17 @@ def console_producer(**options: Any) -> None:
     """Send lines of standard input as records."""
     require(options["bootstrap_server"], "bootstrap-server")
     require(options["topic"], "topic")
+    for new, old, flag in (
+        ("reader_property", "old_reader_property", "--property"),
+        ("command_property", "producer_property", "--producer-property"),
+        ("command_config", "producer_config", "--producer.config"),
+    ):
+        if options[old]:
+            now = f"--{new.replace('_', '-')}"
+            click.echo(
+                f"Warning: {flag} is deprecated and will be removed in a future version. "
+                f"Use {now} instead."
+            )
     if not options["line_reader"].endswith("LineMessageReader"):
         raise click.UsageError("--line-reader: only LineMessageReader is there")
     properties = {

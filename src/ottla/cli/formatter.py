@@ -8,6 +8,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from ottla.clients.consumer.fetched import AppendedRecord
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -84,8 +86,8 @@ class Formatter:
         """Write one record, its line separator included; ValueError when it cannot be read."""
         parts: list[str] = []
         if self._timestamp:
-            stamp = f"CreateTime:{record.timestamp}" if record.timestamp >= 0 else "NO_TIMESTAMP"
-            parts.append(stamp)
+            kind = "LogAppendTime" if isinstance(record, AppendedRecord) else "CreateTime"
+            parts.append(f"{kind}:{record.timestamp}" if record.timestamp >= 0 else "NO_TIMESTAMP")
         if self._partition:
             parts.append(f"Partition:{record.partition}")
         if self._offset:

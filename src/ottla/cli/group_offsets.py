@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import csv
 import re
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -32,9 +31,9 @@ SCENARIOS = (
     "by_duration",
     "to_earliest",
     "to_latest",
+    "to_current",
     "shift_by",
     "from_file",
-    "to_current",
 )
 _DURATION = re.compile(
     r"(?P<sign>-)?P(?:(?P<days>\d+)D)?"
@@ -71,7 +70,6 @@ class GroupFlags(NamedTuple):
 
 def reset_offsets(admin: Admin, groups: list[str], flags: GroupFlags) -> None:
     """Plan and perhaps do a reset of each group, and print the plan."""
-    _one_scenario(flags)
     plans: dict[str, Plan] = {}
     for group, described in admin.describe_groups(groups).items():
         if isinstance(described, KafkaError):
@@ -96,12 +94,17 @@ def reset_offsets(admin: Admin, groups: list[str], flags: GroupFlags) -> None:
         _print_plans(plans)
 
 
-def _one_scenario(flags: GroupFlags) -> None:
-    chosen = [name for name in SCENARIOS if getattr(flags, name) not in (None, False)]
-    if len(chosen) != 1:
+def check_scenario(options: Mapping[str, Any]) -> None:
+    """Refuse a reset without a place to reset to, with two of them, or without topics."""
+    chosen = [name.replace("_", "-") for name in SCENARIOS if options[name] not in (None, False)]
+    if not chosen:
         names = ", ".join(f"[{name.replace('_', '-')}]" for name in sorted(SCENARIOS))
-        raise click.UsageError(f"Option [reset-offsets] takes one of these options: {names}")
-    if not flags.from_file and not flags.topic and not flags.all_topics:
+        raise click.UsageError(
+            f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]"
+        )
+    if len(chosen) > 1:
+        raise click.UsageError(f'Option "[{chosen[0]}]" can\'t be used with option "[{chosen[1]}]"')
+    if not options["from_file"] and not options["topic"] and not options["all_topics"]:
         raise click.UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
 
 
@@ -135,7 +138,7 @@ def _partitions(admin: Admin, group: str, flags: GroupFlags) -> list[TopicPartit
         topic, given = _topic_argument(argument)
         described = admin.describe_topics([topic])[topic]
         if isinstance(described, KafkaError):
-            raise described
+            raise GroupCommandError(str(described))
         there = {partition.partition for partition in described.partitions}
         numbers = sorted(there if given is None else given)
         unknown = [f"{topic}-{number}" for number in numbers if number not in there]
@@ -151,7 +154,7 @@ def _topic_argument(argument: str) -> tuple[str, list[int] | None]:
     if not found:
         return topic, None
     if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", ids):
-        raise GroupCommandError(f"Invalid partition '{ids}' specified in topic arg '{argument}''")
+        raise click.UsageError(f"Invalid partition '{ids}' specified in topic arg '{argument}''")
     return topic, [int(one) for one in ids.split(",")]
 
 
@@ -223,10 +226,17 @@ def _current(admin: Admin, group: str, partitions: list[TopicPartition]) -> Plan
 def _moment(flags: GroupFlags) -> int:
     if flags.to_datetime is not None:
         text = flags.to_datetime
+        if "T" not in text:
+            raise GroupCommandError(
+                "java.text.ParseException: Error parsing timestamp. It does not contain a 'T' "
+                "according to ISO8601 format"
+            )
         try:
             moment = datetime.fromisoformat(text)
         except ValueError as error:
-            raise GroupCommandError(f'Unparseable date: "{text}"') from error
+            raise GroupCommandError(
+                f'java.text.ParseException: Unparseable date: "{text}"'
+            ) from error
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
         return int(moment.timestamp() * 1000)
@@ -257,8 +267,10 @@ def _read_plan(path: str, group: str, *, many: bool) -> Plan:
                     cells = row[1:]
                 topic, partition, offset = cells
                 plan[TopicPartition(topic, int(partition))] = int(offset)
-    except (OSError, ValueError) as error:
-        raise GroupCommandError(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise GroupCommandError(f"java.io.IOException: Unable to read file {path}") from error
+    except ValueError as error:
+        raise GroupCommandError(f"{path} is no list of topic,partition,offset: {error}") from error
     if not plan:
         raise GroupCommandError(f"No reset plan for group {group} found")
     return plan
@@ -291,6 +303,10 @@ def _print_plans(plans: Mapping[str, Plan]) -> None:
 
 def delete_offsets(admin: Admin, flags: GroupFlags) -> None:
     """Forget the offsets of a group's topics and print what became of each partition."""
+    if len(flags.group) > 1:
+        raise GroupCommandError(
+            "Found multiple arguments for option group, but you asked for only one"
+        )
     group = flags.group[0]
     wanted, unknown = _named_partitions(admin, flags.topic)
     whole: KafkaError | None = None
@@ -310,8 +326,6 @@ def delete_offsets(admin: Admin, flags: GroupFlags) -> None:
         number = "-" if partition.partition < 0 else partition.partition
         click.echo(f"\n{partition.topic:<{width}} {number:<10} {status:<15}", nl=False)
     click.echo()
-    if whole is not None or any(failure is not None for failure in outcomes.values()):
-        sys.exit(1)
 
 
 def _named_partitions(

@@ -209,7 +209,7 @@ class Channel:
                 f"the broker serves {cls.__name__} {lowest}-{highest}, "
                 f"this client speaks {cls.versions}"
                 if highest >= 0
-                else f"the broker does not serve {cls.__name__}"
+                else f"The node does not support {api_keys.ApiKey(cls.message_key).name}"
             )
         return version
 

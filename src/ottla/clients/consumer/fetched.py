@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition
 
 
+class AppendedRecord(ConsumerRecord):
+    """A record whose timestamp is when the broker appended it (LogAppendTime)."""
+
+    __slots__ = ()
+
+
 def next_offset_after(records: memoryview) -> int | None:
     """Return the offset behind the last whole batch, None when there is none; headers only."""
     position, end, found = 0, len(records), None
@@ -83,14 +89,14 @@ class Fetched:
         stays in front of it.
         """
         taken = self._take(limit, self._plain)
-        if taken and type(taken[0]) is ConsumerRecord:  # left over by the other way
+        if taken and isinstance(taken[0], ConsumerRecord):  # left over by the other way
             return [Record(*record[2:]) for record in taken]
         return taken
 
     def take_shaped(self, limit: int) -> list[ConsumerRecord]:
         """As `take`, with topic and partition."""
         taken = self._take(limit, self._shaped)
-        if taken and type(taken[0]) is not ConsumerRecord:
+        if taken and not isinstance(taken[0], ConsumerRecord):
             return shaped(self.topic_partition, taken)
         return taken
 
@@ -131,6 +137,12 @@ class Fetched:
         return batch.records()
 
     def _shaped(self, batch: RecordBatch) -> list[ConsumerRecord]:
+        records = self._with_topic(batch)
+        if batch.attributes & LOG_APPEND_TIME_FLAG:
+            records = [AppendedRecord(*record) for record in records]
+        return records
+
+    def _with_topic(self, batch: RecordBatch) -> list[ConsumerRecord]:
         if batch.magic < 2 or not batch.record_count:
             return shaped(self.topic_partition, batch.records())
         plain = bytes(batch.plain_payload(DEFAULT_LIMIT_BYTES))
