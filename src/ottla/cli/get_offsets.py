@@ -142,8 +142,8 @@ def _run(
     names = [topic.name for topic in admin.list_topics(include_internal=internal)]
     described = admin.describe_topics(names) if names else {}
     partitions = [
-        TopicPartition(name, one.partition)
-        for name, topic in sorted(described.items())
+        TopicPartition(topic.name, one.partition)
+        for _, topic in sorted(described.items())
         if not isinstance(topic, KafkaError)
         for one in topic.partitions
     ]

@@ -246,9 +246,12 @@ def _alter(admin: Admin, flags: TopicFlags) -> None:
     count = flags.partitions or 0
     new = None
     if flags.replica_assignment is not None:
-        described = admin.describe_topics(names)
         lists = _assignment(flags.replica_assignment)
-        new = {name: lists[len(described[name].partitions) :] for name in names}
+        new = {}
+        for name, described in admin.describe_topics(names).items():
+            if isinstance(described, KafkaError):
+                raise described
+            new[str(name)] = lists[len(described.partitions) :]
     outcomes = admin.create_partitions(dict.fromkeys(names, count), assignments=new)
     for outcome in outcomes.values():
         if outcome is not None:

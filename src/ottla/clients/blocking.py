@@ -1,4 +1,4 @@
-"""Producer, Consumer and Admin for programs without an event loop.
+"""Producer and Consumer (and Admin) for programs without an event loop.
 
 Kafka: org.apache.kafka.clients.{producer.KafkaProducer, consumer.KafkaConsumer, admin.Admin}.
 Hot path: `Producer.send`, `Consumer.poll`; benchmarks/clients.py.
@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.admin.admin import AsyncAdmin
+from ottla.clients.admin.blocking import Admin
 from ottla.clients.consumer.consumer import AsyncConsumer, ConsumerCore, call_listener
 from ottla.clients.loops import LoopThread, TurnLoop
 from ottla.clients.producer.producer import AsyncProducer, call_on_delivery
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition
 
     Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+
+__all__ = ["Admin", "Consumer", "Producer"]
 
 
 class _Blocking:
@@ -351,34 +352,3 @@ class Consumer(_Blocking):
         finally:
             self._thread.stop()
             interrupts.release()
-
-
-class Admin(_Blocking):
-    """Every method of AsyncAdmin, waited for. Use as `with Admin(...) as admin`."""
-
-    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
-        self._async = AsyncAdmin(config, **settings)
-        self._thread = LoopThread("ottla-admin")
-        self._thread.call(self._async.start())
-
-    def __getattr__(self, name: str) -> Any:
-        """Return the method of AsyncAdmin, made to wait."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        method = getattr(self._async, name)
-
-        @wraps(method)
-        def call(*arguments: Any, **keywords: Any) -> Any:
-            return self._thread.call(method(*arguments, **keywords))
-
-        return call
-
-    def __dir__(self) -> list[str]:
-        """List AsyncAdmin's public methods too."""
-        return sorted({*super().__dir__(), *(n for n in dir(self._async) if n[0] != "_")})
-
-    def close(self) -> None:
-        """Close all connections; idempotent."""
-        if not self._async._client.closed:  # noqa: SLF001 - two façades of one client
-            self._thread.call(self._async.close())
-            self._thread.stop()

@@ -15,7 +15,7 @@ from ottla.errors import KafkaError, OttlaError
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ottla.quickstart.flights import Flight
 
@@ -51,7 +51,7 @@ def make_topics(bootstrap: str) -> None:
         _raise_first(admin.create_topics(wanted))
 
 
-def _raise_first(outcomes: dict[str, Any]) -> None:
+def _raise_first(outcomes: Mapping[Any, Any]) -> None:
     for name, outcome in outcomes.items():
         if isinstance(outcome, KafkaError):
             raise OttlaError(f"topic {name!r}: {outcome.message}") from outcome

@@ -9,6 +9,7 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
+from ottla.errors import KafkaError
 from ottla.testing.topic import TestTopic, table
 from ottla.types import TopicPartition
 
@@ -123,7 +124,10 @@ class Kafka:
         """Return one end of a partition."""
         where = TopicPartition(topic, partition)
         found = self.admin.list_offsets({where: EARLIEST if earliest else LATEST})
-        return int(found[where].offset)
+        answer = found[where]
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer.offset
 
     def read_all(self, topic: TestTopic, *, read_committed: bool = False) -> list[ConsumerRecord]:
         """Return all records of a topic that are there now."""
@@ -141,7 +145,7 @@ class Kafka:
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """Return a group's committed offsets."""
         found = self.admin.list_group_offsets(group)
-        return {where: int(one.offset) for where, one in found.items()}
+        return {where: one.offset for where, one in found.items() if one is not None}
 
     def lag(self, group: str) -> int:
         """Return how many records the group has not committed, over the topics of this test."""
@@ -170,6 +174,8 @@ class Kafka:
 
         def is_assigned() -> bool:
             description = self.admin.describe_groups([group])[group]
+            if isinstance(description, KafkaError):
+                return False
             return description.state == "Stable" and len(description.members) == members
 
         self.wait(

@@ -8,12 +8,11 @@ from __future__ import annotations
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING
 
-from ottla.clients.admin.cluster import ClusterAdmin
 from ottla.clients.admin.configs import ConfigsAdmin
 from ottla.clients.admin.groups import GroupsAdmin
 from ottla.clients.admin.quorum import QuorumAdmin
 from ottla.clients.admin.quotas import QuotasAdmin
-from ottla.clients.admin.topics import TopicsAdmin
+from ottla.clients.admin.replicas import ReplicasAdmin
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Request
 
 
-class AsyncAdmin(TopicsAdmin, ConfigsAdmin, GroupsAdmin, QuotasAdmin, ClusterAdmin, QuorumAdmin):
+class AsyncAdmin(ReplicasAdmin, ConfigsAdmin, GroupsAdmin, QuotasAdmin, QuorumAdmin):
     """Manages a cluster from coroutines. Use as `async with AsyncAdmin(...) as admin`.
 
     Methods on many things return one outcome each, a KafkaError among them; methods on one thing

@@ -171,6 +171,11 @@ class AdminCalls:
                     f"no coordinator for group {coordinator.key!r} was found in time",
                 )
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._client.closed
+
     async def close(self) -> None:
         """Close all connections; idempotent."""
         if not self._client.closed:

@@ -1,0 +1,94 @@
+"""The admin client for programs without an event loop.
+
+Kafka: org.apache.kafka.clients.admin.Admin, each call waited for.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from ottla.clients.admin.admin import AsyncAdmin
+from ottla.clients.loops import LoopThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+    from types import TracebackType
+    from typing import Self
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def waited_for(
+    method: Callable[Concatenate[AsyncAdmin, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Admin, P], R]:
+    """Make a blocking method with the arguments, result and errors of a method of AsyncAdmin."""
+
+    @wraps(method)
+    def call(self: Admin, /, *arguments: P.args, **keywords: P.kwargs) -> R:
+        return self._thread.call(method(self._async, *arguments, **keywords))
+
+    return call
+
+
+class Admin:
+    """Every method of AsyncAdmin, waited for. Use as `with Admin(...) as admin`."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        self._async = AsyncAdmin(config, **settings)
+        self._thread = LoopThread("ottla-admin")
+        self._thread.call(self._async.start())
+
+    create_topics = waited_for(AsyncAdmin.create_topics)
+    create_topic = waited_for(AsyncAdmin.create_topic)
+    delete_topics = waited_for(AsyncAdmin.delete_topics)
+    delete_topic = waited_for(AsyncAdmin.delete_topic)
+    list_topics = waited_for(AsyncAdmin.list_topics)
+    describe_topics = waited_for(AsyncAdmin.describe_topics)
+    create_partitions = waited_for(AsyncAdmin.create_partitions)
+    list_offsets = waited_for(AsyncAdmin.list_offsets)
+    delete_records = waited_for(AsyncAdmin.delete_records)
+    describe_configs = waited_for(AsyncAdmin.describe_configs)
+    alter_configs = waited_for(AsyncAdmin.alter_configs)
+    list_config_resources = waited_for(AsyncAdmin.list_config_resources)
+    list_groups = waited_for(AsyncAdmin.list_groups)
+    describe_groups = waited_for(AsyncAdmin.describe_groups)
+    delete_groups = waited_for(AsyncAdmin.delete_groups)
+    list_group_offsets = waited_for(AsyncAdmin.list_group_offsets)
+    alter_group_offsets = waited_for(AsyncAdmin.alter_group_offsets)
+    delete_group_offsets = waited_for(AsyncAdmin.delete_group_offsets)
+    remove_group_members = waited_for(AsyncAdmin.remove_group_members)
+    describe_producers = waited_for(AsyncAdmin.describe_producers)
+    list_partition_reassignments = waited_for(AsyncAdmin.list_partition_reassignments)
+    describe_replica_log_dirs = waited_for(AsyncAdmin.describe_replica_log_dirs)
+    describe_client_quotas = waited_for(AsyncAdmin.describe_client_quotas)
+    alter_client_quotas = waited_for(AsyncAdmin.alter_client_quotas)
+    describe_cluster = waited_for(AsyncAdmin.describe_cluster)
+    describe_log_dirs = waited_for(AsyncAdmin.describe_log_dirs)
+    elect_leaders = waited_for(AsyncAdmin.elect_leaders)
+    describe_features = waited_for(AsyncAdmin.describe_features)
+    api_versions = waited_for(AsyncAdmin.api_versions)
+    update_features = waited_for(AsyncAdmin.update_features)
+    describe_metadata_quorum = waited_for(AsyncAdmin.describe_metadata_quorum)
+    add_raft_voter = waited_for(AsyncAdmin.add_raft_voter)
+    remove_raft_voter = waited_for(AsyncAdmin.remove_raft_voter)
+    unregister_broker = waited_for(AsyncAdmin.unregister_broker)
+    request = waited_for(AsyncAdmin.request)
+
+    def close(self) -> None:
+        """Close all connections; idempotent."""
+        if not self._async.is_closed:
+            self._thread.call(self._async.close())
+            self._thread.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

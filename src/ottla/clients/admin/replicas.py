@@ -1,0 +1,164 @@
+"""Replicas of partitions: where they are, where they move, and who writes to them.
+
+Kafka: org.apache.kafka.clients.admin.{DescribeReplicaLogDirsResult, PartitionReassignment,
+DescribeProducersResult}.
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.clients.admin.calls import error_or_none
+from ottla.clients.admin.cluster import ClusterAdmin
+from ottla.clients.admin.topics import TopicsAdmin
+from ottla.protocol.apis.describe_producers import DescribeProducersRequest
+from ottla.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ottla.errors import KafkaError
+
+
+class ProducerState(NamedTuple):
+    """What a partition remembers of a producer; None for what it does not know."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int | None
+    transaction_start_offset: int | None
+
+
+class PartitionReassignment(NamedTuple):
+    """A partition that moves: all replicas, those that come and those that go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class ReplicaPlace(NamedTuple):
+    """Where a replica is: directories and offset lags, None and -1 where there is none."""
+
+    current_path: str | None
+    current_offset_lag: int
+    future_path: str | None
+    future_offset_lag: int
+
+
+class ReplicasAdmin(TopicsAdmin, ClusterAdmin):
+    """The part of the admin for replicas."""
+
+    async def describe_producers(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        broker_id: int | None = None,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
+        """Return the producers with state in partitions, asked of leaders or of one broker."""
+        wanted = dict.fromkeys((TopicPartition(*one) for one in partitions), 0)
+        if broker_id is None:
+            return await self._by_leader(wanted, _ask_producers, _producers, timeout)
+        request = _ask_producers(wanted)
+        answer = await self._call(request, timeout=timeout, node_id=broker_id)
+        return _producers(answer)
+
+    async def list_partition_reassignments(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """Return those of the partitions (of all, when none are given) that move just now."""
+        kind = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
+        topics = None
+        if partitions is not None:
+            topics = [
+                kind(name=name, partition_indexes=indexes)
+                for name, indexes in _by_topic(partitions).items()
+            ]
+        request = ListPartitionReassignmentsRequest(
+            timeout_ms=self._request_timeout_ms(timeout), topics=topics
+        )
+        answer = await self._call(request, timeout=timeout)
+        return {
+            TopicPartition(topic.name, one.partition_index): PartitionReassignment(
+                tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+            )
+            for topic in answer.topics
+            for one in topic.partitions
+        }
+
+    async def describe_replica_log_dirs(
+        self,
+        replicas: Iterable[tuple[TopicPartition, int]],
+        *,
+        timeout: float | None = None,
+    ) -> dict[tuple[TopicPartition, int], ReplicaPlace]:
+        """Return the log directory of each (partition, broker id)."""
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for partition, broker_id in replicas:
+            by_broker.setdefault(broker_id, []).append(TopicPartition(*partition))
+        found: dict[tuple[TopicPartition, int], ReplicaPlace] = {}
+        for broker_id, partitions in by_broker.items():
+            described = await self.describe_log_dirs(
+                [broker_id], partitions=partitions, timeout=timeout
+            )
+            for partition in partitions:
+                place = ReplicaPlace(None, -1, None, -1)
+                for directory in described[broker_id]:
+                    replica = directory.replicas.get(partition)
+                    if replica is None:
+                        continue
+                    here = (directory.path, replica.offset_lag)
+                    place = (
+                        ReplicaPlace(*place[:2], *here)
+                        if replica.is_future
+                        else ReplicaPlace(*here, *place[2:])
+                    )
+                found[partition, broker_id] = place
+        return found
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for name, partition in partitions:
+        topics.setdefault(name, []).append(partition)
+    return topics
+
+
+def _ask_producers(partitions: Mapping[TopicPartition, int]) -> DescribeProducersRequest:
+    return DescribeProducersRequest(
+        topics=[
+            DescribeProducersRequest.TopicRequest(name=name, partition_indexes=indexes)
+            for name, indexes in _by_topic(partitions).items()
+        ]
+    )
+
+
+def _producers(answer: Any) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
+    return {
+        TopicPartition(topic.name, one.partition_index): error_or_none(
+            one.error_code, one.error_message
+        )
+        or [_producer(state) for state in one.active_producers]
+        for topic in answer.topics
+        for one in topic.partitions
+    }
+
+
+def _producer(state: Any) -> ProducerState:
+    started = state.current_txn_start_offset
+    return ProducerState(
+        state.producer_id,
+        state.producer_epoch,
+        state.last_sequence,
+        state.last_timestamp,
+        state.coordinator_epoch if state.coordinator_epoch >= 0 else None,
+        started if started >= 0 else None,
+    )

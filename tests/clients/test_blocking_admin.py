@@ -1,0 +1,67 @@
+"""The blocking admin client has what the asyncio one has, typed.
+
+Kafka: no counterpart.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from ottla.clients.admin.admin import AsyncAdmin
+from ottla.clients.admin.blocking import Admin
+from ottla.clients.blocking import Producer
+from ottla.errors import KafkaError
+from ottla.testing.cluster import Cluster
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_every_call_is_there_and_looks_the_same() -> None:
+    """A call added to AsyncAdmin is added to Admin in one line: name = waited_for(AsyncAdmin.name).
+
+    Arguments, annotations and text are the same.
+    """
+    theirs: dict[str, Callable[..., object]] = {
+        name: method
+        for name, method in inspect.getmembers(AsyncAdmin, inspect.iscoroutinefunction)
+        if name[0] != "_" and name not in ("start", "close")
+    }
+    ours = {name for name in vars(Admin) if name[0] != "_" and name != "close"}
+    assert ours == set(theirs)
+    for name, method in theirs.items():
+        assert inspect.signature(getattr(Admin, name)) == inspect.signature(method)
+        assert getattr(Admin, name).__doc__ == method.__doc__
+
+
+def test_calls_wait() -> None:
+    """Results come as from a plain function."""
+    with Cluster() as cluster, Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topic("t", 2)
+        assert [topic.name for topic in admin.list_topics()] == ["t"]
+        assert admin.describe_cluster().controller is not None
+
+
+def test_producers_places_and_moves_of_replicas() -> None:
+    """An idempotent producer leaves its state; nothing moves; a replica is in the directory."""
+    with Cluster() as cluster, Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topic("t", 1)
+        where, nowhere = TopicPartition("t", 0), TopicPartition("t", 9)
+        with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            producer.send("t", b"v", partition=0).result(10)
+            producer.send("t", b"v", partition=0).result(10)
+        for broker_id in (None, 1):
+            found = admin.describe_producers([where], broker_id=broker_id)[where]
+            assert isinstance(found, list)
+            assert [one.last_sequence for one in found] == [1]
+            assert found[0].transaction_start_offset is None
+        missing = admin.describe_producers([nowhere])[nowhere]
+        assert isinstance(missing, KafkaError)
+        assert admin.list_partition_reassignments() == {}
+        assert admin.list_partition_reassignments([where]) == {}
+        places = admin.describe_replica_log_dirs([(where, 1), (nowhere, 1)])
+        assert places[where, 1].current_path == cluster.data_dir
+        assert places[where, 1].future_path is None
+        assert places[nowhere, 1].current_path is None
