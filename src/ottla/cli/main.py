@@ -66,12 +66,18 @@ COMMANDS: dict[str, Command] = {
     "consumer-groups": Command(
         "ottla.cli.consumer_groups", "consumer_groups", "List, describe, reset, delete groups."
     ),
+    "consumer-perf-test": Command(
+        "ottla.cli.consumer_perf_test", "consumer_perf_test", "Measure how fast records are read."
+    ),
     "delete-records": Command(
         "ottla.cli.delete_records", "delete_records", "Delete records below an offset."
     ),
     "demo": Command("ottla.cli.demo", "demo", "See a first topic with real events, in seconds."),
     "dump-log": Command(
         "ottla.cli.dump_log", "dump_log_command", "Show what segments, indexes, snapshots hold."
+    ),
+    "end-to-end-latency": Command(
+        "ottla.cli.end_to_end_latency", "end_to_end_latency", "Time records there and back."
     ),
     "features": Command("ottla.cli.features", "features", "Describe and change feature levels."),
     "get-offsets": Command("ottla.cli.get_offsets", "get_offsets", "Print offsets by time."),
@@ -83,12 +89,24 @@ COMMANDS: dict[str, Command] = {
     "metadata-quorum": Command(
         "ottla.cli.metadata_quorum", "metadata_quorum", "Describe and change the controllers."
     ),
+    "producer-perf-test": Command(
+        "ottla.cli.producer_perf_test", "producer_perf_test", "Measure how fast records are taken."
+    ),
     "quickstart": Command("ottla.cli.quickstart", "quickstart", "A node, a topic, a pipeline."),
+    "replica-verification": Command(
+        "ottla.cli.replica_verification", "replica_verification", "Compare replicas' batches."
+    ),
     "server-start": Command(
         "ottla.cli.server_start", "server_start", "Run a node: broker and controller."
     ),
     "storage": Command("ottla.cli.storage", "storage", "Format and inspect log directories."),
     "topics": Command("ottla.cli.topics", "topics", "Create, list, describe, change topics."),
+    "verifiable-consumer": Command(
+        "ottla.cli.verifiable_consumer", "verifiable_consumer", "Read and tell all, as JSON."
+    ),
+    "verifiable-producer": Command(
+        "ottla.cli.verifiable_producer", "verifiable_producer", "Send numbers and tell all."
+    ),
 }
 
 

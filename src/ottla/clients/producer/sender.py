@@ -429,7 +429,7 @@ def _level(settings: Settings) -> int | None:
 def is_idempotent(settings: Settings) -> bool:
     """Whether sequences are used; KafkaError(INVALID_CONFIG) for settings that exclude it.
 
-    As in Kafka: acks other than all switch it off, unless it was asked for by name.
+    As in Kafka: acks other than all and no retries switch it off, unless it was asked for by name.
     """
     asked = "enable.idempotence" in settings.given or settings.transactional_id is not None
     if not settings.enable_idempotence:
@@ -445,7 +445,7 @@ def is_idempotent(settings: Settings) -> bool:
     ]
     if not conflicts:
         return True
-    if asked or conflicts[0] != "acks=all":
+    if asked or "at most 5 requests in flight" in conflicts:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"enable.idempotence needs {' and '.join(conflicts)}"
         )

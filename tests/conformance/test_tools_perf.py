@@ -1,0 +1,353 @@
+"""The measuring and the verifiable tools: Kafka's and ours on one real node say the same.
+
+Numbers, times and addresses are blanked; what is left of each line must be equal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conformance.kafka import RealKafka
+
+pytestmark = pytest.mark.conformance
+
+TOOLS = {
+    "producer-perf-test": "ProducerPerformance",
+    "consumer-perf-test": "ConsumerPerformance",
+    "end-to-end-latency": "EndToEndLatency",
+    "verifiable-producer": "VerifiableProducer",
+    "verifiable-consumer": "VerifiableConsumer",
+    "replica-verification": "ReplicaVerificationTool",
+}
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(E-?\d+)?|Infinity|NaN")
+_USAGE = re.compile(r"^(usage: |Usage: ottla|Option +Description)")
+
+
+class Answer(NamedTuple):
+    """What a tool printed on its two channels, and how it ended."""
+
+    lines: list[str]
+    errors: list[str]
+    status: int
+
+
+def java(node: RealKafka, tool: str, *arguments: str) -> Answer:
+    """Run Kafka's tool."""
+    command = node.kafka.command(f"org.apache.kafka.tools.{TOOLS[tool]}", *arguments)
+    command.insert(1, "-Duser.timezone=UTC")
+    return _run(command)
+
+
+def ours(tool: str, *arguments: str) -> Answer:
+    """Run ours."""
+    return _run([sys.executable, "-m", "ottla.cli.main", tool, *arguments])
+
+
+def _run(command: list[str]) -> Answer:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("SLF4J")]
+    return Answer(done.stdout.splitlines(), errors, done.returncode)
+
+
+def blanked(lines: list[str]) -> list[str]:
+    """Put a sign for every number."""
+    return [_NUMBER.sub("N", line) for line in lines]
+
+
+def address(node: RealKafka) -> tuple[str, str]:
+    """Return the flag for the node."""
+    return ("--bootstrap-server", node.bootstrap)
+
+
+def same(node: RealKafka, tool: str, *arguments: str) -> Answer:
+    """Run both and compare all but numbers."""
+    theirs, mine = java(node, tool, *arguments), ours(tool, *arguments)
+    assert blanked(mine.lines) == blanked(theirs.lines)
+    assert mine.status == theirs.status
+    return mine
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--record-size", "100"),
+        ("--payload-monotonic",),
+        ("--record-size", "10", "--warmup-records", "100"),
+        ("--record-size", "10", "--command-property", "acks=1", "linger.ms=1"),
+        ("--record-size", "10", "--producer-props", "acks=1", "client.id=x"),
+    ],
+    ids=" ".join,
+)
+def test_producer_perf_test(arguments: tuple[str, ...], real_kafka: RealKafka) -> None:
+    """Summaries have the same words, and all records are counted."""
+    flags = ("--topic", "perf", "--num-records", "1000", "--throughput", "-1")
+    answer = same(real_kafka, "producer-perf-test", *address(real_kafka), *flags, *arguments)
+    assert any(line.startswith("1000 records sent, ") for line in answer.lines)
+
+
+def test_producer_perf_test_from_a_file(real_kafka: RealKafka, tmp_path: Path) -> None:
+    """Payloads are cut at the same places; an empty file is refused."""
+    path = tmp_path / "lines"
+    path.write_text("\none\n\ntwo\n")
+    flags = [*address(real_kafka), "--topic", "perf", "--num-records", "10", "--throughput", "-1"]
+    flags += ["--payload-file", str(path)]
+    lines = same(real_kafka, "producer-perf-test", *flags).lines
+    assert lines[1] == "Number of records read: 3"
+    same(real_kafka, "producer-perf-test", *flags, "--payload-delimiter", "[eo]")
+    path.write_text("")
+    same(real_kafka, "producer-perf-test", *flags)
+
+
+def test_a_pace_is_held(real_kafka: RealKafka) -> None:
+    """--throughput holds the rate, and each interval is reported."""
+    flags = ("--topic", "perf", "--num-records", "300", "--record-size", "10", "--throughput")
+    answer = ours(
+        *("producer-perf-test", *address(real_kafka), *flags, "200"),
+        *("--reporting-interval", "300"),
+    )
+    rate = float(answer.lines[-1].split()[3])
+    assert 150 < rate < 240
+    assert len(answer.lines) > 2
+
+
+def test_metrics_have_kafkas_form(real_kafka: RealKafka) -> None:
+    """--print-metrics prints rows that Kafka's tool prints too."""
+    flags = [*address(real_kafka), "--topic", "perf", "--num-records", "10", "--record-size", "9"]
+    flags += ["--throughput", "-1", "--print-metrics"]
+    theirs = {re.sub(" +", " ", line) for line in java(real_kafka, "producer-perf-test", *flags)[0]}
+    mine = [re.sub(" +", " ", line) for line in ours("producer-perf-test", *flags).lines]
+    rows = mine[mine.index("Metric Name Value") :]
+    assert len(rows) == 3
+    assert theirs >= set(rows)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--hide-header", "--from-latest", "--timeout", "600"),
+        ("--num-records", "9000000", "--timeout", "600", "--show-detailed-stats"),
+        ("--date-format", "yy/M/d 'at' hh:mm:ss a EEE SSS"),
+    ],
+    ids=" ".join,
+)
+def test_consumer_perf_test(arguments: tuple[str, ...], real_kafka: RealKafka) -> None:
+    """Titles, sums and the warning of too few records are the same."""
+    ours("verifiable-producer", *address(real_kafka), "--topic", "read", "--max-messages", "50")
+    wanted = () if "--num-records" in arguments else ("--num-records", "50")
+    same(
+        real_kafka,
+        "consumer-perf-test",
+        *(*address(real_kafka), "--topic", "read", *wanted, *arguments),
+    )
+
+
+def test_end_to_end_latency(real_kafka: RealKafka) -> None:
+    """Both forms of call report alike, with keys and headers too."""
+    old = (real_kafka.bootstrap, "ping", "3", "1", "10")
+    for tool in (java(real_kafka, "end-to-end-latency", *old), ours("end-to-end-latency", *old)):
+        assert tool.status == 0
+        assert tool.lines[0].startswith("WARNING: Positional argument usage is deprecated")
+    flags = ("--topic", "ping", "--num-records", "3", "--producer-acks", "all")
+    sizes = ("--record-size", "9", "--record-key-size", "2", "--num-headers", "2")
+    header = ("--record-header-key-size", "3", "--record-header-size", "4")
+    answer = same(real_kafka, "end-to-end-latency", *address(real_kafka), *flags, *sizes, *header)
+    assert [line.split()[0] for line in answer.lines] == ["0", "Avg", "Percentiles:"]
+
+
+def test_a_topic_is_made_for_latency(real_kafka: RealKafka) -> None:
+    """A topic that is not there is made, and that is told in the same words."""
+    name = "end-to-end-latency"
+    flags = [*address(real_kafka), "--num-records", "1", "--producer-acks", "1"]
+    flags += ["--record-size", "1", "--topic"]
+    theirs = java(real_kafka, name, *flags, "ping-j")
+    mine = ours(name, *flags, "ping-o")
+    assert mine.lines[0] == theirs.lines[0].replace("ping-j", "ping-o")
+    assert blanked(mine.lines[1:]) == blanked(theirs.lines[1:])
+
+
+def events(answer: Answer) -> list[dict[str, object]]:
+    """Read the events without what differs from run to run."""
+    found = []
+    for line in answer.lines:
+        event = json.loads(line)
+        assert list(event)[:2] == ["timestamp", "name"]
+        for name in ("timestamp", "avg_throughput", "message", "topic", "partitions", "offsets"):
+            event.pop(name, None)
+        found.append(event)
+    return found
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--max-messages", "5"),
+        ("--max-messages", "5", "--repeating-keys", "2", "--value-prefix", "7", "--acks", "1"),
+        ("--max-messages", "2", "--message-create-time", "1000"),
+        ("--max-messages", "0"),
+    ],
+    ids=" ".join,
+)
+def test_verifiable_producer(arguments: tuple[str, ...], real_kafka: RealKafka) -> None:
+    """Events come in the same order with the same fields."""
+    number = abs(hash(arguments)) % 10_000
+    flags = (*address(real_kafka), *arguments, "--topic")
+    theirs = java(real_kafka, "verifiable-producer", *flags, f"verify-j{number}")
+    mine = ours("verifiable-producer", *flags, f"verify-o{number}")
+    assert events(mine) == events(theirs)
+    for one, other in zip(mine.lines, theirs.lines, strict=True):
+        assert list(json.loads(one)) == list(json.loads(other))
+    assert mine.status == theirs.status == 0
+
+
+def test_verifiable_producer_tells_failures(real_kafka: RealKafka) -> None:
+    """A record that cannot be sent is an event with Java's class; the status is 0 all the same."""
+    flags = (*address(real_kafka), "--topic", "bad/topic", "--max-messages", "1")
+    theirs = java(real_kafka, "verifiable-producer", *flags)
+    mine = ours("verifiable-producer", *flags)
+    assert events(mine) == events(theirs)
+    assert mine.status == theirs.status
+
+
+def test_verifiable_consumer(real_kafka: RealKafka) -> None:
+    """Rebalances, records and commits are told alike."""
+    ours(
+        "verifiable-producer", *address(real_kafka), "--topic", "verify-read", "--max-messages", "9"
+    )
+    flags = (*address(real_kafka), "--topic", "verify-read", "--max-messages", "7", "--group-id")
+    for more in ((), ("--verbose",), ("--enable-autocommit",)):
+        name = "-".join(more)
+        theirs = java(real_kafka, "verifiable-consumer", *flags, f"vj{name}", *more)
+        mine = ours("verifiable-consumer", *flags, f"vo{name}", *more)
+        assert [_detail(line) for line in mine.lines] == [_detail(line) for line in theirs.lines]
+        assert mine.status == theirs.status == 0
+
+
+def _detail(line: str) -> dict[str, object]:
+    event: dict[str, object] = json.loads(line)
+    event["timestamp"] = 0
+    return event
+
+
+@pytest.mark.parametrize("tool", ["verifiable-producer", "verifiable-consumer"])
+def test_a_signal_ends_in_order(tool: str, real_kafka: RealKafka) -> None:
+    """SIGTERM lets the last events be written; the status is that of the signal, as in Java."""
+    flags = [*address(real_kafka), "--topic", f"verify-{tool}"]
+    flags += ["--throughput", "20"] if tool.endswith("producer") else ["--group-id", "signal"]
+    last, statuses = [], []
+    main = real_kafka.kafka.command(f"org.apache.kafka.tools.{TOOLS[tool]}", *flags)
+    for command in (main, [sys.executable, "-m", "ottla.cli.main", tool, *flags]):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
+            assert run.stdout is not None
+            assert b"startup_complete" in run.stdout.readline()
+            run.stdout.readline()
+            run.send_signal(signal.SIGTERM)
+            rest = run.stdout.read().decode().splitlines()
+        names = [json.loads(line)["name"] for line in rest]
+        last.append([name for name in names if name != "producer_send_success"])
+        statuses.append(run.returncode)
+    assert last[0][-2:] == last[1][-2:]
+    assert statuses == [143, 143]
+
+
+def test_replica_verification(real_kafka: RealKafka) -> None:
+    """The tool runs until it is ended, reporting at each interval in Kafka's words."""
+    flags = ("--broker-list", real_kafka.bootstrap, "--time", "-2", "--report-interval-ms", "300")
+    more = ("--max-wait-ms", "200", "--topics-include", "__consumer_offsets")
+    name = "replica-verification"
+    shown = []
+    main = real_kafka.kafka.command(f"org.apache.kafka.tools.{TOOLS[name]}", *flags, *more)
+    for command in (main, [sys.executable, "-m", "ottla.cli.main", name, *flags, *more]):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
+            assert run.stdout is not None
+            lines = [run.stdout.readline().decode().strip() for _ in range(2)]
+            run.kill()
+        shown.append(blanked(lines))
+    assert shown[0] == shown[1]
+    same(real_kafka, name, *flags[:2], "--topics-include", "no-such-topic")
+
+
+WRONG = [
+    ("producer-perf-test", "--topic x"),
+    ("producer-perf-test", "--topic x --num-records a --throughput 1 --record-size 3"),
+    ("producer-perf-test", "--topic x --num-records 5 --throughput 1"),
+    ("producer-perf-test", "--topic x --num-records 5 --throughput b --record-size 3"),
+    ("producer-perf-test", "--topic x --num-records 5 --throughput 1 --record-size b"),
+    ("producer-perf-test", "--topic x --num-records 5 --throughput 1 --record-size 3"),
+    ("producer-perf-test", "--topic x --num-records 0 --throughput 1 --record-size 3"),
+    ("producer-perf-test", "--topic x --num-records 5 --throughput 1 --record-size 0"),
+    (
+        "producer-perf-test",
+        "--topic x --num-records 5 --throughput 1 --record-size 3 --payload-monotonic",
+    ),
+    (
+        "producer-perf-test",
+        "--topic x --num-records 5 --throughput 1 --record-size 3 --warmup-records 5",
+    ),
+    (
+        "producer-perf-test",
+        (
+            "--topic x --num-records 5 --throughput 1 --record-size 3 --bootstrap-server x:1 "
+            "--reporting-interval 0"
+        ),
+    ),
+    (
+        "producer-perf-test",
+        (
+            "--topic x --num-records 5 --throughput 1 --record-size 3 --command-property a=b "
+            "--producer-props c=d"
+        ),
+    ),
+    ("consumer-perf-test", "--topic x --num-records 1"),
+    ("consumer-perf-test", "--bootstrap-server x:1 --num-records 1"),
+    ("consumer-perf-test", "--bootstrap-server x:1 --topic y"),
+    ("consumer-perf-test", "--bootstrap-server x:1 --topic y --include z --num-records 1"),
+    ("consumer-perf-test", "--bootstrap-server x:1 --topic y --messages 1 --num-records 1"),
+    ("end-to-end-latency", "a b c"),
+    ("end-to-end-latency", "--bootstrap-server x:1 --topic y"),
+    (
+        "end-to-end-latency",
+        "--bootstrap-server x:1 --topic y --num-records 1 --producer-acks 2 --record-size 1",
+    ),
+    (
+        "end-to-end-latency",
+        "--bootstrap-server x:1 --topic y --num-records 0 --producer-acks 1 --record-size 1",
+    ),
+    (
+        "end-to-end-latency",
+        "--bootstrap-server x:1 --topic y --num-records 1 --producer-acks 1 --record-size -1",
+    ),
+    ("verifiable-producer", "--topic x"),
+    ("verifiable-producer", "--bootstrap-server x:1"),
+    ("verifiable-producer", "--topic x --bootstrap-server x:1 --acks 5"),
+    ("verifiable-consumer", "--topic x --bootstrap-server x:1"),
+    ("verifiable-consumer", "--topic x --group-id g"),
+    ("replica-verification", "--time -1"),
+    ("replica-verification", "--broker-list nonsense"),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments"), WRONG, ids=lambda value: value)
+def test_wrong_calls(tool: str, arguments: str, real_kafka: RealKafka) -> None:
+    """A wrong call ends with status 1 and the same sentence."""
+    theirs = java(real_kafka, tool, *arguments.split())
+    mine = ours(tool, *arguments.split())
+    assert (mine.status, theirs.status) == (1, 1)
+    said = " ".join(mine.errors).partition("Error: ")[2]
+    assert said, mine.errors
+    assert _squeezed(said) in _squeezed(" ".join([*theirs.lines, *theirs.errors]))
+
+
+def _squeezed(text: str) -> str:
+    """Take all blanks out: argparse4j breaks and stretches its lines."""
+    return re.sub(r"\s+", "", text)
