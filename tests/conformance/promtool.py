@@ -1,7 +1,8 @@
-"""Prometheus's own checker of rules, for tests: found, or taken from Debian's package.
+"""Prometheus and its checker of rules, for tests: found, or taken from Debian's package.
 
-OTTLA_PROMTOOL names it; else it is looked for on the path, then in a cache outside the
-repository, where the package `prometheus` is unpacked by `apt-get` and `dpkg-deb`, not installed.
+OTTLA_PROMTOOL names the checker, beside which Prometheus lies; else both are looked for on the
+path, then in a cache outside the repository, where the package `prometheus` is unpacked by
+`apt-get` and `dpkg-deb`, not installed.
 """
 
 from __future__ import annotations

@@ -21,12 +21,15 @@ import ottla
 from ottla.config.broker import parse_broker_config
 from ottla.config.problems import ConfigErrors
 from ottla.errors import OttlaError
+from ottla.server.http_endpoint import HttpEndpoint
 from ottla.server.http_health import BrokerState
 from ottla.server.startup import PortTaken
 from ottla.testing.cluster import TEST_DEFAULTS, Cluster, ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ottla.storage.partition_log import PartitionLog
 
 OPEN = {"metrics.listener": "127.0.0.1:0"}
 
@@ -263,6 +266,45 @@ def test_a_recovering_node_is_alive_but_not_ready(cluster: Cluster) -> None:
     finally:
         health.opened_counts.update(remaining)
         health.state = BrokerState.RUNNING
+
+
+def test_a_node_answers_probes_while_it_opens_its_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the loop is busy with the disk, the start is reported as under way, with its progress.
+
+    The loop is held in the middle of the real opening of logs.
+    """
+    monkeypatch.setattr("ottla.server.http_server.START_DELAY_S", 0.0)
+    opened, may_go_on = threading.Event(), threading.Event()
+    with Cluster(config=OPEN) as cluster:
+        with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            admin.create_topic("one", partitions=3)
+        url = cluster.metrics_url
+        cluster.kill()
+        count_opened = HttpEndpoint.opened
+
+        def hold(endpoint: HttpEndpoint, log: PartitionLog) -> None:
+            count_opened(endpoint, log)
+            opened.set()
+            may_go_on.wait(20)
+
+        monkeypatch.setattr(HttpEndpoint, "opened", hold)
+        starting = threading.Thread(target=cluster.start)
+        starting.start()
+        try:
+            assert opened.wait(20)
+            base = url.removesuffix("metrics")
+            assert ask(f"{base}livez")[0] == 200
+            assert ask(f"{base}readyz")[0] == 503
+            status, _, body = ask(f"{base}startupz")
+            recovery = json.loads(body)["recovery"]
+            text = ask(url)[2].decode()
+        finally:
+            may_go_on.set()
+            starting.join()
+        assert status == 503
+        assert [one["logs"] - one["remaining"] for one in recovery.values()] == [1]
+        assert "kafka_server_kafkaserver_brokerstate 2\n" in text
+        assert page(cluster, "startupz")[0] == 200
 
 
 def test_both_spellings_can_be_had() -> None:

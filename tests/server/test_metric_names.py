@@ -54,6 +54,7 @@ CLASSIC = [
     "kafka_server_kafkaserver_linux_disk_read_bytes",
     "kafka_server_kafkaserver_linux_disk_write_bytes",
     "kafka_server_raftmetrics_append_records_rate",
+    "kafka_server_raftmetrics_commit_latency_avg",
     "kafka_server_raftmetrics_current_epoch",
     "kafka_server_raftmetrics_current_leader",
     "kafka_server_raftmetrics_current_state",
@@ -109,6 +110,8 @@ def served(spelling: str) -> set[str]:
     """Return the sample names of a node with a topic, a group and a little traffic."""
     config = {"metrics.listener": "127.0.0.1:0", "metrics.names": spelling}
     with Cluster(config=config) as cluster:
+        with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
+            admin.create_topic("topic")
         with ottla.Producer(bootstrap_servers=cluster.bootstrap) as producer:
             producer.send("topic", b"x")
         with ottla.Consumer(

@@ -8,6 +8,7 @@ the next one. The quorum's state is written in place, for no later effect may ov
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ottla.errors import KafkaError
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     ]
 
 
+COMMITS_KEPT = 100
+
+
 class RaftListener(Protocol):
     """Who is told how the quorum fares."""
 
@@ -61,7 +65,16 @@ class RaftListener(Protocol):
 class RaftDriver:
     """One machine, one log."""
 
-    __slots__ = ("_clock", "_listener", "_store", "failure", "log", "node", "run_in_worker")
+    __slots__ = (
+        "_clock",
+        "_listener",
+        "_store",
+        "commit_latencies_ms",
+        "failure",
+        "log",
+        "node",
+        "run_in_worker",
+    )
 
     def __init__(
         self,
@@ -76,6 +89,8 @@ class RaftDriver:
         self.node = node
         self.log = log
         self.failure: Exception | None = None
+        self.commit_latencies_ms: deque[int] = deque(maxlen=COMMITS_KEPT)
+        """Of the last commits: milliseconds from the append to the end of its flush."""
         self._store = store
         self._clock = clock
         self.run_in_worker = run_in_worker
@@ -123,6 +138,7 @@ class RaftDriver:
 
     def _flush(self) -> None:
         end_offset = self.log.end_offset
+        start_ms = self._clock.monotonic_ms()
         job = self.log.start_flush(self._clock.now_ms())
         assert job is not None, "there is something to flush after an append"
 
@@ -136,6 +152,7 @@ class RaftDriver:
             if failure is not None:
                 self._fail(failure)
                 return
+            self.commit_latencies_ms.append(self._clock.monotonic_ms() - start_ms)
             now_ms = self._clock.now_ms()
             self._run(self.node.handle(LogFlushed(end_offset), now_ms))
 

@@ -187,6 +187,11 @@ class ControllerNode:
         return "unattached" if self._raft is None else type(self._raft.role).__name__.lower()
 
     @property
+    def commit_latencies_ms(self) -> tuple[int, ...]:
+        """How long the last commits of metadata took."""
+        return () if self._runtime is None else tuple(self._runtime.driver.commit_latencies_ms)
+
+    @property
     def voter_count(self) -> int:
         """Voters of the quorum."""
         return 0 if self._raft is None else len(list(self._raft.voters))

@@ -8,6 +8,7 @@ meters.
 
 from __future__ import annotations
 
+from math import nan
 from typing import TYPE_CHECKING
 
 from ottla.metrics.families import Series, client_gauge, gauge, label_text, meter, own, rate
@@ -65,6 +66,12 @@ _RAFT_END = client_gauge(_RAFT, "log-end-offset", "End of the metadata log.")
 _RAFT_VOTERS = client_gauge(_RAFT, "number-of-voters", "Voters of the quorum.")
 _RAFT_APPENDS = client_gauge(
     _RAFT, "append-records-rate", "Metadata records appended a second, over a minute."
+)
+_RAFT_COMMIT = client_gauge(
+    _RAFT, "commit-latency-avg", "Milliseconds that the last hundred commits took; NaN without any."
+)
+_RAFT_COMMIT_MAX = client_gauge(
+    _RAFT, "commit-latency-max", "The longest of them; NaN without any."
 )
 _RAFT_STATE = client_gauge(_RAFT, "current-state", "1 for the state this node is in.")
 _RAFT_STATE_NAMES = _RAFT_STATE._replace(reporter=f"{_RAFT_STATE.reporter}_info")
@@ -158,6 +165,10 @@ class ClusterMetrics:
         yield Series(_RAFT_WATERMARK, _ONE, (controller.high_watermark,))
         yield Series(_RAFT_END, _ONE, (controller.log_end_offset,))
         yield Series(_RAFT_APPENDS, _ONE, (self._appends.one_minute_rate,))
+        commits = controller.commit_latencies_ms
+        average = sum(commits) / len(commits) if commits else nan
+        yield Series(_RAFT_COMMIT, _ONE, (average,))
+        yield Series(_RAFT_COMMIT_MAX, _ONE, (max(commits, default=nan),))
         yield Series(_RAFT_STATE_NAMES, (label_text(current_state=state),), (1,))
 
 

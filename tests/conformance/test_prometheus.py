@@ -1,0 +1,133 @@
+"""A real Prometheus scrapes a real node, and reads the shipped dashboard's expressions."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ottla
+from ottla.testing.cluster import Cluster
+from tests.conformance.promtool import promtool_or_skip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.conformance
+SHIPPED = Path(ottla.__file__).parent / "metrics"
+WAIT_S = 30.0
+
+
+def expressions() -> list[str]:
+    """Return the dashboard's expressions with its variables filled in."""
+    dashboard = json.loads((SHIPPED / "ottla-dashboard.json").read_text())
+    found = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    return [
+        re.sub(r"\$(instance|topic|group)\b", ".*", one).replace("$__rate_interval", "1m")
+        for one in found
+    ]
+
+
+@contextmanager
+def prometheus(program: Path, folder: Path, target: str) -> Iterator[str]:
+    """Run Prometheus over one node; yield its address."""
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(SHIPPED / "ottla-rules.yml")],
+        "scrape_configs": [{"job_name": "ottla", "static_configs": [{"targets": [target]}]}],
+    }
+    path = folder / "prometheus.yml"
+    path.write_text(json.dumps(config))  # which is YAML too
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    arguments = [
+        str(program),
+        f"--config.file={path}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--log.level=warn",
+    ]
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield f"http://127.0.0.1:{port}/api/v1"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def get(url: str) -> Any:
+    """Return the data of an answer of Prometheus's API; None while it does not answer."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return json.load(answer)["data"]
+    except OSError:
+        return None
+
+
+def query(api: str, expression: str) -> list[Any]:
+    """Return the result of an expression."""
+    found = get(f"{api}/query?query={urllib.parse.quote(expression)}")
+    return [] if found is None else list(found["result"])
+
+
+def wait_for(api: str, expression: str) -> list[Any]:
+    """Wait until an expression has a result."""
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        found = query(api, expression)
+        if found:
+            return found
+        time.sleep(0.2)
+    raise AssertionError(f"no result of {expression}")
+
+
+@pytest.mark.parametrize("spelling", ["classic", "reporter"])
+def test_prometheus_scrapes_a_node_and_the_dashboard_has_data(
+    tmp_path: Path, spelling: str
+) -> None:
+    """The target is healthy, no alert of the rule file fires, every panel's expression is data."""
+    program = promtool_or_skip().with_name("prometheus")
+    with Cluster(config={"metrics.listener": "127.0.0.1:0", "metrics.names": spelling}) as cluster:
+        with ottla.Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            producer.send("topic", b"x").result(10)
+        with ottla.Consumer(
+            bootstrap_servers=cluster.bootstrap, group_id="group", auto_offset_reset="earliest"
+        ) as consumer:
+            consumer.subscribe(["topic"])
+            while not consumer.poll(1.0):
+                pass
+            consumer.commit()
+        target = cluster.metrics_url.removeprefix("http://").removesuffix("/metrics")
+        with prometheus(program, tmp_path, target) as api:
+            assert wait_for(api, "count_over_time(up[1m]) > 3")
+            assert [one["value"][1] for one in query(api, "up")] == ["1"]
+            [state] = get(f"{api}/targets?state=active")["activeTargets"]
+            assert (state["health"], state["lastError"]) == ("up", "")
+            assert query(api, 'ALERTS{alertstate="firing"}') == []
+            empty = [one for one in expressions() if not query(api, one)]
+    assert empty == []
+
+
+def test_prometheus_reads_the_dashboards_expressions(tmp_path: Path) -> None:
+    """Each expression of the dashboard is one that promtool accepts in a rule."""
+    rules = [{"record": f"panel:{number}", "expr": one} for number, one in enumerate(expressions())]
+    path = tmp_path / "rules.yml"
+    path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    done = subprocess.run(
+        [promtool_or_skip(), "check", "rules", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{len(rules)} rules found" in done.stdout
