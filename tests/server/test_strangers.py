@@ -92,7 +92,6 @@ def sized(body: bytes) -> bytes:
         pytest.param(sized(header(3, 99) + b"\0\0"), id="Metadata v99"),
         pytest.param(sized(header(3, -1)), id="a negative version"),
         pytest.param(sized(header(52, 0) + b"\0\0"), id="a key of controllers"),
-        pytest.param(sized(header(17, 1) + b"\0\5PLAIN"), id="a login that is not offered"),
         pytest.param(sized(header(3, 1) + b"\x7f\xff\xff\xff"), id="an array of 2^31-1"),
         pytest.param(sized(header(20, 1) + b"\x80\0\0\0\0\0\0\1"), id="an array of -2^31"),
         pytest.param(

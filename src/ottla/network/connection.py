@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.errors import OttlaError
-from ottla.network.framing import FrameReader
+from ottla.network.framing import NO_ROOM
 from ottla.network.gather import SendQueue
 from ottla.network.limits import frame_limit_ms
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
 
+    from ottla.network.framing import FrameReader
     from ottla.types import SendItem
 
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
@@ -71,7 +72,7 @@ class Connection:
         handler: RequestHandler,
         *,
         scratch: bytearray,
-        max_frame_bytes: int,
+        reader: FrameReader,
         connection_id: str,
         listener_name: str,
         peer_host: str,
@@ -81,7 +82,8 @@ class Connection:
         self._fd = sock.fileno()
         self._handler = handler
         self._scratch = memoryview(scratch)
-        self._reader = FrameReader(max_frame_bytes)
+        self._reader = reader
+        reader.resume = self._read_again
         self._queue = SendQueue()
         self._is_busy = False
         self._is_handling = False
@@ -153,6 +155,10 @@ class Connection:
 
     def _receive(self) -> memoryview | None:
         space = self._reader.space()
+        if space is NO_ROOM:
+            self._loop.remove_reader(self._fd)
+            self._is_reading = False
+            return None
         if space is not None:
             count = self._socket.recv_into(space)
             frame = self._reader.advance(count) if count else None
@@ -260,6 +266,7 @@ class Connection:
         if self.is_closed:
             return
         self.is_closed = True
+        self._reader.release()
         if self._rest is not None:
             self._rest.cancel()
         self._loop.remove_reader(self._fd)

@@ -8,19 +8,35 @@ that a stranger announced. Each frame owns its buffer, because record views may 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.errors import ErrorCode, KafkaError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.network.frame_budget import FrameBudget
+
 FIRST_BYTES = 64 * 1024
+NO_ROOM = memoryview(bytearray())
+"""Where to receive to while the node's budget for frames is used up: nowhere."""
 _from_bytes = int.from_bytes
+
+
+def _nothing() -> None:
+    """Nobody waits."""
 
 
 class FrameReader:
     """The unfinished frame of one connection, and what was read behind the last complete one."""
 
-    __slots__ = ("_filled", "_frame", "_left", "_size", "max_bytes")
+    __slots__ = ("_budget", "_filled", "_frame", "_left", "_size", "max_bytes", "resume")
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, budget: FrameBudget | None = None) -> None:
         self.max_bytes = max_bytes
+        self._budget = budget
+        self.resume: Callable[[], None] = _nothing
+        """Called when the budget has room again."""
         self._left = b""
         self._frame: bytearray | None = None
         self._size = 0
@@ -47,12 +63,18 @@ class FrameReader:
         return self._filled if self._frame is not None else len(self._left)
 
     def space(self) -> memoryview | None:
-        """Return where to receive directly, or None: use the shared buffer and `take`."""
+        """Return where to receive directly, or None: use the shared buffer and `take`.
+
+        NO_ROOM while all frames of the node together are too large; `resume` is called then.
+        """
         frame = self._frame
         if frame is None:
             return None
         if self._filled == len(frame):
-            frame.extend(bytes(min(self._size, 2 * self._filled) - self._filled))
+            size = min(self._size, 2 * self._filled)
+            if self._budget and not self._budget.grow(self, size, self.resume):
+                return NO_ROOM
+            frame.extend(bytes(size - self._filled))
         return memoryview(frame)[self._filled :]
 
     def advance(self, count: int) -> memoryview | None:
@@ -61,7 +83,13 @@ class FrameReader:
         if self._filled < self._size or self._frame is None:
             return None
         frame, self._frame = self._frame, None
+        self.release()
         return memoryview(frame)
+
+    def release(self) -> None:
+        """Give back what the unfinished frame has of the budget."""
+        if self._budget:
+            self._budget.release(self)
 
     def take(self, received: memoryview) -> memoryview | None:
         """Take bytes from the shared buffer; return the first complete frame, keep the rest."""

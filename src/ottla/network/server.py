@@ -11,12 +11,14 @@ import socket
 from typing import TYPE_CHECKING
 
 from ottla.network.connection import Connection
+from ottla.network.framing import FrameReader
 from ottla.network.limits import UNLIMITED, ConnectionQuota
 
 if TYPE_CHECKING:
     import asyncio
 
     from ottla.network.connection import RequestHandler
+    from ottla.network.frame_budget import FrameBudget
     from ottla.network.limits import ConnectionPace
 
 log = logging.getLogger("ottla.network")
@@ -38,10 +40,12 @@ class Listener:
         max_frame_bytes: int,
         scratch: bytearray,
         quota: ConnectionQuota | None = None,
+        budget: FrameBudget | None = None,
     ) -> None:
-        """Take who handles frames; the scratch buffer and the quota are the node's, shared."""
+        """Take who handles frames; scratch buffer, quota and budget are the node's, shared."""
         self.name = name
         self._quota = quota or ConnectionQuota()
+        self._budget = budget
         self.connections: set[Connection] = set()
         self.most_connections = UNLIMITED
         """How many this listener takes, beside what the node takes altogether."""
@@ -180,7 +184,7 @@ class Listener:
                 sock,
                 self,
                 scratch=self._scratch,
-                max_frame_bytes=self._max_frame_bytes,
+                reader=FrameReader(self._max_frame_bytes, self._budget),
                 connection_id=peer,
                 listener_name=self.name,
                 peer_host=address[0],

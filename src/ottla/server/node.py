@@ -29,7 +29,13 @@ from ottla.server.lifecycle import BrokerLifecycle
 from ottla.server.plugins import load_policies
 from ottla.server.producer_ids import ProducerIds
 from ottla.server.reporters import Reporters, reporters_refusal
-from ottla.server.startup import Banner, connection_quota, limit_connections, port_taken
+from ottla.server.startup import (
+    Banner,
+    connection_quota,
+    frame_budget,
+    limit_connections,
+    port_taken,
+)
 from ottla.server.telemetry import Telemetry
 from ottla.server.timers import LoopTimer
 from ottla.server.upkeep import Upkeep
@@ -143,6 +149,7 @@ class Node:
         """Take the ports before anything is touched on the disk."""
         scratch = bytearray(SCRATCH_BYTES)
         self._quota = quota = connection_quota(self.config)
+        budget = frame_budget(self.config)
         for endpoint in self.config.endpoints:
             listener = Listener(
                 self._loop,
@@ -151,6 +158,7 @@ class Node:
                 max_frame_bytes=self.config.socket_request_max_bytes,
                 scratch=scratch,
                 quota=quota,
+                budget=budget,
             )
             try:
                 port = listener.bind(endpoint.host, endpoint.port)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import resource
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
 from ottla._version import __version__
+from ottla.network.frame_budget import FrameBudget
 from ottla.network.limits import ConnectionQuota
 from ottla.protocol import walker
 from ottla.records import scan
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 PROTOCOL = "Apache Kafka protocol 4.3"
 
 
+_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 RESERVED_DESCRIPTORS = 2000
 """Kept for files and for peers, so that connections never starve the log (fewer: half)."""
 
@@ -37,6 +40,23 @@ def raise_descriptor_limit() -> None:
     if soft != hard:
         with suppress(OSError, ValueError):  # an endless hard limit may be more than there are
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def frame_budget(config: BrokerConfig) -> FrameBudget:
+    """Return what unfinished frames may take: the setting, else a quarter of the memory there is.
+
+    One frame always fits, however small the memory.
+    """
+    wanted: int = config.queued_max_request_bytes
+    limit = wanted if wanted > 0 else _memory_bytes() // 4
+    return FrameBudget(max(limit, config.socket_request_max_bytes))
+
+
+def _memory_bytes() -> int:
+    total: int = psutil.virtual_memory().total
+    with suppress(OSError, ValueError):  # no limit on this group of processes, or none known
+        return min(total, int(_MEMORY_LIMIT.read_text(encoding="ascii")))
+    return total
 
 
 def connection_quota(config: BrokerConfig) -> ConnectionQuota:

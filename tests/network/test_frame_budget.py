@@ -1,0 +1,115 @@
+"""Memory for all unfinished frames of a node."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import TYPE_CHECKING
+
+from ottla.network.frame_budget import FrameBudget
+from ottla.network.server import Listener
+
+if TYPE_CHECKING:
+    from ottla.network.connection import Connection
+
+BODY_BYTES = 600_000
+
+
+def test_the_oldest_grows_and_others_wait() -> None:
+    """Over the limit only the first holder gets more; what it gives back wakes the others."""
+    budget, woken = FrameBudget(100), list[str]()
+    assert budget.grow("a", 60, lambda: woken.append("a"))
+    assert budget.grow("b", 40, lambda: woken.append("b"))
+    assert not budget.grow("b", 41, lambda: woken.append("b"))
+    assert budget.grow("a", 120, lambda: woken.append("a"))
+    assert not budget.grow("c", 10, lambda: woken.append("c"))
+    assert budget.used_bytes == 160
+    budget.release("a")
+    assert woken == ["b", "c"]
+    assert budget.grow("b", 80, lambda: None)
+    budget.release("b")
+    budget.release("c")
+    assert budget.used_bytes == 0
+
+
+class Counting:
+    """Answers each frame with its size, and notes the most that was held at once."""
+
+    def __init__(self, budget: FrameBudget) -> None:
+        self._budget = budget
+        self.most_bytes = 0
+
+    def handle_frame(self, connection: Connection, frame: memoryview) -> None:
+        self.most_bytes = max(self.most_bytes, self._budget.used_bytes)
+        connection.respond([struct.pack(">ii", 4, len(frame))])
+
+    def connection_closed(self, connection: Connection) -> None:
+        pass
+
+
+def test_many_large_frames_at_once_stay_within_the_budget() -> None:
+    """Twelve senders of frames that together exceed it: all are answered, one after another."""
+
+    async def main() -> None:
+        budget = FrameBudget(2 * BODY_BYTES)
+        handler = Counting(budget)
+        loop = asyncio.get_running_loop()
+        listener = Listener(
+            loop,
+            handler,
+            name="TEST",
+            max_frame_bytes=1 << 20,
+            scratch=bytearray(65536),
+            budget=budget,
+        )
+        port = listener.bind("127.0.0.1", 0)
+        listener.start()
+        try:
+            await asyncio.wait_for(asyncio.gather(*(send(port) for _ in range(12))), 20)
+        finally:
+            listener.close()
+        assert 0 < handler.most_bytes <= 3 * BODY_BYTES
+        assert budget.used_bytes == 0
+
+    asyncio.run(main())
+
+
+async def send(port: int) -> None:
+    """Send one frame in pieces and read its answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(struct.pack(">i", BODY_BYTES))
+    for _ in range(6):
+        writer.write(bytes(BODY_BYTES // 6))
+        await asyncio.sleep(0)
+    assert await reader.readexactly(8) == struct.pack(">ii", 4, BODY_BYTES)
+    writer.close()
+    await writer.wait_closed()
+
+
+def test_a_closed_connection_gives_its_part_back() -> None:
+    """Half a frame and a lost peer: nothing is held afterwards."""
+
+    async def main() -> None:
+        budget = FrameBudget(1 << 20)
+        loop = asyncio.get_running_loop()
+        listener = Listener(
+            loop,
+            Counting(budget),
+            name="TEST",
+            max_frame_bytes=1 << 20,
+            scratch=bytearray(65536),
+            budget=budget,
+        )
+        port = listener.bind("127.0.0.1", 0)
+        listener.start()
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(struct.pack(">i", BODY_BYTES) + bytes(BODY_BYTES // 2))
+        async with asyncio.timeout(10):
+            while not budget.used_bytes:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+            writer.close()
+            while budget.used_bytes:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+        listener.close()
+
+    asyncio.run(main())
