@@ -96,7 +96,7 @@ class Upkeep:
 
     def _run_jobs(self) -> None:
         self._watch_directories()
-        self._submit(self._logs.take_jobs())
+        self._submit(self._logs.take_jobs(self._clock.now_ms()))
         self._submit(self._logs.remove_due(self._clock.now_ms()))
 
     def _watch_directories(self) -> None:

@@ -45,7 +45,7 @@ class DurableLog(LogState):
             self.failure = error
             raise self._storage_error("flushing", error) from error
         self.is_flushing = True
-        self._last_flush_ms = now_ms
+        self._last_flush_ms = max(self._last_flush_ms, now_ms)
         return job
 
     @property

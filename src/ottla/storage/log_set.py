@@ -344,14 +344,17 @@ class LogSet:
         self._checkpoint_job(home).run_now()
         self._wanting_checkpoint.pop(home.path, None)
 
-    def take_jobs(self) -> list[StorageJob]:
-        """Return the work for the disk that has come up: run each in a worker, then `done`."""
+    def take_jobs(self, now_ms: int = 0) -> list[StorageJob]:
+        """Return the work for the disk that has come up: run each in a worker, then `done`.
+
+        flush.ms counts from now_ms on.
+        """
         jobs: list[StorageJob] = []
         for partition, log in list(self._wanting_flush.items()):
             if log.is_flushing:
                 continue
             del self._wanting_flush[partition]
-            job = log.start_flush()
+            job = log.start_flush(now_ms)
             if job is not None:
                 jobs.append(LogFlush(self, log, job))
         jobs.extend(self._checkpoint_job(home) for home in self._wanting_checkpoint.values())
