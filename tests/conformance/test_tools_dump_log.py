@@ -43,6 +43,7 @@ from ottla.records.control import (
 )
 from ottla.storage.producer_entry import BatchMetadata, ProducerEntry
 from ottla.storage.producer_snapshot import encode_snapshot
+from tests.conformance.clients.node_process import running_node
 from tests.conformance.kafka import running_kafka
 from tests.protocol.messages import random_message
 from tests.records.test_legacy import message as legacy_message
@@ -533,3 +534,26 @@ def test_the_directory_of_a_real_node(kafka: Kafka, tmp_path: Path) -> None:
     text = same(kafka, shown, "--cluster-metadata-decoder").lines
     assert any('"type":"TOPIC_RECORD"' in line for line in text)
     assert any("LeaderChange: " in line for line in text)
+
+
+def test_the_directory_of_our_node(kafka: Kafka, tmp_path: Path) -> None:
+    """Kafka's tool reads what our node left, and finds every index right."""
+    with running_node(tmp_path) as node:
+        flags = ("--bootstrap-server", node.bootstrap, "--topic", "one")
+        main = (sys.executable, "-m", "ottla.cli.main")
+        load = ("--num-records", "3000", "--record-size", "500", "--throughput", "-1")
+        subprocess.run([*main, "producer-perf-test", *flags, *load], check=True)
+        read = ("--group-id", "g", "--max-messages", "3000")
+        subprocess.run([*main, "verifiable-consumer", *flags, *read], check=True)
+        node.end()
+    suffixes = {".log", ".index", ".timeindex", ".snapshot", ".checkpoint"}
+    kept = [p for p in sorted(node.data_dir.glob("one-0/*")) if p.suffix in suffixes]
+    answer = same(kafka, kept, "--deep-iteration")
+    assert len(answer.lines) > 3000
+    assert answer.errors == []
+    offsets = sorted(node.data_dir.glob("__consumer_offsets-*/*.log"))
+    assert any('"group":"g"' in line for line in same(kafka, offsets, "--offsets-decoder").lines)
+    metadata = sorted(node.data_dir.glob("__cluster_metadata-0/*"))
+    shown = [path for path in metadata if path.suffix in suffixes]
+    text = same(kafka, shown, "--cluster-metadata-decoder").lines
+    assert any('"name":"one"' in line for line in text)

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from tests.conformance.clients.node_process import running_node
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conformance.kafka import RealKafka
+    from tests.conformance.kafka import Kafka, RealKafka
 
 pytestmark = pytest.mark.conformance
 
@@ -275,6 +277,41 @@ def test_replica_verification(real_kafka: RealKafka) -> None:
         shown.append(blanked(lines))
     assert shown[0] == shown[1]
     same(real_kafka, name, *flags[:2], "--topics-include", "no-such-topic")
+
+
+ON_OTTLA = [
+    ("producer-perf-test", "--topic ours --num-records 2000 --record-size 90 --throughput -1"),
+    ("verifiable-producer", "--topic ours --max-messages 5"),
+    ("consumer-perf-test", "--topic ours --num-records 2000 --group perf"),
+    ("verifiable-consumer", "--topic ours --max-messages 50 --group-id verify"),
+    ("end-to-end-latency", "--topic ping --num-records 3 --producer-acks all --record-size 9"),
+]
+
+
+def test_kafkas_tools_on_our_node(kafka: Kafka, real_kafka: RealKafka, tmp_path: Path) -> None:
+    """Kafka's tools measure and verify our node with the words they have for Kafka's."""
+    with running_node(tmp_path) as node:
+        for tool, arguments in ON_OTTLA:
+            words = arguments.replace("ours", "theirs").replace("ping", "ping2").split()
+            theirs = java(real_kafka, tool, *address(real_kafka), *words)
+            main = kafka.command(f"org.apache.kafka.tools.{TOOLS[tool]}", *arguments.split())
+            mine = _run([*main, "--bootstrap-server", node.bootstrap])
+            assert (mine.status, theirs.status) == (0, 0), mine
+            kept = [line.replace("theirs", "ours").replace("ping2", "ping") for line in theirs[0]]
+            assert blanked(_events_once(mine.lines)) == blanked(_events_once(kept))
+        flags = ("--broker-list", node.bootstrap, "--time", "-2", "--report-interval-ms", "200")
+        name = "org.apache.kafka.tools.ReplicaVerificationTool"
+        run = subprocess.Popen(kafka.command(name, *flags), stdout=subprocess.PIPE)
+        with run:
+            assert run.stdout is not None
+            lines = [run.stdout.readline().decode() for _ in range(2)]
+            run.kill()
+        assert "max lag is 0 for partition" in lines[1]
+
+
+def _events_once(lines: list[str]) -> list[str]:
+    """Leave out how often a consumer polled: that is a matter of time."""
+    return list(dict.fromkeys(blanked(lines)))
 
 
 WRONG = [
