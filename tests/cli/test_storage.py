@@ -56,6 +56,19 @@ def test_format_then_info(properties: Path, tmp_path: Path) -> None:
     )
 
 
+def test_the_environment_counts(properties: Path, tmp_path: Path) -> None:
+    """A directory is formatted where the node with these variables will look for it."""
+    other = tmp_path / "other"
+    arguments = ["format", "-t", CLUSTER_ID, "-c", str(properties), "--standalone"]
+    result = CliRunner(env={"KAFKA_LOG_DIRS": str(other)}).invoke(storage, arguments)
+    assert result.exit_code == 0, result.output
+    assert (other / "meta.properties").exists()
+    assert not (tmp_path / "data").exists()
+    wrong = CliRunner(env={"KAFKA_NODE_ID_FILE": "/none"}).invoke(storage, arguments)
+    assert wrong.exit_code == 1
+    assert "cannot read /none, which KAFKA_NODE_ID_FILE names" in wrong.stderr
+
+
 def test_info_finds_problems(properties: Path, tmp_path: Path) -> None:
     """A directory that is missing or not formatted is a problem, and exit code 1 says so."""
     result = _run("info", "-c", str(properties))
