@@ -94,12 +94,13 @@ def main() -> None:
         body = urllib.request.urlopen(cluster.metrics_url).read()
         print(f"{len(body.splitlines())} lines")
         render_alone(cluster)
+        cluster.kill()  # its logs' ends were moved: they must not be written down
 
 
 def measure(cluster: Cluster, encoding: str, scrapes: int, probe: LagProbe) -> None:
     """Scrape with one encoding."""
     request = urllib.request.Request(cluster.metrics_url, headers={"Accept-Encoding": encoding})
-    loop_s, wall_s, size = [], [], 0
+    loop_s, cpu_s, wall_s, size = [], [], [], 0
     urllib.request.urlopen(request).read()
     probe.worst_ms()
     for _ in range(scrapes):
@@ -109,10 +110,12 @@ def measure(cluster: Cluster, encoding: str, scrapes: int, probe: LagProbe) -> N
             size = sum(map(len, iter(lambda: answer.read(1 << 20), b"")))
         wall_s.append(time.perf_counter() - before)
         loop_s.append(cluster.run(lambda node: node.http.health.metrics.last_scrape_s))
+        cpu_s.append(cluster.run(lambda node: node.http.health.metrics.last_scrape_cpu_s))
         time.sleep(0.2)
     print(
         f"{encoding}: loop {statistics.median(loop_s) * 1000:.1f} ms a scrape "
-        f"(worst {max(loop_s) * 1000:.1f}), whole scrape {statistics.median(wall_s) * 1000:.0f} ms,"
+        f"(worst {max(loop_s) * 1000:.1f}), of it CPU {statistics.median(cpu_s) * 1000:.1f} "
+        f"(worst {max(cpu_s) * 1000:.1f}); whole scrape {statistics.median(wall_s) * 1000:.0f} ms,"
         f" {size / 1e6:.1f} MB; loop late {probe.worst_ms()} ms (median / p99 / worst)"
     )
 

@@ -10,7 +10,7 @@ Kafka: GroupMetadataManager's gauges; kafka_exporter and kafka-lag-exporter for 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.coordinator.group.classic_group import ClassicState
 from ottla.coordinator.runtime.active import ShardState
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition
 
 _ONE = ("",)
-_A_SLICE = 200
-"""Offsets looked at between two turns of the loop."""
+_A_SLICE = 50
+"""Offsets looked at between two turns of the loop, of which each may read a batch's header."""
 _LOG_APPEND_TIME = 0x08
 
 _LAG = own("kafka_consumergroup_lag", "Records between committed offset and high watermark.")
@@ -53,11 +53,27 @@ _GROUP_COUNT_NAME = _GROUP_COUNT._replace(classic=_GROUP_COUNT.reporter)
 _CLASSIC = (label_text(protocol="classic"),)
 
 
-class _Place(NamedTuple):
-    """A position of a group, and the time of the record there."""
+class _Entry:
+    """A group's offset in one partition: what need not be found out again at each scrape."""
 
-    offset: int
-    timestamp_ms: int
+    __slots__ = ("label", "log", "offset", "sum_key", "timestamp_ms")
+
+    def __init__(self, group_id: str, partition: TopicPartition, log: PartitionLog) -> None:
+        self.label = label_text(
+            consumergroup=group_id, topic=partition.topic, partition=partition.partition
+        )
+        self.sum_key = (group_id, partition.topic)
+        self.log = log
+        self.offset = -1
+        self.timestamp_ms: int | None = None
+        """When the record at `offset` was made; None when the log does not tell."""
+
+    def age_ms(self, offset: int, now_ms: int) -> int | None:
+        """Return how old the record at an offset is; None when the log does not tell."""
+        if offset != self.offset:
+            self.offset = offset
+            self.timestamp_ms = _timestamp_ms(self.log, offset)
+        return None if self.timestamp_ms is None else max(0, now_ms - self.timestamp_ms)
 
 
 class _Rows:
@@ -73,6 +89,9 @@ class _Rows:
         self.offset_sums: Counter[tuple[str, str]] = Counter()
 
 
+_Entries: TypeAlias = "dict[str, dict[TopicPartition, _Entry | None]]"
+
+
 class GroupMetrics:
     """Reads a coordinator's shards; owned by the loop."""
 
@@ -80,25 +99,34 @@ class GroupMetrics:
         self._groups = groups
         self._replicas = replicas
         self._clock = clock
-        self._labels: dict[tuple[str, TopicPartition], str] = {}
-        self._places: dict[tuple[str, TopicPartition], _Place] = {}
+        self._entries: _Entries = {}
+        """By group and partition; None for partitions that this node does not lead."""
+
+    def metadata_changed(self) -> None:
+        """Look for each partition again: it may be gone, led elsewhere or another one."""
+        self._entries = {}
 
     def collect(self) -> Iterator[Series | None]:
         """Yield all series; None now and then, where the loop may take a turn."""
-        rows, places = _Rows(), self._places
-        self._places = {}
-        labels, self._labels = self._labels, {}
+        rows, entries = _Rows(), self._entries
+        seen: _Entries = {}
         for shard in self._shards():
             for group_id in list(shard.offsets.by_group):
-                offsets = shard.offsets.by_group.get(group_id) or {}
-                for number, (partition, committed) in enumerate(list(offsets.items())):
-                    key = (group_id, partition)
-                    text = labels.get(key) or _label(group_id, partition)
-                    self._labels[key] = text
-                    self._add(rows, key, committed.offset, text, places.get(key))
-                    if number % _A_SLICE == _A_SLICE - 1:
-                        yield None
-                yield None
+                known = entries.get(group_id, {})
+                seen[group_id] = here = {}
+                offsets = list((shard.offsets.by_group.get(group_id) or {}).items())
+                for start in range(0, len(offsets), _A_SLICE):
+                    for partition, committed in offsets[start : start + _A_SLICE]:
+                        try:
+                            entry = known[partition]
+                        except KeyError:
+                            entry = self._find(group_id, partition)
+                        here[partition] = entry
+                        if entry is not None:
+                            self._add(rows, entry, committed.offset)
+                    yield None
+        if self._entries is entries:  # else metadata changed between two slices
+            self._entries = seen
         yield from _lag_series(rows)
         yield from self._group_series()
 
@@ -110,34 +138,23 @@ class GroupMetrics:
             if state is ShardState.ACTIVE
         ]
 
-    def _add(
-        self,
-        rows: _Rows,
-        key: tuple[str, TopicPartition],
-        offset: int,
-        text: str,
-        known: _Place | None,
-    ) -> None:
-        group_id, (topic, index) = key
-        partition = self._replicas.find(topic, index)
-        if partition is None or not partition.is_leader:
-            return
-        lag = max(0, partition.log.high_watermark - offset)
-        rows.labels.append(text)
+    def _find(self, group_id: str, partition: TopicPartition) -> _Entry | None:
+        replica = self._replicas.find(*partition)
+        if replica is None or not replica.is_leader:
+            return None
+        return _Entry(group_id, partition, replica.log)
+
+    def _add(self, rows: _Rows, entry: _Entry, offset: int) -> None:
+        lag = max(0, entry.log.high_watermark - offset)
+        rows.labels.append(entry.label)
         rows.lags.append(lag)
         rows.offsets.append(offset)
-        rows.lag_sums[group_id, topic] += lag
-        rows.offset_sums[group_id, topic] += offset
-        place = known if known is not None and known.offset == offset else None
-        if lag and place is None:
-            place = _place(partition.log, offset)
-        if lag and place is None:
-            return  # the disk does not tell, or the record has no time
-        if place is not None:
-            self._places[key] = place
-        age_ms = max(0, self._clock.now_ms() - place.timestamp_ms) if lag and place else 0
-        rows.timed_labels.append(text)
-        rows.millis.append(age_ms)
+        rows.lag_sums[entry.sum_key] += lag
+        rows.offset_sums[entry.sum_key] += offset
+        age_ms = entry.age_ms(offset, self._clock.now_ms()) if lag else 0
+        if age_ms is not None:
+            rows.timed_labels.append(entry.label)
+            rows.millis.append(age_ms)
 
     def _group_series(self) -> Iterator[Series]:
         shards = self._shards()
@@ -168,11 +185,7 @@ def _lag_series(rows: _Rows) -> Iterator[Series]:
     yield Series(_OFFSET_SUM, sums, list(rows.offset_sums.values()))
 
 
-def _label(group_id: str, partition: TopicPartition) -> str:
-    return label_text(consumergroup=group_id, topic=partition.topic, partition=partition.partition)
-
-
-def _place(log: PartitionLog, offset: int) -> _Place | None:
+def _timestamp_ms(log: PartitionLog, offset: int) -> int | None:
     """Return when the record at an offset was made; None when the log does not tell."""
     wanted = max(offset, log.log_start_offset)
     try:
@@ -182,8 +195,7 @@ def _place(log: PartitionLog, offset: int) -> _Place | None:
     if header is None or header.max_timestamp < 0:
         return None
     if header.attributes & _LOG_APPEND_TIME or header.base_timestamp < 0:
-        return _Place(offset, header.max_timestamp)
+        return header.max_timestamp
     span = header.last_offset - header.base_offset
     share = max(0, wanted - header.base_offset) / span if span else 0.0
-    spread_ms = header.max_timestamp - header.base_timestamp
-    return _Place(offset, header.base_timestamp + int(share * spread_ms))
+    return header.base_timestamp + int(share * (header.max_timestamp - header.base_timestamp))

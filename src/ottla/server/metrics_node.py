@@ -80,6 +80,8 @@ class NodeMetrics:
         self._watch = LoopWatch(loop, self._tick, on_beat=requests.drain)
         self.last_scrape_s = 0.0
         """Loop time of the last scrape."""
+        self.last_scrape_cpu_s = 0.0
+        """The processor's share of it: less where the loop's thread had to wait for a core."""
         self._scrapes = 0
 
     def start(self) -> None:
@@ -93,6 +95,7 @@ class NodeMetrics:
 
     def _metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self._partitions.metadata_changed()
+        self._groups.metadata_changed()
         self._cluster.metadata_changed(delta, image)
 
     def _tick(self, now_s: float) -> None:
@@ -140,9 +143,10 @@ class NodeMetrics:
         """Gather in slices, then call done(series) or failed(error), all on the loop."""
         _Gathering(self, done, failed).step()
 
-    def gathered(self, loop_s: float) -> None:
+    def gathered(self, loop_s: float, cpu_s: float) -> None:
         """Note what a scrape cost the loop."""
         self._scrapes += 1
+        self.last_scrape_cpu_s = cpu_s
         self.last_scrape_s = loop_s
 
     @property
@@ -166,25 +170,28 @@ class _Gathering:
         self._source = metrics.collect()
         self._series: list[Series] = []
         self._loop_s = 0.0
+        self._cpu_s = 0.0
 
     def step(self) -> None:
         """Gather for a millisecond, then let the loop take a turn."""
-        start_s = time.perf_counter()
+        start_s, start_cpu_s = time.perf_counter(), time.thread_time()
         try:
-            for one in self._source:
-                if one is not None:
-                    self._series.append(one)
-                if time.perf_counter() - start_s > SLICE_S:
-                    break
-            else:
-                self._finish(start_s)
-                return
+            is_over = self._gather_until(start_s + SLICE_S)
         except Exception as error:  # noqa: BLE001 - a scrape that fails must not end the node
             self._failed(error)
             return
         self._loop_s += time.perf_counter() - start_s
-        self._metrics.loop.call_soon(self.step)
+        self._cpu_s += time.thread_time() - start_cpu_s
+        if is_over:
+            self._metrics.gathered(self._loop_s, self._cpu_s)
+            self._done(self._series)
+        else:
+            self._metrics.loop.call_soon(self.step)
 
-    def _finish(self, start_s: float) -> None:
-        self._metrics.gathered(self._loop_s + time.perf_counter() - start_s)
-        self._done(self._series)
+    def _gather_until(self, end_s: float) -> bool:
+        for one in self._source:
+            if one is not None:
+                self._series.append(one)
+            if time.perf_counter() > end_s:
+                return False
+        return True

@@ -11,7 +11,7 @@ kafka_exporter tells about topics.
 from __future__ import annotations
 
 from collections import Counter
-from operator import attrgetter
+from operator import attrgetter, sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.metrics.families import Family, Series, gauge, label_text, meter, own, rate
@@ -27,11 +27,15 @@ if TYPE_CHECKING:
 AUTO_LEVEL_LIMIT = 20_000
 """With more partitions than this, `metrics.partition.level=auto` leaves theirs out."""
 _ONE = ("",)
+_READ_SIZE = attrgetter("size_bytes")
+_READ_START = attrgetter("log_start_offset")
+_READ_END = attrgetter("log_end_offset")
+_READ_WATERMARK = attrgetter("high_watermark")
+_READ_STABLE = attrgetter("last_stable_offset")
 
 _SIZE = gauge("kafka.log", "Log", "Size", "Bytes of the partition's log.")
 _START = gauge("kafka.log", "Log", "LogStartOffset", "First offset that can be read.")
 _END = gauge("kafka.log", "Log", "LogEndOffset", "Offset after the last record.")
-_SEGMENTS = gauge("kafka.log", "Log", "NumLogSegments", "Segments of the partition's log.")
 _STABLE_LAG = gauge(
     "kafka.cluster", "Partition", "LastStableOffsetLag", "High watermark less last stable offset."
 )
@@ -161,19 +165,26 @@ class PartitionMetrics:
         """Per traffic: what each partition's count was when the node began to count."""
         self._ended = [0] * len(TRAFFIC)
         self._meters = [Meter(now_s) for _ in TRAFFIC]
+        self._is_stale = False
+        """Whether metadata changed: only then do partitions come and go, or change their leader."""
         self._rebuild(list(replicas), is_first=True)
 
     def metadata_changed(self) -> None:
-        """Read replicas and in-sync sets again at the next scrape."""
+        """Read partitions, replicas and in-sync sets again at the next scrape."""
         self._standing = None
+        self._is_stale = True
 
     def refresh(self) -> None:
         """Look whether partitions came or went; what ended ones counted stays in the totals.
 
         What partitions held before the node started was not received by this process.
         """
+        if not self._is_stale:
+            return
+        self._is_stale = False
         partitions = list(self._replicas)
-        if partitions != self._view.partitions:
+        leaders = [one for one in partitions if one.is_leader]
+        if partitions != self._view.partitions or leaders != self._view.leaders:
             self._rebuild(partitions, is_first=False)
 
     def _rebuild(self, partitions: list[Partition], *, is_first: bool) -> None:
@@ -249,18 +260,17 @@ class PartitionMetrics:
 
 def _logs(view: _View) -> Iterator[Series]:
     logs, labels = view.logs, view.labels
-    yield Series(_SIZE, labels, [log.size_bytes for log in logs])
-    yield Series(_START, labels, [log.log_start_offset for log in logs])
-    yield Series(_END, labels, [log.log_end_offset for log in logs])
-    yield Series(_SEGMENTS, labels, [len(log.segments) for log in logs])
+    for family, read in ((_SIZE, _READ_SIZE), (_START, _READ_START), (_END, _READ_END)):
+        yield Series(family, labels, list(map(read, logs)))
 
 
 def _leaders(view: _View, standing: _Standing) -> Iterator[Series]:
     logs, labels = view.leader_logs, view.leader_labels
-    stable_lag = [log.high_watermark - log.last_stable_offset for log in logs]
+    high_watermarks = list(map(_READ_WATERMARK, logs))
+    yield Series(_CURRENT_OFFSET, labels, high_watermarks)
+    stable_lag = list(map(sub, high_watermarks, map(_READ_STABLE, logs)))
     yield Series(_STABLE_LAG, labels, stable_lag)
-    yield Series(_CURRENT_OFFSET, labels, [log.high_watermark for log in logs])
-    yield Series(_OLDEST_OFFSET, labels, [log.log_start_offset for log in logs])
+    yield Series(_OLDEST_OFFSET, labels, list(map(_READ_START, logs)))
     for family, values in (
         (_UNDER_REPLICATED, standing.under_replicated),
         (_UNDER_MIN_ISR, standing.under_min_isr),
