@@ -9,12 +9,12 @@ import pytest
 
 from ottla.cli.connection import (
     consumer_settings,
-    java_text,
     key_values,
     producer_settings,
     read_file,
     require,
 )
+from ottla.cli.java_names import java_text
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ottla.cli.connection import java_text, open_admin
+from ottla.cli.connection import open_admin
+from ottla.cli.java_names import java_text
 from ottla.cli.tool import ToolGroup, fail
 from ottla.errors import ErrorCode, KafkaError
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import click
 
 from ottla.cli.config_resources import alter_resource, describe_resources
-from ottla.cli.connection import java_text, open_admin
+from ottla.cli.connection import open_admin
+from ottla.cli.java_names import java_text
 from ottla.cli.quota_entities import alter_quotas, describe_quotas
 from ottla.cli.tool import (
     ToolCommand,

@@ -13,7 +13,6 @@ import click
 from ottla.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from ottla.config.problems import nearest
 from ottla.config.properties import PropertiesError, parse_properties
-from ottla.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -115,28 +114,3 @@ def open_admin(
     if bootstrap_controller is not None:
         given |= {"bootstrap.servers": "", "bootstrap.controllers": bootstrap_controller}
     return Admin(usable(given, AdminConfig, ADMIN, warn=warn))
-
-
-_IRREGULAR = {
-    "NON_EMPTY_GROUP": "GroupNotEmptyException",
-    "TOPIC_ALREADY_EXISTS": "TopicExistsException",
-    "INVALID_TOPIC_EXCEPTION": "InvalidTopicException",
-    "INVALID_CONFIG": "InvalidConfigurationException",
-    "REQUEST_TIMED_OUT": "TimeoutException",
-    "NETWORK_EXCEPTION": "NetworkException",
-    "MESSAGE_TOO_LARGE": "RecordTooLargeException",
-    "LEADER_NOT_AVAILABLE": "LeaderNotAvailableException",
-    "NOT_LEADER_OR_FOLLOWER": "NotLeaderOrFollowerException",
-}
-
-
-def java_text(error: Exception) -> str:
-    """Write an error as Kafka's tools print it: the Java class before the message."""
-    return f"{java_class(error)}: {error}" if hasattr(error, "code") else str(error)
-
-
-def java_class(error: Exception) -> str:
-    """Return the name of the Java class that an error's code stands for."""
-    name = getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR).name
-    words = "".join(word.capitalize() for word in name.split("_"))
-    return f"org.apache.kafka.common.errors.{_IRREGULAR.get(name, f'{words}Exception')}"

@@ -12,16 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.connection import (
-    bootstrap_option,
-    consumer_settings,
-    java_text,
-    key_values,
-    read_file,
-    require,
-)
+from ottla.cli.connection import bootstrap_option, consumer_settings, key_values, read_file, require
 from ottla.cli.console_producer import key_values_raw
 from ottla.cli.formatter import FormatError, Formatter
+from ottla.cli.java_names import java_text
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
 

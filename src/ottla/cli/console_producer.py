@@ -10,14 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.connection import (
-    bootstrap_option,
-    java_text,
-    key_values,
-    producer_settings,
-    read_file,
-    require,
-)
+from ottla.cli.connection import bootstrap_option, key_values, producer_settings, read_file, require
+from ottla.cli.java_names import java_text
 from ottla.cli.line_reader import LineError, LineReader, Message
 from ottla.errors import KafkaError
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.connection import java_text, open_admin
+from ottla.cli.connection import open_admin
 from ottla.cli.group_offsets import (
     GroupCommandError,
     GroupFlags,
@@ -21,6 +21,7 @@ from ottla.cli.group_offsets import (
     reset_offsets,
 )
 from ottla.cli.group_tables import print_members, print_offsets, print_states
+from ottla.cli.java_names import java_text
 from ottla.cli.regex_check import re2_complaint
 from ottla.cli.tool import server_options
 from ottla.errors import KafkaError

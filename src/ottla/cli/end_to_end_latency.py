@@ -1,6 +1,6 @@
 """`ottla end-to-end-latency`: how long one record takes from its sender to its reader.
 
-Kafka: bin/kafka-run-class.sh org.apache.kafka.tools.EndToEndLatency.
+Kafka: bin/kafka-e2e-latency.sh, org.apache.kafka.tools.EndToEndLatency.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import click
 
 from ottla.cli.connection import (
     consumer_settings,
-    java_text,
     open_admin,
     producer_settings,
     read_file,
     require,
 )
+from ottla.cli.java_names import java_text
 from ottla.cli.perf import decimals, percentile, ratio
 from ottla.cli.tool import java_double
 from ottla.errors import KafkaError

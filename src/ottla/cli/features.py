@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from ottla.cli.connection import java_text, open_admin
+from ottla.cli.connection import open_admin
+from ottla.cli.java_names import java_text
 from ottla.cli.tool import ToolError, ToolGroup, controller_option, fail, server_options
 from ottla.errors import KafkaError
 from ottla.metadata.features import (

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ottla.cli.connection import java_text, open_admin, require
+from ottla.cli.connection import open_admin, require
+from ottla.cli.java_names import java_text
 from ottla.cli.tool import ToolError, fail, server_options
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition

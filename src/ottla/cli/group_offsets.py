@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ottla.cli.connection import java_text
+from ottla.cli.java_names import java_text
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 

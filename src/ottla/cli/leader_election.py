@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from ottla.cli.connection import java_text, open_admin
+from ottla.cli.connection import open_admin
+from ottla.cli.java_names import java_text
 from ottla.cli.tool import ToolError, fail, json_field, read_json, server_options
 from ottla.clients.admin.cluster import PREFERRED, UNCLEAN
 from ottla.errors import ErrorCode, KafkaError

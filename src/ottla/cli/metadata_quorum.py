@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.connection import java_text, open_admin, read_file
+from ottla.cli.connection import open_admin, read_file
+from ottla.cli.java_names import java_text
 from ottla.cli.tool import ToolError, ToolGroup, controller_option, fail, server_options
 from ottla.clients.admin.quorum import VoterEndpoint
 from ottla.config.properties import parse_properties

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.connection import java_text, producer_settings, read_file
+from ottla.cli.connection import producer_settings, read_file
+from ottla.cli.java_names import java_text
 from ottla.cli.perf import (
     BYTES_PER_MB,
     DOUBLE,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ottla.cli.connection import java_text, open_admin, require
+from ottla.cli.connection import open_admin, require
+from ottla.cli.java_names import java_text
 from ottla.cli.perf import java_date
 from ottla.errors import CorruptMessage, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.connection import consumer_settings, java_text, read_file
+from ottla.cli.connection import consumer_settings, read_file
+from ottla.cli.java_names import java_text
 from ottla.cli.perf import INTEGER, ArgparseCommand, need, refuse
 from ottla.cli.verifiable_events import EventWriter, StopRequest
 from ottla.clients.consumer.consumer import RebalanceListener

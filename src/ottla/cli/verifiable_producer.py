@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.connection import java_class, producer_settings, read_file
+from ottla.cli.connection import producer_settings, read_file
+from ottla.cli.java_names import java_class
 from ottla.cli.perf import INTEGER, LONG, ArgparseCommand, Pace, need, ratio, refuse
 from ottla.cli.verifiable_events import EventWriter, StopRequest
 from ottla.errors import KafkaError

@@ -1,0 +1,61 @@
+"""Errors as Kafka's tools print them: by the names of Java's classes.
+
+Kafka: org.apache.kafka.common.protocol.Errors.
+"""
+
+from __future__ import annotations
+
+from ottla.errors import ErrorCode
+
+PACKAGE = "org.apache.kafka.common.errors"
+
+# Classes that are not named after their codes.
+_IRREGULAR = {
+    "UNKNOWN_SERVER_ERROR": "UnknownServerException",
+    "CORRUPT_MESSAGE": "CorruptRecordException",
+    "REQUEST_TIMED_OUT": "TimeoutException",
+    "MESSAGE_TOO_LARGE": "RecordTooLargeException",
+    "STALE_CONTROLLER_EPOCH": "ControllerMovedException",
+    "OFFSET_METADATA_TOO_LARGE": "OffsetMetadataTooLarge",
+    "NETWORK_EXCEPTION": "NetworkException",
+    "INVALID_TOPIC_EXCEPTION": "InvalidTopicException",
+    "RECORD_LIST_TOO_LARGE": "RecordBatchTooLargeException",
+    "TOPIC_AUTHORIZATION_FAILED": "TopicAuthorizationException",
+    "GROUP_AUTHORIZATION_FAILED": "GroupAuthorizationException",
+    "CLUSTER_AUTHORIZATION_FAILED": "ClusterAuthorizationException",
+    "TOPIC_ALREADY_EXISTS": "TopicExistsException",
+    "INVALID_CONFIG": "InvalidConfigurationException",
+    "OUT_OF_ORDER_SEQUENCE_NUMBER": "OutOfOrderSequenceException",
+    "DUPLICATE_SEQUENCE_NUMBER": "DuplicateSequenceException",
+    "INVALID_PRODUCER_ID_MAPPING": "InvalidPidMappingException",
+    "INVALID_TRANSACTION_TIMEOUT": "InvalidTxnTimeoutException",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "TransactionalIdAuthorizationException",
+    "KAFKA_STORAGE_ERROR": "KafkaStorageException",
+    "SASL_AUTHENTICATION_FAILED": "SaslAuthenticationException",
+    "DELEGATION_TOKEN_AUTH_DISABLED": "DelegationTokenDisabledException",
+    "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "UnsupportedByAuthenticationException",
+    "DELEGATION_TOKEN_AUTHORIZATION_FAILED": "DelegationTokenAuthorizationException",
+    "NON_EMPTY_GROUP": "GroupNotEmptyException",
+    "INVALID_RECORD": "org.apache.kafka.common.InvalidRecordException",
+    "PRINCIPAL_DESERIALIZATION_FAILURE": "PrincipalDeserializationException",
+    "FETCH_SESSION_TOPIC_ID_ERROR": "FetchSessionTopicIdException",
+    "INVALID_REGULAR_EXPRESSION": "InvalidRegularExpression",
+}
+
+
+def java_text(error: Exception) -> str:
+    """Write an error as Kafka's tools print it: the Java class before the message."""
+    code = getattr(error, "code", None)
+    return str(error) if code is None else f"{class_name(code)}: {error}"
+
+
+def java_class(error: Exception) -> str:
+    """Return the name of the Java class that an error's code stands for."""
+    return class_name(getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+def class_name(code: ErrorCode) -> str:
+    """Return the name of the Java class of a code."""
+    words = "".join(word.capitalize() for word in code.name.split("_"))
+    name = _IRREGULAR.get(code.name, f"{words}Exception")
+    return name if "." in name else f"{PACKAGE}.{name}"
