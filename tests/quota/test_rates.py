@@ -10,15 +10,24 @@ import math
 
 import pytest
 
+from ottla.config.broker import parse_broker_config
 from ottla.errors import ErrorCode, KafkaError
 from ottla.quota import meters
 from ottla.quota.connections import ConnectionRates
 from ottla.quota.mutations import MutationQuota
+from ottla.quota.quotas import Quotas
 from ottla.quota.rate import SampledRate, Window
 from ottla.quota.rates import RateQuota
 
 WINDOW = Window(11, 1000)
 START_MS = 5_000_000
+NODE = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "listeners": "PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.bootstrap.servers": "127.0.0.1:2",
+}
 ANN_APP = (("client-id", "app"), ("user", "ann"))
 ANYBODY = (("user", None),)
 
@@ -171,3 +180,17 @@ def test_a_node_over_its_rate_waits() -> None:
     assert rates.wait_ms("OTHER", START_MS) == 100  # 101 on the node, 10 a second
     rates.set_node_limits(0, {})
     assert rates.wait_ms("OTHER", START_MS) == 1000
+
+
+def test_only_those_with_a_limit_are_concerned() -> None:
+    """Each key counts; what was known is forgotten with every change."""
+    quotas = Quotas(parse_broker_config(NODE))
+    assert not quotas.is_on
+    for key in ("producer_byte_rate", "controller_mutation_rate"):
+        quotas.update({ANN_APP: {key: 1.0}}, [ANN_APP])
+        assert quotas.is_on
+        assert quotas.concerns("ann", "app")
+        assert not quotas.concerns("bob", "app")
+    quotas.update({}, [ANN_APP])
+    assert not quotas.is_on
+    assert not quotas.concerns("ann", "app")

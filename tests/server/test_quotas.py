@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 import ottla
+from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.clients.admin.quotas import ANY_NAME, QuotaChange
 from ottla.errors import ErrorCode
 from ottla.protocol import codec, frames
@@ -302,3 +303,27 @@ def test_a_node_that_is_connected_to_too_often_lets_them_wait() -> None:
                 wire.ask(METADATA, 9)
         rate = cluster.run(lambda node: node.broker.quotas.connections._node)
         assert rate.measure(cluster.run(lambda node: node.clock.monotonic_ms())) <= 210
+
+
+def test_limits_on_connections_change_while_the_node_runs(
+    cluster: Cluster, admin: ottla.Admin
+) -> None:
+    """max.connection.creation.rate of the node and of one listener come by AlterConfigs."""
+    brokers = ConfigResource(ResourceType.BROKER, "")
+    listener_key = "listener.name.plaintext.max.connection.creation.rate"
+    rates = cluster.run(lambda node: node.broker.quotas.connections)
+    admin.alter_configs({brokers: {"max.connection.creation.rate": "50000", listener_key: "40000"}})
+    assert (rates._node_limit, rates._listener_limits) == (50_000, {"PLAINTEXT": 40_000})
+    admin.alter_configs({brokers: {"max.connection.creation.rate": None, listener_key: None}})
+    assert (rates._node_limit, rates._listener_limits) == (2**31 - 1, {})
+
+
+def test_quotas_outlive_a_restart() -> None:
+    """They are in the metadata log."""
+    with Cluster() as cluster:
+        with ottla.Admin(bootstrap_servers=cluster.bootstrap) as client:
+            client.create_topic(TOPIC)
+            _limit(client, "writer", "producer_byte_rate", SLOWEST)
+        cluster.restart()
+        with Wire(cluster.bootstrap, "writer") as limited:
+            assert limited.ask(_produce(5000), 9).throttle_time_ms > HOUR_MS

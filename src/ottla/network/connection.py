@@ -119,7 +119,7 @@ class Connection:
             self.last_active_ms = now_ms
             return False
         waited_ms = now_ms - self.last_active_ms
-        if self._reader.is_inside_frame and self._is_reading:
+        if self._reader.is_inside_frame and self._is_reading and self._rest is None:
             return waited_ms > frame_limit_ms(self._reader.received_bytes)
         return 0 <= max_idle_ms < waited_ms
 
@@ -217,6 +217,7 @@ class Connection:
 
     def _rested(self) -> None:
         self._rest = None
+        self.last_active_ms = -1  # what it sent meanwhile could not arrive: time counts from now
         self.request_done()
 
     def request_done(self) -> None:

@@ -58,6 +58,10 @@ class Meters(Generic[M]):
         if self._limits.set_limit(entity, limit):
             self._known.clear()
 
+    def limits(self, user: str, client_id: str) -> bool:
+        """Whether anything limits a user's client."""
+        return self._limits.limit(self._limits.sharers(user, client_id)) is not None
+
     def find(self, user: str, client_id: str, now_ms: int) -> Limited[M] | None:
         """Return the meter of a user's client; None when nothing limits it."""
         key = (user, client_id)

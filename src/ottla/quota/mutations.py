@@ -64,6 +64,10 @@ class MutationQuota:
         """Whether anybody is limited."""
         return self._meters.is_on
 
+    def limits(self, user: str, client_id: str) -> bool:
+        """Whether anything limits a user's client."""
+        return self._meters.limits(user, client_id)
+
     def set_limit(self, entity: QuotaEntity, limit: float | None) -> None:
         """Set or remove the limit of an entity."""
         self._meters.set_limit(entity, limit)

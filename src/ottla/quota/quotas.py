@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.image.quotas import QuotaEntity
 
+_MAX_KNOWN: Final = 100_000
 _LISTENER_RATE: Final = "listener.name.{}.max.connection.creation.rate"
 
 
@@ -56,6 +57,8 @@ class Quotas:
             CONTROLLER_MUTATION_RATE: self.mutations,
             CONNECTION_CREATION_RATE: self.connections,
         }
+        self._of_clients = (self.produced, self.fetched, self.requests, self.mutations)
+        self._concerned: dict[tuple[str, str], bool] = {}
         self.is_on = False
         """Whether any client is limited; nothing needs to be measured otherwise."""
         self.configure(config)
@@ -79,9 +82,19 @@ class Quotas:
             limits = by_entity.get(entity, {})
             for key, quota in self._by_key.items():
                 quota.set_limit(entity, limits.get(key))
-        self.is_on = (
-            self.produced.is_on or self.fetched.is_on or self.requests.is_on or self.mutations.is_on
-        )
+        self._concerned.clear()
+        self.is_on = any(quota.is_on for quota in self._of_clients)
+
+    def concerns(self, user: str, client_id: str) -> bool:
+        """Whether anything limits a user's client; the others shall not pay for it."""
+        key = (user, client_id)
+        known = self._concerned.get(key)
+        if known is None:
+            if len(self._concerned) >= _MAX_KNOWN:
+                self._concerned.clear()
+            known = any(quota.limits(user, client_id) for quota in self._of_clients)
+            self._concerned[key] = known
+        return known
 
 
 def _protected(config: BrokerConfig) -> str:

@@ -117,7 +117,8 @@ class Dispatcher:
             connection.close()
             return
         if request is not None:
-            if self._broker.quotas.is_on:
+            quotas = self._broker.quotas
+            if quotas.is_on and quotas.concerns(ctx.user, ctx.client_id):
                 measured = MeasuredRequest(ctx, request, len(frame), self._encode)
                 measured.handle(self._apis[key].handler, self._error_response)
             else:

@@ -45,7 +45,15 @@ _FRAME_SIZE_BYTES: Final = 4
 class MeasuredRequest:
     """One request, from its handler to its answer."""
 
-    __slots__ = ("_ctx", "_encode", "_handled_ns", "_request", "_request_bytes", "_started_ns")
+    __slots__ = (
+        "_ctx",
+        "_encode",
+        "_handled_ns",
+        "_now_ms",
+        "_request",
+        "_request_bytes",
+        "_started_ns",
+    )
 
     def __init__(self, ctx: Context, request: Request, request_bytes: int, encode: Encode) -> None:
         """Take a request and its size with header; encode returns None when it has hung up."""
@@ -55,6 +63,7 @@ class MeasuredRequest:
         self._encode = encode
         self._started_ns = 0
         self._handled_ns = 0
+        self._now_ms = 0
 
     def handle(
         self,
@@ -105,6 +114,7 @@ class MeasuredRequest:
         ctx = self._ctx
         if ctx.connection.is_closed:
             return
+        self._now_ms = ctx.broker.clock.monotonic_ms()
         if ctx.api_key == ApiKey.PRODUCE:
             self._answer_produce(response)
         elif response is None:
@@ -118,9 +128,8 @@ class MeasuredRequest:
     def _answer_produce(self, response: Response | None) -> None:
         """Count the request's bytes; without an answer (acks=0) its time is free."""
         ctx = self._ctx
-        now_ms = ctx.broker.clock.monotonic_ms()
         pause_ms = ctx.broker.quotas.produced.record(
-            ctx.user, ctx.client_id, self._request_bytes, now_ms
+            ctx.user, ctx.client_id, self._request_bytes, self._now_ms
         )
         if response is None:
             ctx.connection.rest(pause_ms)
@@ -136,12 +145,11 @@ class MeasuredRequest:
         pause_ms = self._request_pause_ms()
         header_bytes = _FRAME_SIZE_BYTES + response_header_version(ctx.api_key, ctx.api_version)
         size = codec.records_size(items) - header_bytes
-        now_ms = ctx.broker.clock.monotonic_ms()
-        pause_ms = max(pause_ms, quota.record(ctx.user, ctx.client_id, size, now_ms))
+        pause_ms = max(pause_ms, quota.record(ctx.user, ctx.client_id, size, self._now_ms))
         if not pause_ms:
             self._send_items(items, 0)
             return
-        quota.record_freely(ctx.user, ctx.client_id, -size, now_ms)
+        quota.record_freely(ctx.user, ctx.client_id, -size, self._now_ms)
         self._send(self._empty_fetch(response), pause_ms)
 
     def _empty_fetch(self, unsent: Any) -> FetchResponse:
@@ -160,7 +168,7 @@ class MeasuredRequest:
             ctx.user,
             ctx.client_id,
             self._handled_ns * _PERCENT_PER_NS,
-            ctx.broker.clock.monotonic_ms(),
+            self._now_ms,
         )
 
     def _send(self, response: Response, pause_ms: int) -> None:
@@ -183,5 +191,5 @@ class MeasuredRequest:
                 ctx.user,
                 ctx.client_id,
                 (time.perf_counter_ns() - started_ns) * _PERCENT_PER_NS,
-                ctx.broker.clock.monotonic_ms(),
+                self._now_ms,
             )
