@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.admin.blocking import Admin
 from ottla.clients.consumer.consumer import AsyncConsumer, ConsumerCore, call_listener
+from ottla.clients.interceptors import ProducerRecord
 from ottla.clients.loops import LoopThread, TurnLoop
 from ottla.clients.producer.producer import AsyncProducer, call_on_delivery
+from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
     import re
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ottla.clients.consumer.classic_group import Step
-    from ottla.clients.consumer.consumer import Batches, RebalanceListener
+    from ottla.clients.consumer.consumer import Batches, GroupMetadata, RebalanceListener
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.consumer.shape import ConsumerRecord
     from ottla.clients.metadata import PartitionMetadata
@@ -71,6 +73,7 @@ class Producer(_Blocking):
         self._async = AsyncProducer(config, **settings)
         self._core = self._async._core  # noqa: SLF001 - two façades of one core
         self._append = self._core.accumulator.append
+        self._interceptors = self._core.interceptors or None
         self._thread = LoopThread("ottla-producer")
         self._thread.call(self._async.start())
 
@@ -91,11 +94,26 @@ class Producer(_Blocking):
         producer's own thread. Raises KafkaError as max.block.ms passes, and for records that can
         never be sent.
         """
-        delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
-        if delivery is None:
-            delivery = self._send_later(topic, (value, key, partition, timestamp_ms, headers))
+        if self._interceptors is not None:
+            record = ProducerRecord(topic, value, key, partition, timestamp_ms, headers)
+            delivery = self._send_intercepted(self._interceptors.on_send(record))
+        else:
+            queued = self._append(topic, value, key, partition, timestamp_ms, headers)
+            if queued is None:
+                queued = self._send_later(topic, (value, key, partition, timestamp_ms, headers))
+            delivery = queued
         if on_delivery is not None:
             call_on_delivery(delivery, on_delivery)
+        return delivery
+
+    def _send_intercepted(self, record: ProducerRecord) -> Delivery:
+        interceptors = self._core.interceptors
+        try:
+            delivery = self._append(*record) or self._send_later(record.topic, record[1:])
+        except KafkaError as error:
+            interceptors.refused(error)
+            raise
+        call_on_delivery(delivery, interceptors.delivered)
         return delivery
 
     def _send_later(self, topic: str, rest: tuple[Any, ...]) -> Delivery:
@@ -288,6 +306,23 @@ class Consumer(_Blocking):
         """Continue behind the last record of these, or of all assigned partitions."""
         with self._core.runtime.lock:
             self._async.seek_to_end(*partitions)
+
+    def wakeup(self) -> None:
+        """Make the `poll` that runs now, or the next one, raise WakeupError.
+
+        The only method that other threads and handlers of signals may call.
+        """
+        self._async.wakeup()
+
+    def enforce_rebalance(self, reason: str = "") -> None:
+        """Have the group rebalance, in one of the next polls."""
+        with self._core.runtime.lock:
+            self._async.enforce_rebalance(reason)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return as whom the consumer commits now."""
+        with self._core.runtime.lock:
+            return self._async.group_metadata()
 
     # ------------------------------------------------------------ offsets
 

@@ -141,6 +141,7 @@ class Settings:
 
     client_id: str
     bootstrap_servers: tuple[str, ...]
+    delivery_timeout_ms: int
 
     def __init__(self, table: Mapping[str, Setting], values: Mapping[str, Any]) -> None:
         self.given = frozenset(values)

@@ -205,6 +205,12 @@ class Runtime:
             with suppress(RuntimeError):  # the loop is closed: nobody needs the answer
                 loop.call_soon_threadsafe(self._run)
 
+    def wake_from_anywhere(self) -> None:
+        """Have those who wait look again; from any thread, and from handlers of signals."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._run)
+
     # ------------------------------------------------------------ events of the loop
 
     def _run(self) -> None:

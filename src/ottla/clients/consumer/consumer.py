@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.consumer.classic_group import ClassicGroup, Step
 from ottla.clients.consumer.coordinator import Coordinator
@@ -24,6 +24,7 @@ from ottla.clients.consumer.offsets import (
 )
 from ottla.clients.consumer.shape import ConsumerRecord
 from ottla.clients.consumer.subscription import EARLIEST, LATEST, Subscription
+from ottla.clients.interceptors import Interceptors
 from ottla.clients.serdes import deserializer
 from ottla.clients.settings import CONSUMER, read_settings
 from ottla.clients.transport import Runtime
@@ -62,6 +63,19 @@ class RebalanceListener:
         return self.on_partitions_revoked(partitions)
 
 
+class WakeupError(Exception):
+    """Raised by `poll` after `wakeup`: nothing is wrong, somebody wants the thread's attention."""
+
+
+class GroupMetadata(NamedTuple):
+    """As whom a consumer commits; generation -1 while it is no member."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    group_instance_id: str | None
+
+
 class ConsumerCore:
     """Settings, client and machines of one consumer, tied together."""
 
@@ -95,6 +109,8 @@ class ConsumerCore:
         client.machines += [self.positions, self.fetcher]
         client.metadata.on_update(self._metadata_changed)
         self.now_ms = self.runtime.now_ms
+        self.interceptors = Interceptors(settings.interceptor_classes)
+        self.woken = False
 
     def need_group(self) -> Coordinator:
         """Return the coordinator; KafkaError(INVALID_GROUP_ID) without a group.id."""
@@ -153,6 +169,9 @@ class ConsumerCore:
     def user_poll(self) -> Step | None:
         """Do what happens in every poll; return what the listener must be told."""
         now_ms = self.now_ms()
+        if self.woken:
+            self.woken = False
+            raise WakeupError("wakeup() was called")
         self._raise_errors()
         if self.auto_commit and now_ms >= self._next_auto_commit_ms:
             self._commit_in_background(now_ms)
@@ -183,7 +202,7 @@ class ConsumerCore:
             out = [record for _, records in batches for record in records]
         if self.deserialize_key is not None or self.deserialize_value is not None:
             out = self._deserialized(out)
-        return out
+        return self.interceptors.on_consume(out) if out and self.interceptors else out
 
     def _deserialized(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         to_key, to_value = self.deserialize_key or _same, self.deserialize_value or _same
@@ -213,7 +232,16 @@ class ConsumerCore:
         request, limit = offset_commit_request(
             coordinator.key, offsets, self.group.identity, self.client.metadata
         )
-        return coordinator.send(request, max_version=limit)
+        pending = coordinator.send(request, max_version=limit)
+        if self.interceptors:
+            pending.on_done(lambda done: self._tell_commit(done, offsets))
+        return pending
+
+    def _tell_commit(
+        self, done: Pending[Any], offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        if done.error is None and first_commit_error(done.value) is None:
+            self.interceptors.on_commit(offsets)
 
     def _commit_in_background(self, now_ms: int) -> None:
         self._next_auto_commit_ms = now_ms + self.settings.auto_commit_interval_ms
@@ -345,6 +373,24 @@ class AsyncConsumer:
         """Continue behind the last record of these, or of all assigned partitions."""
         for partition in partitions or self.assignment:
             self.seek(partition, LATEST)
+
+    def wakeup(self) -> None:
+        """Make the `poll` that runs now, or the next one, raise WakeupError; from any thread."""
+        self._core.woken = True
+        self._runtime.wake_from_anywhere()
+
+    def enforce_rebalance(self, reason: str = "") -> None:
+        """Have the group rebalance, in one of the next polls."""
+        self._core.need_group()
+        assert self._core.group is not None
+        self._core.group.request_rejoin(reason or "rebalance enforced by user")
+        self._runtime.wake()
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return as whom the consumer commits now."""
+        coordinator = self._core.need_group()
+        assert self._core.group is not None
+        return GroupMetadata(coordinator.key, *self._core.group.identity)
 
     # ------------------------------------------------------------ records
 
@@ -504,6 +550,7 @@ class AsyncConsumer:
             if self._core.auto_commit and self._core.client.reached:
                 await self._commit_quietly()
             await self._leave("the consumer is being closed")
+        self._core.interceptors.close()
         await self._runtime.aclose()
 
     async def __aenter__(self) -> Self:

@@ -35,6 +35,8 @@ cdef class Accumulator:
     cdef bint _ignore_keys
     cdef bint _adaptive
     cdef object _partitioner
+    cdef object _availability_ms
+    cdef object _linger_ms
     cdef dict _topics
 
     @cython.locals(
@@ -58,6 +60,7 @@ cdef class Accumulator:
     @cython.locals(batch=ProducerBatch, more=cython.longlong)
     cdef ProducerBatch _make_room(self, PartitionQueue queue, long long size)
 
+    cdef object _now_ms(self)
     cdef PartitionQueue _next_sticky(self, Topic state)
     cdef Topic _refresh(self, object topic)
     cdef ProducerBatch _open(self, PartitionQueue queue, long long size)

@@ -26,7 +26,7 @@ from ottla.clients.producer.batches import (
     RecordInput,
     delivery_of,
 )
-from ottla.clients.producer.partitioner import choose_by_load, key_hash
+from ottla.clients.producer.partitioner import choose_by_load, key_hash, load_partitioner
 from ottla.clients.serdes import to_bytes
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
@@ -69,7 +69,8 @@ class Accumulator:
         owner: Any = None,
     ) -> None:
         self.lock: AbstractContextManager[Any] = lock or nullcontext()
-        self.batch_size: int = max(settings.batch_size, 1)
+        # No more than a request: a record that is too large must not slip into room left over.
+        self.batch_size: int = max(min(settings.batch_size, settings.max_request_size), 1)
         self.growth_limit = max(self.batch_size, min(settings.max_request_size, MAX_GROWTH_BYTES))
         self.max_request_size: int = settings.max_request_size
         self.buffer_memory: int = settings.buffer_memory
@@ -89,9 +90,9 @@ class Accumulator:
         self._owner = owner
         self._ignore_keys: bool = settings.partitioner_ignore_keys
         self._adaptive: bool = settings.partitioner_adaptive_partitioning_enable
-        self._partitioner: Any = (
-            settings.partitioner_class if callable(settings.partitioner_class) else None
-        )
+        self._partitioner: Any = load_partitioner(settings.partitioner_class)
+        self._availability_ms: int = settings.partitioner_availability_timeout_ms
+        self._linger_ms: int = settings.linger_ms
         self._topics: dict[str, Topic] = {}
 
     def append(
@@ -128,7 +129,11 @@ class Accumulator:
         ) is None:
             return None
         with self.lock:
-            sticky = partition is None and (key is None or self._ignore_keys)
+            sticky = (
+                partition is None
+                and (key is None or self._ignore_keys)
+                and self._partitioner is None
+            )
             queue = state.sticky if sticky else state.queues[self._explicit(state, partition, key)]
             batch = queue.open
             if batch is None or (grown := batch.size + size) > batch.reserved:
@@ -224,6 +229,10 @@ class Accumulator:
         """Take another partition for records without a key, batch.size bytes later (KIP-794)."""
         metadata = self._metadata
         usable = [q for q in state.queues if metadata.leader(q.topic_partition) >= 0]
+        if self._availability_ms > 0:
+            # What is ready longer than this is not taken: its broker is slow, or away.
+            late_ms = self._now_ms() - self._availability_ms - self._linger_ms
+            usable = [q for q in usable if not q.waits_since(late_ms)] or usable
         loads = [queue.queued_bytes if self._adaptive else 0 for queue in usable]
         state.sticky = usable[choose_by_load(loads, self._rng)] if usable else state.queues[0]
         return state.sticky
@@ -252,12 +261,15 @@ class Accumulator:
         if queue.open is not None:
             queue.closed.append(queue.open)
         batch = queue.open = ProducerBatch(queue.topic_partition, self.now_ms, self._owner)
-        if self._owner is not None:
-            batch.created_ms = self._owner.now_ms()
+        batch.created_ms = self._now_ms()
         batch.full = size >= self.batch_size
         self.active[queue] = None
         self.unfinished[batch] = None
         return batch
+
+    def _now_ms(self) -> int:
+        now_ms: int = self.now_ms if self._owner is None else self._owner.now_ms()
+        return now_ms
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
         """Return the queue of a partition that has been appended to."""

@@ -270,6 +270,14 @@ class PartitionQueue:
         self.last_acked_sequence = -1
         self.needs_reset = False
 
+    def waits_since(self, when_ms: int) -> bool:
+        """Whether a batch was made at that time or earlier and has not been sent since."""
+        for waiting in (self.retries, self.closed):
+            if waiting:
+                first: ProducerBatch = waiting[0]
+                return first.created_ms <= when_ms
+        return self.open is not None and self.open.created_ms <= when_ms
+
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits and nothing is in flight."""

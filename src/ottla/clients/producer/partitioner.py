@@ -9,11 +9,14 @@ org.apache.kafka.common.utils.Utils.murmur2. KIP-480, KIP-794. Hot path: benchma
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib import import_module
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ottla.clients.client import Random
 
@@ -52,6 +55,44 @@ def key_hash(key: bytes) -> int:
 def partition_for_key(key: bytes, count: int) -> int:
     """Return the partition of a key among count."""
     return key_hash(key) % count
+
+
+class RoundRobinPartitioner:
+    """Every partition of a topic in turn, whatever the keys."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def __call__(self, topic: str, key: bytes | None, count: int) -> int:  # noqa: ARG002 - a plug-in's
+        """Return the partition after the last one."""
+        turn = self._counts[topic] = self._counts.get(topic, -1) + 1
+        return turn % count
+
+
+def load_partitioner(given: Any) -> Callable[[str, bytes | None, int], int] | None:
+    """Return the function of `partitioner.class`, None for the built-in choice.
+
+    It is given as a function (topic, key, partition count) -> partition, as a dotted name of one,
+    or as Kafka's RoundRobinPartitioner. Raises KafkaError(INVALID_CONFIG) for anything else.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str):
+        module, _, name = given.rpartition(".")
+        if name == "RoundRobinPartitioner":
+            return RoundRobinPartitioner()
+        try:
+            given = getattr(import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            text = f"partitioner.class: there is no Python function {given!r} ({error})"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, text) from error
+    if isinstance(given, type):
+        given = given()
+    if not callable(given):
+        text = "partitioner.class: give a function (topic, key, partition count) -> partition"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+    function: Callable[[str, bytes | None, int], int] = given
+    return function
 
 
 def choose_by_load(queued_bytes: Sequence[int], rng: Random) -> int:

@@ -12,12 +12,14 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ottla.clients.interceptors import Interceptors, ProducerRecord
 from ottla.clients.producer.accumulator import Accumulator
 from ottla.clients.producer.batches import Deliveries
 from ottla.clients.producer.sender import Sender
 from ottla.clients.serdes import serializer
 from ottla.clients.settings import PRODUCER, read_settings
 from ottla.clients.transport import Runtime
+from ottla.config.definition import MAX_INT
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.producer.batches import Delivery, ProducerBatch
+    from ottla.clients.settings import Settings
 
     HeadersInput = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
 
@@ -41,6 +44,7 @@ class ProducerCore:
                 ErrorCode.INVALID_CONFIG, "transactional.id: transactions are not served yet"
             )
         settings.client_id = settings.client_id or "ottla-producer"
+        _check_delivery_timeout(settings)
         self.runtime = Runtime(settings)
         self.client = self.runtime.client
         rng = self.client._rng  # noqa: SLF001 - one source of luck for the whole client
@@ -54,6 +58,7 @@ class ProducerCore:
         self.sender = Sender(settings, self.client, self.accumulator)
         self.client.machines.append(self.sender)
         self.now_ms = self.runtime.now_ms
+        self.interceptors = Interceptors(settings.interceptor_classes)
 
     def blocked(self, topic: str, waited_ms: float) -> None:
         """Prepare for another try of an append that had to wait.
@@ -97,6 +102,19 @@ class ProducerCore:
         await self.runtime.wait_for(batch.when_done())
 
 
+def _check_delivery_timeout(settings: Settings) -> None:
+    """Refuse a delivery.timeout.ms that ends before one try can; raise a default one silently."""
+    least_ms = min(settings.linger_ms + settings.request_timeout_ms, MAX_INT)
+    if settings.delivery_timeout_ms >= least_ms:
+        return
+    if "delivery.timeout.ms" in settings.given:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms",
+        )
+    settings.delivery_timeout_ms = least_ms
+
+
 class AsyncProducer:
     """Sends records from coroutines. Use as `async with AsyncProducer(...) as producer`.
 
@@ -108,6 +126,7 @@ class AsyncProducer:
         self._core = ProducerCore(config, settings)
         self._runtime = self._core.runtime
         self._append = self._core.accumulator.append
+        self._interceptors = self._core.interceptors
 
     async def start(self) -> Self:
         """Belong to the running loop; called by `async with` and by the first send."""
@@ -131,11 +150,28 @@ class AsyncProducer:
         Await the returned Delivery for the record's place. on_delivery is called on the event
         loop. Raises KafkaError as max.block.ms passes, and for records that can never be sent.
         """
-        delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
-        if delivery is None:
-            delivery = await self._send_later(topic, (value, key, partition, timestamp_ms, headers))
+        if self._interceptors:
+            record = ProducerRecord(topic, value, key, partition, timestamp_ms, headers)
+            delivery = await self._send_intercepted(self._interceptors.on_send(record))
+        else:
+            queued = self._append(topic, value, key, partition, timestamp_ms, headers)
+            if queued is None:
+                rest = (value, key, partition, timestamp_ms, headers)
+                queued = await self._send_later(topic, rest)
+            delivery = queued
         if on_delivery is not None:
             call_on_delivery(delivery, on_delivery)
+        return delivery
+
+    async def _send_intercepted(self, record: ProducerRecord) -> Delivery:
+        try:
+            delivery = self._append(*record)
+            if delivery is None:
+                delivery = await self._send_later(record.topic, record[1:])
+        except KafkaError as error:
+            self._interceptors.refused(error)
+            raise
+        call_on_delivery(delivery, self._interceptors.delivered)
         return delivery
 
     async def _send_later(self, topic: str, rest: tuple[Any, ...]) -> Delivery:
@@ -160,6 +196,11 @@ class AsyncProducer:
         """Queue many values without keys, several times as fast as one by one."""
         given = values if type(values) is tuple else tuple(values)  # nobody may change it
         deliveries = Deliveries()
+        if self._interceptors:
+            for value in given:
+                delivery = await self.send(topic, value)
+                deliveries.add(delivery.batch, delivery.position, 1)
+            return deliveries
         accumulator = self._core.accumulator
         began_ms = self._core.now_ms()
         start = 0
@@ -209,6 +250,7 @@ class AsyncProducer:
         self._core.accumulator.closing = True
         with self._runtime.lock:
             self._core.sender.abort_all()
+        self._interceptors.close()
         await self._runtime.aclose()
 
     async def __aenter__(self) -> Self:
