@@ -48,11 +48,17 @@ class ReplicaSet:
         return partitions.get(partition) if partitions else None
 
     def get(self, topic: str, partition: int) -> Partition:
-        """Return the partition; raises UNKNOWN_TOPIC_OR_PARTITION when this broker has none."""
+        """Return the partition; raises the KafkaError of `why_missing` when it is not held."""
         found = self.find(topic, partition)
         if found is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(self.why_missing(topic, partition))
         return found
+
+    def why_missing(self, topic: str, partition: int) -> ErrorCode:
+        """Return the error for a partition that is not held: its log is broken, or it is none."""
+        if (topic, partition) in self.logs.broken:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def host(self, topic: str, partition: int, topic_id: Uuid, *, now_ms: int) -> Partition:
         """Return the partition, opening or creating its log when it is new here."""

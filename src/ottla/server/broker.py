@@ -5,12 +5,13 @@ Kafka: kafka.server.BrokerServer, BrokerMetadataPublisher.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.config.describe import BrokerSources
 from ottla.config.topic import load_topic_config
 from ottla.controller.result import free_of_charge
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.purgatory.purgatory import Purgatory
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 _ONE_TOPIC_PARTITIONS = -1
 """num_partitions and replication_factor of a request that leaves both to the broker."""
+
+log = logging.getLogger("ottla.broker")
 
 
 class Broker:
@@ -239,7 +242,14 @@ class Broker:
         if self.node_id not in image.replicas:
             return
         name = topic.name
-        partition = self.replicas.host(name, index, topic.topic_id, now_ms=now_ms)
+        try:
+            partition = self.replicas.host(name, index, topic.topic_id, now_ms=now_ms)
+        except KafkaError as error:
+            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            # one log that cannot be opened is no reason to serve none
+            log.error("not served: %s", error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
+            return
         partition.replicas, partition.isr = image.replicas, image.isr
         partition.partition_epoch = image.partition_epoch
         partition.is_internal = name in INTERNAL_TOPICS

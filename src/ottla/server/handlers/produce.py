@@ -121,7 +121,8 @@ def _append_partition(
     partition = replicas.find(topic, data.index)
     try:
         if partition is None:
-            raise KafkaError(missing)
+            is_broken = replicas.why_missing(topic, data.index) is ErrorCode.KAFKA_STORAGE_ERROR
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR if is_broken else missing)
         if partition.is_internal and ctx.client_id != ADMIN_CLIENT_ID:
             raise _internal(topic)
         records = data.records
