@@ -488,7 +488,7 @@ class ControllerNode:
         raft = self._raft
         assert raft is not None, "a running node is a member of a quorum"
         return [
-            Node(voter.voter_id, end.host, end.port)
+            Node(voter.voter_id, end.host, self._bound_port(voter, end))
             for voter in raft.voters
             for end in voter.endpoints
             if end.listener_name == listener
