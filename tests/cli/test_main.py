@@ -97,6 +97,13 @@ def test_kafkas_own_names_work(name: str, capsys: pytest.CaptureFixture[str]) ->
     assert "Create, list, describe, alter or delete topics." in out
 
 
+def test_a_script_may_have_another_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """kafka-e2e-latency.sh is the tool for the latency from end to end."""
+    status, out, _ = run(capsys, "kafka-e2e-latency.sh", "--help")
+    assert status == 0
+    assert "Send records one by one" in out
+
+
 @pytest.mark.parametrize("name", sorted({*COMMANDS} - {"demo"}))  # demo has nothing to choose
 def test_every_command_explains_itself_with_examples(
     name: str, capsys: pytest.CaptureFixture[str]

@@ -6,6 +6,8 @@ org.apache.kafka.tools.DumpLogSegments.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -70,17 +72,19 @@ def dump_index(
     log_path = path.with_name(path.name.partition(".")[0] + ".log")
     with log_path.open("rb") as log:
         data = path.read_bytes()
-        entries = [(base + one, at) for one, at in _entries(data, OffsetIndex.entry)]
+        entries = _whole(data, OffsetIndex.entry)
         if not entries:
             write(f"{path} is empty.\n")
             return []
         if options.sanity_only:
-            _check_offsets(path, base, entries[-1][0])
+            last, _ = OffsetIndex.entry.unpack(entries[-OffsetIndex.entry.size :])
+            _check_offsets(path, base, base + last)
             _check_size(path, "Index", data, OffsetIndex.entry)
             write(f"{path} passed sanity check.\n")
             return []
         log_end = log.seek(0, 2)
-        for number, (offset, position) in enumerate(entries):
+        for number, (relative, position) in enumerate(OffsetIndex.entry.iter_unpack(entries)):
+            offset = base + relative
             if number and offset == base:  # the file of an active segment ends in zeros
                 break
             if not 0 <= position <= log_end:
@@ -99,8 +103,9 @@ def dump_index(
     return list(mismatches.items())
 
 
-def _entries(data: bytes, layout: Layout) -> list[tuple[int, ...]]:
-    return list(layout.iter_unpack(data[: len(data) // layout.size * layout.size]))
+def _whole(data: bytes, layout: Layout) -> memoryview:
+    """Leave out what is behind the last whole entry."""
+    return memoryview(data)[: len(data) // layout.size * layout.size]
 
 
 def _check_offsets(path: Path, base: int, last: int) -> None:
@@ -126,9 +131,9 @@ def dump_time_index(
     base = first_offset(path)
     stem = path.name.partition(".")[0]
     log_path = path.with_name(stem + ".log")
-    offsets = _entries(path.with_name(stem + ".index").read_bytes(), OffsetIndex.entry)
+    offsets = _Positions(path.with_name(stem + ".index").read_bytes())
     data = path.read_bytes()
-    entries = [(stamp, base + one) for stamp, one in _entries(data, TimeIndex.entry)]
+    entries = _whole(data, TimeIndex.entry)
     with log_path.open("rb") as log:
         if options.sanity_only:
             _check_times(path, base, entries)
@@ -137,10 +142,11 @@ def dump_time_index(
             return
         log_end = log.seek(0, 2)
         previous = NO_TIMESTAMP
-        for number, (timestamp, offset) in enumerate(entries):
+        for number, (timestamp, relative) in enumerate(TimeIndex.entry.iter_unpack(entries)):
+            offset = base + relative
             if number and offset == base:
                 return
-            start = _position_of(offsets, offset - base)
+            start = offsets.at_or_below(relative)
             batches = read_batches(log, start, log_end, str(log_path))
             found = next((one for one in batches if one.last_offset >= offset), None)
             name = str(path.absolute())
@@ -158,20 +164,31 @@ def dump_time_index(
             previous = timestamp
 
 
-def _position_of(offsets: list[tuple[int, ...]], relative: int) -> int:
-    """Return the position of the last entry at or below a relative offset."""
-    position = 0
-    for number, (one, at) in enumerate(offsets):
-        if one > relative or (number and not one):
-            break
-        position = at
-    return position
+class _Positions:
+    """An offset index to look into; the zeros behind its entries do not count."""
+
+    def __init__(self, data: bytes) -> None:
+        self._offsets = array("i")
+        self._positions = array("i")
+        for offset, position in OffsetIndex.entry.iter_unpack(_whole(data, OffsetIndex.entry)):
+            if self._offsets and not offset:
+                break
+            self._offsets.append(offset)
+            self._positions.append(position)
+
+    def at_or_below(self, relative: int) -> int:
+        """Return the position of the last entry at or below a relative offset; 0 without one."""
+        number = bisect_right(self._offsets, relative)
+        return self._positions[number - 1] if number else 0
 
 
-def _check_times(path: Path, base: int, entries: list[tuple[int, int]]) -> None:
+def _check_times(path: Path, base: int, entries: memoryview) -> None:
     if not entries:
         return
-    (first, _), (last, last_offset) = entries[0], entries[-1]
+    layout = TimeIndex.entry
+    first, _ = layout.unpack(entries[: layout.size])
+    last, last_relative = layout.unpack(entries[-layout.size :])
+    last_offset = base + last_relative
     shown = f"Corrupt time index found, time index file ({path.absolute()}) has non-zero size but"
     if last < first:
         raise CorruptMessage(

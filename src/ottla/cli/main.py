@@ -110,6 +110,10 @@ COMMANDS: dict[str, Command] = {
 }
 
 
+# Kafka's scripts whose names are not those of their tools.
+_SCRIPTS = {"e2e-latency": "end-to-end-latency"}
+
+
 class LateGroup(click.Group):
     """A group whose commands are imported when they are called, not when they are listed."""
 
@@ -120,7 +124,7 @@ class LateGroup(click.Group):
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; Kafka's own script names work too."""
         name = cmd_name.removeprefix("kafka-").removesuffix(".sh")
-        found = COMMANDS.get(name)
+        found = COMMANDS.get(_SCRIPTS.get(name, name))
         if found is None or find_spec(found.module) is None:
             return None
         command = getattr(import_module(found.module), found.attribute)
