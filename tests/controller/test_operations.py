@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.controller import quotas
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -143,6 +144,18 @@ def test_refuses_quotas(
     """A quota that makes no sense is an invalid request."""
     assert _quota(harness, entity, key, value)[0] == ErrorCode.INVALID_REQUEST
     assert not harness.image.quotas.by_entity
+
+
+def test_there_is_an_end_to_quotas(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the most the cluster keeps a new limit is refused; known ones may still change."""
+    monkeypatch.setattr(quotas, "MAX_LIMITS", 2)
+    for name in ("a", "b"):
+        assert _quota(harness, [("user", name)], "producer_byte_rate", 1.0) == (0, None)
+    refused = _quota(harness, [("user", "c")], "producer_byte_rate", 1.0)
+    assert refused[0] == ErrorCode.POLICY_VIOLATION
+    assert _quota(harness, [("user", "a")], "producer_byte_rate", 2.0) == (0, None)
+    assert _quota(harness, [("user", "a")], "producer_byte_rate", None) == (0, None)
+    assert _quota(harness, [("user", "c")], "producer_byte_rate", 1.0) == (0, None)
 
 
 def test_elections_are_not_needed_where_all_is_well(harness: Harness) -> None:

@@ -45,6 +45,8 @@ _WHOLE_MAX: Final = {
     CONSUMER_BYTE_RATE: (2.0**63, "a LONG"),
     CONNECTION_CREATION_RATE: (2.0**31 - 1, "an INT"),
 }
+MAX_LIMITS = 100_000
+"""So many limits the cluster keeps; each costs memory on every node."""
 _FRACTION = 1e-6
 """What is closer to a whole number from above is taken for one."""
 
@@ -80,7 +82,7 @@ class QuotaControl:
                 if entity in errors or len(set(keys)) != len(keys):
                     raise _refused(f"Ignoring duplicate entity {_shown(names)}")
                 limits = {op.key: None if op.remove else op.value for op in entry.ops}
-                records += self._alter_entity(entity, limits)
+                records += self._alter_entity(entity, limits, len(records))
                 errors[entity] = None
             except KafkaError as problem:
                 errors[entity] = problem
@@ -90,7 +92,7 @@ class QuotaControl:
         return ControllerResult([] if request.validate_only else records, response)
 
     def _alter_entity(
-        self, entity: QuotaEntity, limits: Mapping[str, float | None]
+        self, entity: QuotaEntity, limits: Mapping[str, float | None], already: int
     ) -> list[MessageAndVersion]:
         allowed = _allowed_keys(dict(entity))
         records = []
@@ -98,6 +100,10 @@ class QuotaControl:
             current = self._limits.get((entity, key))
             if limit is not None:
                 _check_limit(allowed, key, limit)
+            if current is None and limit is not None:
+                already += 1
+                if len(self._limits) + already > MAX_LIMITS:
+                    raise KafkaError(ErrorCode.POLICY_VIOLATION, f"More than {MAX_LIMITS} quotas.")
             if current != limit:
                 records.append(MessageAndVersion(_record(entity, key, limit), 0))
         return records
