@@ -17,6 +17,7 @@ from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
 from ottla.types import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 from tests.conformance.pair import Conversation, Pair, Speaker, running_pair
 from tests.conformance.test_api_answers_configs import DELETE, METRICS, SET, change
+from tests.server.receivers import Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,7 @@ def pair(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pai
     with running_pair(
         kafka,
         tmp_path_factory.mktemp("telemetry"),
-        properties={"telemetry.max.bytes": "1000"},
+        properties={"telemetry.max.bytes": "50000"},
         theirs={"metric.reporters": "Receiver"},
         ours={"metric.reporters": "tests.server.receivers.Receiver"},
         classes=kafka.compile(JAVA),
@@ -154,15 +155,15 @@ def _both_push(
         (b"no gzip", 1),
         (b"no zstd", 4),
         (b"plain", 9),
-        (bytes(1000), 0),
-        (bytes(1001), 0),
+        (bytes(50_000), 0),
+        (bytes(50_001), 0),
         (gzip.compress(bytes(100_000)), 1),
     ],
     ids=lambda value: repr(value)[:20],
 )
 def test_pushes(pair: Pair, metrics: bytes, codec: int) -> None:
     """Plain, compressed, broken, too large, unknown codecs, a failing receiver; then again."""
-    instance = Uuid(f"{codec}{len(metrics):04d}".encode() + bytes(metrics[:11]).ljust(11, b"."))
+    instance = Uuid(f"{codec}{len(metrics):05d}".encode() + bytes(metrics[:10]).ljust(10, b"."))
     with pair.connected() as kept:
         _both_push(kept, instance, [(metrics, codec), (b"plain", 0), (b"plain", 0)])
 
@@ -190,3 +191,21 @@ def test_a_connection_that_ends_takes_its_client_along(pair: Pair) -> None:
         with pair.connected() as kept:
             _both_get(kept, instance)
             _both_get(kept, instance)
+
+
+def test_kafkas_own_client_hands_in_its_metrics(pair: Pair) -> None:
+    """A producer in Java asks what it should measure, and the receiver in Python gets it."""
+    subscription = change(METRICS, "java", ("metrics", SET, "*"), ("interval.ms", SET, "200"))
+    pair.compare(subscription)
+    Receiver.received.clear()
+    pair.real.kafka.run(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--bootstrap-server", pair.cluster.bootstrap, "--topic", "measured"),
+        *("--num-records", "300", "--record-size", "10", "--throughput", "100"),
+    )
+    gone = [(key, DELETE, None) for key in ("metrics", "interval.ms")]
+    pair.compare(change(METRICS, "java", *gone))
+    context, payload = Receiver.received[-1]
+    assert context.client_id == "perf-producer-client"
+    assert context.client_software_name == "apache-kafka-java"
+    assert b"org.apache.kafka.producer." in payload.data
