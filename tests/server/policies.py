@@ -62,3 +62,10 @@ def _java(value: Any) -> str:
 
 class NoPolicy:
     """Lacks what a policy needs."""
+
+
+class Moody(NoForbiddenTopics):
+    """Cannot be configured."""
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        raise ValueError("not today")

@@ -86,3 +86,10 @@ def test_kafkas_own_reporter_needs_nothing() -> None:
     given = {"metric.reporters": "org.acme.Reporter"}
     found = list(plugin_problems(parse_broker_config({**PROPERTIES, **given})))
     assert "metric.reporters: class org.acme.Reporter cannot be loaded" in found[0].message
+
+
+def test_a_plugin_that_cannot_be_configured_keeps_the_node_from_starting() -> None:
+    """Its name and its reason are told, and the ports are free again."""
+    name = "tests.server.policies.Moody"
+    with pytest.raises(PluginError, match=f"{name} cannot be configured: not today"):
+        Cluster(config={"create.topic.policy.class.name": name}).start()

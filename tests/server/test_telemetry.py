@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
+from ottla.server.telemetry import MOST_INSTANCES, MOST_WAITING, Telemetry, TelemetryContext
 from ottla.testing.cluster import Cluster
 from ottla.types import ZERO_UUID, Uuid
 from tests.server.receivers import Receiver
@@ -139,3 +140,44 @@ def test_reporters_come_and_go_while_the_node_runs() -> None:
         assert alter(peer, BROKER, "1", **{"metric.reporters": ""}) == (0, None)
         assert _advertised(peer) == set()
         assert Receiver.open_count == before
+
+
+def test_a_slow_receiver_holds_only_so_many_messages() -> None:
+    """What waits for a receiver is bounded; clients beyond are told to come later."""
+    jobs: list[Any] = []
+    telemetry = Telemetry(1000, lambda run, done: jobs.append((run, done)))
+    context = TelemetryContext("c", "127.0.0.1", 1, "s", "1", "PLAINTEXT")
+
+    def push(number: int) -> ErrorCode:
+        instance_id = Uuid(number.to_bytes(16, "big"))
+        instance = telemetry.instance(instance_id, context, str(number))
+        request = PushTelemetryRequest(
+            client_instance_id=instance_id,
+            subscription_id=instance.subscription_id,
+            metrics=b"x",
+        )
+        try:
+            telemetry.check_push(request, instance, now_ms=1_000_000)
+        except KafkaError as error:
+            return error.code
+        telemetry.export(request, instance)
+        return ErrorCode.NONE
+
+    outcomes = [push(number) for number in range(2, MOST_WAITING + 4)]
+    assert outcomes.count(ErrorCode.NONE) == MOST_WAITING == len(jobs)
+    assert set(outcomes[MOST_WAITING:]) == {ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+    run, done = jobs[0]
+    run()
+    done(None, None)
+    assert push(1000) is ErrorCode.NONE
+
+
+def test_clients_are_forgotten_in_the_end() -> None:
+    """Only so many clients are remembered, and none whose connection has ended."""
+    telemetry = Telemetry(1000, lambda run, done: None)
+    context = TelemetryContext("c", "127.0.0.1", 1, "s", "1", "PLAINTEXT")
+    for number in range(2, MOST_INSTANCES + 10):
+        telemetry.instance(Uuid(number.to_bytes(16, "big")), context, str(number))
+    assert telemetry.instance_count == MOST_INSTANCES
+    telemetry.connection_closed(str(MOST_INSTANCES))
+    assert telemetry.instance_count == MOST_INSTANCES - 1

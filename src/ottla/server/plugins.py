@@ -66,9 +66,13 @@ def java_counterparts() -> dict[str, str]:
 
 
 def load_plugin(name: str, methods: tuple[str, ...], settings: Mapping[str, Any]) -> Any:
-    """Make an object of a plug-in class and hand it the node's settings."""
-    plugin = load_class(name, methods)()
-    plugin.configure(dict(settings))
+    """Make an object of a plug-in class and hand it the node's settings; PluginError."""
+    made = load_class(name, methods)
+    try:
+        plugin = made()
+        plugin.configure(dict(settings))
+    except Exception as error:
+        raise PluginError(f"{name} cannot be configured: {error}") from error
     return plugin
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.telemetry")
 MOST_INSTANCES: Final = 16_384
+MOST_WAITING: Final = 64
+"""Messages that wait for a slow receiver; what comes beyond is told to come later."""
 DEFAULT_INTERVAL_MS: Final = 300_000
 ALL_METRICS: Final = "*"
 ACCEPTED: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
@@ -126,11 +128,17 @@ class Telemetry:
         self._version = 0
         self._instances: OrderedDict[Uuid, ClientInstance] = OrderedDict()
         self._by_connection: dict[str, Uuid] = {}
+        self._waiting = 0
 
     @property
     def has_receiver(self) -> bool:
         """Whether anybody wants clients' metrics: else clients are not told of this part."""
         return bool(self.receivers)
+
+    @property
+    def instance_count(self) -> int:
+        """Clients that are remembered."""
+        return len(self._instances)
 
     def update(self, image: MetadataImage, name: str) -> None:
         """Take over the settings of a subscription, or that it is gone."""
@@ -191,6 +199,8 @@ class Telemetry:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if len(request.metrics) > self.max_bytes:
             raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
+        if self._waiting >= MOST_WAITING:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
     def export(
         self, request: PushTelemetryRequest, instance: ClientInstance
@@ -210,12 +220,14 @@ class Telemetry:
                 receiver.export_metrics(instance.context, payload)
 
         def done(_nothing: None, error: Exception | None) -> None:
+            self._waiting -= 1
             if error is not None:
                 log.error("metrics lost: %s", error, extra={"event": "telemetry.failed"})
             code = ErrorCode.NONE if error is None else ErrorCode.INVALID_RECORD
             instance.last_error = code
             pending.complete(PushTelemetryResponse(error_code=int(code)))
 
+        self._waiting += 1
         self._run_in_worker(run, done)
         return pending
 
