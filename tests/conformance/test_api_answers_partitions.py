@@ -39,8 +39,8 @@ def pair(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pai
     """Run both with the same four topics, one of them with known records."""
     with running_pair(kafka, tmp_path_factory.mktemp("partitions")) as pair:
         forever = {"retention_ms": "-1", "message_timestamp_after_max_ms": str(2**63 - 1)}
-        topics = [topic(DEEP, 2, **forever), topic(WIDE, 7), topic(EMPTY)]
-        topics.append(topic(CUT, 1, **forever))
+        topics = [topic(DEEP, 2, 1, **forever), topic(WIDE, 7), topic(EMPTY)]
+        topics.append(topic(CUT, 1, 1, **forever))
         for one in pair.ask(CreateTopicsRequest(topics=topics)):
             assert [result.error_code for result in one.topics] == [0] * len(topics)
         for speaker in (pair.theirs, pair.ours):

@@ -34,7 +34,7 @@ def _take_back(peer: Peer, broker: str, name: str) -> None:
     struct = IncrementalAlterConfigsRequest.AlterConfigsResource
     change = struct.AlterableConfig(name=name, config_operation=AlterOperation.DELETE, value=None)
     resource = struct(resource_type=BROKER, resource_name=broker, configs=[change])
-    answer = peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    answer = peer.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
     assert answer.responses[0].error_code == 0
 
 
@@ -80,7 +80,7 @@ def test_fewer_connections_close_the_silent_ones(cluster: Cluster) -> None:
     change = struct.AlterableConfig(name="max.connections", config_operation=0, value="2")
     resource = struct(resource_type=BROKER, resource_name="", configs=[change])
     with suppress(EOFError, ConnectionError):  # the one that asks may be among the closed
-        peers[4].ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        peers[4].ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
     assert sum(_answers(peer) for peer in peers) == 2
 
 

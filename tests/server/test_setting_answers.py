@@ -46,7 +46,9 @@ def alter(peer: Peer, kind: int, name: str, **settings: str) -> tuple[int, str |
         for key, value in settings.items()
     ]
     resource = struct(resource_type=kind, resource_name=name, configs=configs)
-    answer = peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0]
+    answer = peer.ask(
+        IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1
+    ).responses[0]
     return answer.error_code, answer.error_message
 
 

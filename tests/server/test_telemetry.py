@@ -154,6 +154,8 @@ def test_a_slow_receiver_holds_only_so_many_messages() -> None:
         request = PushTelemetryRequest(
             client_instance_id=instance_id,
             subscription_id=instance.subscription_id,
+            terminating=False,
+            compression_type=0,
             metrics=b"x",
         )
         try:
