@@ -21,6 +21,7 @@ from tests.server.test_setting_answers import TOPIC, alter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 TOPICS = "tests.server.policies.NoForbiddenTopics"
 POLICIES = {
@@ -54,7 +55,7 @@ def test_policies_are_obeyed_and_closed() -> None:
         ("tests.server.policies.annotations", "it lacks: configure, validate, close"),
     ],
 )
-def test_what_cannot_be_loaded_is_refused_by_name(name: str, text: str) -> None:
+def test_what_cannot_be_loaded_is_refused_by_name(name: str, text: str, tmp_path: Path) -> None:
     """Every setting is told at once, before anything is opened."""
     given = dict.fromkeys(POLICIES, name)
     config = parse_broker_config({**PROPERTIES, **given})
@@ -64,7 +65,7 @@ def test_what_cannot_be_loaded_is_refused_by_name(name: str, text: str) -> None:
     with pytest.raises(ConfigErrors, match=name):
         node_settings(None, given)
     with pytest.raises(PluginError):
-        Cluster(config=given).start()
+        Cluster(config=given, data_dir=str(tmp_path)).start()
 
 
 def test_a_package_can_stand_for_a_java_class(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,8 +89,9 @@ def test_kafkas_own_reporter_needs_nothing() -> None:
     assert "metric.reporters: class org.acme.Reporter cannot be loaded" in found[0].message
 
 
-def test_a_plugin_that_cannot_be_configured_keeps_the_node_from_starting() -> None:
+def test_a_plugin_that_cannot_be_configured_keeps_the_node_from_starting(tmp_path: Path) -> None:
     """Its name and its reason are told, and the ports are free again."""
     name = "tests.server.policies.Moody"
+    config = {"create.topic.policy.class.name": name}
     with pytest.raises(PluginError, match=f"{name} cannot be configured: not today"):
-        Cluster(config={"create.topic.policy.class.name": name}).start()
+        Cluster(config=config, data_dir=str(tmp_path)).start()
