@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -194,18 +195,18 @@ class Soak:
         """Find the full rate, then hold half of it; return the figures."""
         loop = asyncio.get_running_loop()
         for number in range(self.connections):
-            await loop.create_connection(lambda n=number: Client(self, n), *self.address)
+            await loop.create_connection(partial(Client, self, number), *self.address)
         await asyncio.sleep(CALIBRATION_S)
-        before, began = self.rounds, time.monotonic()
+        done, began = self.rounds, time.monotonic()
         await asyncio.sleep(CALIBRATION_S)
-        full_rate = (self.rounds - before) / (time.monotonic() - began)
+        full_rate = (self.rounds - done) / (time.monotonic() - began)
         self.interval_s = self.connections / (full_rate / 2)
         await asyncio.sleep(2 * self.interval_s)
-        lags = await asyncio.to_thread(lag_counts, self._metrics_url)
+        before = await asyncio.to_thread(lag_counts, self._metrics_url)
         self.rounds, used_s, began = 0, _used_s(process), time.monotonic()
         await self.watch(process, seconds)
         took_s = time.monotonic() - began
-        lags = lag_figures(lags, await asyncio.to_thread(lag_counts, self._metrics_url))
+        lags = lag_figures(before, await asyncio.to_thread(lag_counts, self._metrics_url))
         figures = (
             self.figures()
             | lags

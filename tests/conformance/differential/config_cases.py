@@ -397,9 +397,9 @@ def _put_quota(at: Side) -> None:
     for entity in (_entity(user="ann"), _entity(user="ann", client_id="one"), _entity(user=None)):
         asked = _limited(entity, "consumer_byte_rate", 5000.0)(at, 1)
         at.ask(ApiKey.ALTER_CLIENT_QUOTAS, **asked)
-    everything = {"components": [], "strict": False}
+    last = {"components": [{"entity_type": "user", "match_type": 1, "match": None}]}
     at.until(
-        lambda: len(at.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, **everything).entries or []) >= 3,
+        lambda: bool(at.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, strict=True, **last).entries),
         "quotas are known",
     )
 
