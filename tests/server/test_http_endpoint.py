@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
@@ -245,6 +246,20 @@ def test_a_stuck_loop_is_not_alive(cluster: Cluster, monkeypatch: pytest.MonkeyP
         free.set()
         stuck.join()
     assert page(cluster, "livez")[0] == 200
+
+
+def test_a_busy_loop_shows_in_its_lag(cluster: Cluster) -> None:
+    """A loop that was held for a third of a second is told to have been late by about that."""
+    name = "ottla_loop_lag_seconds_sum"
+    before = scrape(cluster)[name, labels()]
+    cluster.run(lambda _node: time.sleep(0.35))
+    deadline = time.monotonic() + 20
+    while (found := scrape(cluster))[name, labels()] < before + 0.2:
+        assert time.monotonic() < deadline
+    late = labels(le="0.1")
+    everything = labels(le="+Inf")
+    buckets = "ottla_loop_lag_seconds_bucket"
+    assert found[buckets, late] < found[buckets, everything]
 
 
 def test_a_recovering_node_is_alive_but_not_ready(cluster: Cluster) -> None:
