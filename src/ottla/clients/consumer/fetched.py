@@ -51,6 +51,7 @@ class Fetched:
         "_batches",
         "_check_crcs",
         "_left",
+        "_next",
         "end_offset",
         "leader_epoch",
         "position",
@@ -75,6 +76,7 @@ class Fetched:
         self.size = len(records)
         self._batches: Iterator[RecordBatch] = iterate_batches(records, partial_tail=True)
         self._left: list[Any] = []  # Record, or ConsumerRecord after `take_shaped`
+        self._next = 0  # the first of them that the user has not got
         # None: everything is read. Otherwise transactions to leave out, by first offset.
         self._aborted = (
             None if aborted is None else sorted(aborted, key=lambda one: -one.first_offset)
@@ -106,13 +108,14 @@ class Fetched:
             if batch is None:
                 self.position = max(self.position, self.end_offset)
                 return []
-            self._left = self._decode(batch, decode)
+            self._left, self._next = self._decode(batch, decode), 0
             if not self._left:
                 self.position = max(self.position, batch.next_offset)
-        if len(self._left) <= limit:
-            taken, self._left = self._left, []
-        else:
-            taken, self._left = self._left[:limit], self._left[limit:]
+        start, end = self._next, self._next + limit
+        taken = self._left[start:end]
+        self._next = end
+        if end >= len(self._left):
+            self._left = []
         self.position = taken[-1].offset + 1
         return taken
 

@@ -1,6 +1,7 @@
 # C types for shape.py (Cython's augmenting file): the logic stands there, only types stand here.
 import cython
 
+from ottla.clients.consumer cimport garbage
 from ottla.records.scan cimport Cursor, cursor_over, overflows
 
 cdef long long _LARGEST_BASE
