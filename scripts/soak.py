@@ -45,7 +45,7 @@ TOLERANCE = 0.05
 """How much the last quarter may lie above the second one."""
 PARTITIONS_PER_TOPIC = 500
 RECORDS, RECORD_BYTES = 10, 100
-CALIBRATION_S = 5.0
+CALIBRATION_S, STOP_LIMIT_S = 5.0, 300.0
 VERSION = {ApiKey.PRODUCE: 9, ApiKey.FETCH: 11, ApiKey.CREATE_TOPICS: 5}
 
 
@@ -282,13 +282,25 @@ def soak(options: argparse.Namespace) -> dict[str, Any]:
                     time.sleep(0.1)
                 known = json.loads(ready.read_text(encoding="utf-8"))
                 playing = Soak(known, options)
+                began = time.monotonic()
                 playing.create()
+                create_s = time.monotonic() - began
+                print(f"created in {create_s:.1f} s", file=sys.stderr)
                 watched = psutil.Process(process.pid)
                 figures = uvloop.run(playing.run(watched, options.minutes * 60))
+                print(json.dumps(figures), file=sys.stderr)
             finally:
+                began = time.monotonic()
                 process.terminate()
-                process.wait(60)
-        return figures | {"exit_code": process.returncode}
+                try:
+                    process.wait(STOP_LIMIT_S)
+                finally:
+                    process.kill()
+        return figures | {
+            "create_s": round(create_s, 1),
+            "stop_s": round(time.monotonic() - began, 1),
+            "exit_code": process.returncode,
+        }
 
 
 def main() -> int:
