@@ -105,7 +105,9 @@ def test_directory_ids() -> None:
 
 def test_endpoints() -> None:
     """Only brokers have a state."""
-    found = ClusterDescription("c", None, (Node(1, "h", 9, None), Node(2, "h", 9, "r")), {2}, 0)
+    found = ClusterDescription(
+        "c", None, (Node(1, "h", 9, None), Node(2, "h", 9, "r")), frozenset({2}), 0
+    )
     lines = endpoint_lines(found, of_controllers=False)
     assert lines[1].split() == ["1", "h", "9", "null", "unfenced", "broker"]
     assert lines[2].split() == ["2", "h", "9", "r", "fenced", "broker"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
@@ -10,6 +12,9 @@ from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.raft.voter_changes import check_addition, check_removal
 from ottla.raft.voter_set import Voter, VoterSet
 from ottla.types import Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 OWN, OTHER = Uuid(bytes(15) + b"\x01"), Uuid(bytes(15) + b"\x02")
 VOTERS = VoterSet([Voter(1, OWN)])
@@ -58,7 +63,7 @@ def test_a_new_voter_is_welcome() -> None:
 
 def test_wrong_additions() -> None:
     """Each refusal has Kafka's code and words."""
-    for wrong, code, text in (
+    refusals: tuple[tuple[Callable[[], None], ErrorCode, str], ...] = (
         (lambda: add(cluster_id="x"), ErrorCode.INCONSISTENT_CLUSTER_ID, 'given id "x" doesn'),
         (lambda: add(-1), ErrorCode.INVALID_REQUEST, "didn't include a valid voter"),
         (lambda: add(2, Uuid()), ErrorCode.INVALID_REQUEST, "didn't include a valid voter"),
@@ -69,7 +74,8 @@ def test_wrong_additions() -> None:
         ),
         (lambda: add(kraft_version=0), ErrorCode.UNSUPPORTED_VERSION, "kraft.version feature is 0"),
         (lambda: add(1), ErrorCode.DUPLICATE_VOTER, f"directoryId={OWN})]."),
-    ):
+    )
+    for wrong, code, text in refusals:
         with pytest.raises(KafkaError) as caught:
             wrong()
         assert caught.value.code is code
@@ -80,7 +86,7 @@ def test_wrong_removals() -> None:
     """A stranger cannot go, nor a voter by another disk, nor the last one."""
     two = VoterSet([Voter(1, OWN), Voter(2, OTHER)])
     remove(2, OTHER, voters=two)
-    for wrong, code in (
+    refusals: tuple[tuple[Callable[[], None], ErrorCode], ...] = (
         (lambda: remove(cluster_id="x"), ErrorCode.INCONSISTENT_CLUSTER_ID),
         (lambda: remove(-1), ErrorCode.INVALID_REQUEST),
         (lambda: remove(1, Uuid()), ErrorCode.INVALID_REQUEST),
@@ -88,7 +94,8 @@ def test_wrong_removals() -> None:
         (lambda: remove(3, OTHER, voters=two), ErrorCode.VOTER_NOT_FOUND),
         (lambda: remove(1, OTHER, voters=two), ErrorCode.VOTER_NOT_FOUND),
         (remove, ErrorCode.VOTER_NOT_FOUND),
-    ):
+    )
+    for wrong, code in refusals:
         with pytest.raises(KafkaError) as caught:
             wrong()
         assert caught.value.code is code

@@ -15,6 +15,7 @@ import pytest
 from ottla.errors import ErrorCode
 from ottla.protocol import codec, frames
 from ottla.protocol.api_keys import ApiKey, request_class, response_class, response_header_version
+from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest
@@ -45,7 +46,9 @@ from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
+from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.apis.sync_group import SyncGroupRequest
+from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.headers import ResponseHeader
 from ottla.records.builder import encode_batch
 from ottla.server.dispatch import served_apis
@@ -368,7 +371,29 @@ def describe_producers(speaker: Speaker, version: int, topic: str) -> Request:
 
 
 def push_telemetry(speaker: Speaker, version: int, topic: str) -> Request:
-    return PushTelemetryRequest(client_instance_id=Uuid(b"never asked here"))
+    return PushTelemetryRequest(
+        client_instance_id=Uuid(b"never asked here"),
+        subscription_id=0,
+        terminating=False,
+        compression_type=0,
+        metrics=b"",
+    )
+
+
+def add_raft_voter(speaker: Speaker, version: int, topic: str) -> Request:
+    return AddRaftVoterRequest(
+        cluster_id=None, timeout_ms=1, voter_id=7, voter_directory_id=Uuid(bytes(16)), listeners=[]
+    )
+
+
+def remove_raft_voter(speaker: Speaker, version: int, topic: str) -> Request:
+    return RemoveRaftVoterRequest(
+        cluster_id=None, voter_id=7, voter_directory_id=Uuid(b"never seen there")
+    )
+
+
+def unregister_broker(speaker: Speaker, version: int, topic: str) -> Request:
+    return UnregisterBrokerRequest(broker_id=7)
 
 
 QUESTIONS = {
@@ -405,13 +430,20 @@ QUESTIONS = {
         describe_log_dirs,
         describe_producers,
         push_telemetry,
+        add_raft_voter,
+        remove_raft_voter,
+        unregister_broker,
     )
 }
 SERVED = [ApiKey(key) for key in sorted(served_apis())]
-# What must be there for a client of these versions to go on.
+# What must be there for a client of these versions to go on, and what one node alone refuses.
 SECOND_ROUND: dict[tuple[ApiKey, int], ErrorCode] = (
     {
         (ApiKey.PUSH_TELEMETRY, 0): ErrorCode.UNKNOWN_SUBSCRIPTION_ID,  # it asks for its own first
+        (ApiKey.UNREGISTER_BROKER, 0): ErrorCode.BROKER_ID_NOT_REGISTERED,
+        (ApiKey.REMOVE_RAFT_VOTER, 0): ErrorCode.VOTER_NOT_FOUND,
+        (ApiKey.ADD_RAFT_VOTER, 0): ErrorCode.INVALID_REQUEST,  # a voter without a directory
+        (ApiKey.ADD_RAFT_VOTER, 1): ErrorCode.INVALID_REQUEST,
     }
     | {(ApiKey.JOIN_GROUP, version): ErrorCode.MEMBER_ID_REQUIRED for version in range(4, 10)}
     | {
