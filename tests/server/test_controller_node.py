@@ -166,24 +166,35 @@ def test_an_unknown_record_stops_the_start() -> None:
         harness.start()
 
 
-def test_the_quorum_describes_itself() -> None:
-    """DescribeQuorum knows the metadata log alone."""
-    harness = Harness().bring_up()
+def described_topics(*names: str) -> DescribeQuorumRequest:
+    """Ask for partition 0 of these topics."""
     struct = DescribeQuorumRequest.TopicData
     partitions = [struct.PartitionData(partition_index=0)]
-    request = DescribeQuorumRequest(
-        topics=[
-            struct(topic_name="__cluster_metadata", partitions=partitions),
-            struct(topic_name="other", partitions=partitions),
-        ]
+    return DescribeQuorumRequest(
+        topics=[struct(topic_name=name, partitions=partitions) for name in names]
     )
+
+
+def test_the_quorum_describes_itself() -> None:
+    """DescribeQuorum tells leader, voters and addresses to who asks for the metadata log."""
+    harness = Harness().bring_up()
+    request = described_topics("__cluster_metadata")
     answer = harness.commit(harness.node.describe_quorum(request))
-    known, unknown = (one.partitions[0] for one in answer.topics)
+    known = answer.topics[0].partitions[0]
     assert (known.leader_id, known.leader_epoch) == (1, 1)
     assert known.high_watermark == harness.node.log_end_offset
     assert [voter.replica_id for voter in known.current_voters] == [1]
-    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert answer.nodes[0].listeners[0].port == 9093
+
+
+def test_the_quorum_is_told_alone() -> None:
+    """Who asks for another topic as well learns nothing, as in Kafka."""
+    harness = Harness().bring_up()
+    request = described_topics("__cluster_metadata", "other")
+    answer = harness.commit(harness.node.describe_quorum(request))
+    codes = [topic.partitions[0].error_code for topic in answer.topics]
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    assert answer.nodes == []
 
 
 @pytest.mark.parametrize("seed", range(25))
