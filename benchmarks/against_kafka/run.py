@@ -50,6 +50,9 @@ def produce(*arguments: str) -> tuple[str, ...]:
 CASES = (
     Case("small produce, 8 clients", produce("-clients", "8", "-requests", "40000"), 0.7),
     Case("small produce, 64 clients", produce("-clients", "64", "-requests", "40000"), 0.7),
+    Case("small produce, 1 client", produce("-clients", "1", "-requests", "15000"), 0.7),
+    Case("small produce, 32 clients", produce("-clients", "32", "-requests", "40000"), 0.7),
+    Case("small produce, 500 clients", produce("-clients", "500", "-requests", "40000"), 0.7),
     Case("500 records/s", produce("-clients", "4", "-requests", "2500", "-rate", "500"), 0.5),
     Case(
         "100 x 100 B, none",

@@ -1,0 +1,91 @@
+"""What a node costs that has nothing to do: CPU, and memory of connections that are silent.
+
+    python benchmarks/idle.py [--seconds 30] [--connections 1000]
+
+The node runs in a process of its own with its defaults. Each connection asks once for the API
+versions and the metadata, as clients do when they begin, and is silent from then on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from ottla.protocol.apis.api_versions import ApiVersionsRequest
+from ottla.protocol.apis.metadata import MetadataRequest
+from ottla.protocol.frames import encode_request
+
+HELLO = (
+    (ApiVersionsRequest(client_software_name="idle", client_software_version="1"), 3),
+    (MetadataRequest(topics=[], allow_auto_topic_creation=False), 9),
+)
+
+
+def start(directory: Path) -> tuple[psutil.Process, tuple[str, int]]:
+    """Start a node and return it with its address."""
+    ready = directory / "ready.json"
+    command = [sys.executable, "-m", "ottla", "server-start", "--ready-file", str(ready)]
+    listeners = "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+    overrides = ["--override", listeners, "--override", f"log.dirs={directory / 'data'}"]
+    child = subprocess.Popen([*command, *overrides], stdout=subprocess.DEVNULL)
+    while not ready.exists():
+        time.sleep(0.01)
+    host, port = json.loads(ready.read_text())["bootstrap"].rsplit(":", 1)
+    return psutil.Process(child.pid), (host, int(port))
+
+
+def cpu_share(node: psutil.Process, seconds: float) -> float:
+    """Return how much of one core the node uses, in percent."""
+    before = node.cpu_times()
+    time.sleep(seconds)
+    after = node.cpu_times()
+    return 100 * (after.user + after.system - before.user - before.system) / seconds
+
+
+def connect(address: tuple[str, int]) -> socket.socket:
+    """Open a connection and let it say what clients say first."""
+    sock = socket.create_connection(address)
+    for request, version in HELLO:
+        sock.sendall(b"".join(encode_request(request, version, 1, "idle")))  # type: ignore[arg-type] # no files in it
+        size = int.from_bytes(sock.recv(4, socket.MSG_WAITALL), "big")
+        sock.recv(size, socket.MSG_WAITALL)
+    return sock
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--connections", type=int, default=1000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        node, address = start(Path(directory))
+        try:
+            time.sleep(3)
+            alone = cpu_share(node, options.seconds)
+            warm = [connect(address) for _ in range(10)]  # what the first ones cost is not theirs
+            before = node.memory_info().rss
+            silent = [connect(address) for _ in range(options.connections)]
+            time.sleep(1)
+            grown = node.memory_info().rss - before
+            beside = cpu_share(node, options.seconds)
+        finally:
+            node.terminate()
+            node.wait(30)
+        for sock in warm + silent:
+            sock.close()
+    print(f"idle: {alone:.2f} % of a core")
+    print(f"beside {options.connections} silent connections: {beside:.2f} %")
+    print(f"a silent connection: {grown / options.connections / 1024:.1f} KB")
+
+
+if __name__ == "__main__":
+    main()
