@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ottla.quota.precedence import NOBODY, ClientLimits, Sharers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ottla.metadata.image.quotas import QuotaEntity
 
@@ -47,6 +47,10 @@ class Meters(Generic[M]):
 
     def __len__(self) -> int:
         return len(self._meters)
+
+    def __iter__(self) -> Iterator[tuple[Sharers, M]]:
+        """Yield who is measured together with their meter, as it is now."""
+        return iter([(sharers, limited.meter) for sharers, limited in self._meters.items()])
 
     @property
     def is_on(self) -> bool:

@@ -6,15 +6,41 @@ Kafka: org.apache.kafka.server.quota.ClientQuotaManager, kafka.server.ClientRequ
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.quota.meters import Meters
 from ottla.quota.rate import SampledRate
 from ottla.quota.throttle import MAX_THROTTLE_MS, over_rate_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ottla.metadata.image.quotas import QuotaEntity
+    from ottla.quota.precedence import Sharers
     from ottla.quota.rate import Window
+
+
+class ClientUse(NamedTuple):
+    """What the sharers of one limit used a second, and their mean pause in milliseconds."""
+
+    sharers: Sharers
+    rate: float
+    pause_ms: float
+
+
+class _Meter(SampledRate):
+    """The rate of what was used, and of the pauses that it led to."""
+
+    __slots__ = ("pause_count", "pause_sum_ms")
+
+    def __init__(self, window: Window) -> None:
+        super().__init__(window)
+        self.pause_count = SampledRate(window)
+        self.pause_sum_ms = SampledRate(window)
+
+    def mean_pause_ms(self, now_ms: int) -> float:
+        count = self.pause_count.measure(now_ms)
+        return self.pause_sum_ms.measure(now_ms) / count if count else 0.0
 
 
 class RateQuota:
@@ -23,7 +49,7 @@ class RateQuota:
     def __init__(self, window: Window, *, max_throttle_ms: int = MAX_THROTTLE_MS) -> None:
         self._window = window
         self._max_throttle_ms = max_throttle_ms
-        self._meters: Meters[SampledRate] = Meters(lambda: SampledRate(window))
+        self._meters: Meters[_Meter] = Meters(lambda: _Meter(window))
 
     @property
     def is_on(self) -> bool:
@@ -49,7 +75,16 @@ class RateQuota:
         if measured <= limited.limit:
             return 0
         pause_ms = over_rate_ms(measured, limited.limit, rate.window_ms(now_ms))
-        return min(pause_ms, self._max_throttle_ms)
+        pause_ms = min(pause_ms, self._max_throttle_ms)
+        if pause_ms:
+            rate.pause_count.record(1, now_ms)
+            rate.pause_sum_ms.record(pause_ms, now_ms)
+        return pause_ms
+
+    def uses(self, now_ms: int) -> Iterator[ClientUse]:
+        """Yield what all who are measured use now."""
+        for sharers, rate in self._meters:
+            yield ClientUse(sharers, rate.measure(now_ms), rate.mean_pause_ms(now_ms))
 
     def record_freely(self, user: str, client_id: str, amount: float, now_ms: int) -> None:
         """Count, or with a negative amount uncount, without a consequence for this request."""

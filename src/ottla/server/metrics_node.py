@@ -13,6 +13,7 @@ from ottla.server.metrics_cluster import ClusterMetrics
 from ottla.server.metrics_groups import GroupMetrics
 from ottla.server.metrics_loop import LoopWatch
 from ottla.server.metrics_partitions import PartitionMetrics
+from ottla.server.metrics_quotas import QuotaMetrics
 
 if TYPE_CHECKING:
     import asyncio
@@ -76,6 +77,7 @@ class NodeMetrics:
         self._partitions = PartitionMetrics(broker.replicas, level=level, now_s=now_s)
         self._groups = GroupMetrics(broker.groups, broker.replicas, broker.clock)
         self._cluster = ClusterMetrics(broker.node_id, broker.controller, now_s=now_s)
+        self._quotas = QuotaMetrics(broker.quotas, broker.clock)
         self._requests = requests
         self._watch = LoopWatch(loop, self._tick, on_beat=requests.drain)
         self.last_scrape_s = 0.0
@@ -111,6 +113,7 @@ class NodeMetrics:
         yield from self._requests.collect()
         yield from self._partitions.collect()
         yield from self._groups.collect()
+        yield from self._quotas.collect()
         yield Series(_SCRAPE, _ONE, (self.last_scrape_s,))
         yield Series(_SCRAPES, _ONE, (self._scrapes,))
 
