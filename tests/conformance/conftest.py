@@ -31,6 +31,13 @@ def real_kafka(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield node
 
 
+@pytest.fixture(scope="module")
+def untouched_kafka(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
+    """Run a node for one module whose tests list all that a node has."""
+    with running_kafka(kafka, tmp_path_factory.mktemp("kafka")) as node:
+        yield node
+
+
 @pytest.fixture(scope="session")
 def tool_jvm(kafka: Kafka) -> Iterator[ToolJvm]:
     """Run Kafka's tools in one JVM."""
@@ -39,9 +46,9 @@ def tool_jvm(kafka: Kafka) -> Iterator[ToolJvm]:
     jvm.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ottla_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Run one of our nodes, in a process of its own, for the whole session."""
+    """Run one of our nodes, in a process of its own, for one module."""
     folder = tmp_path_factory.mktemp("ottla")
     ready = folder / "ready.json"
     broker, controller = _free_ports(2)
@@ -68,8 +75,8 @@ def ottla_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         process.wait(20)
 
 
-@pytest.fixture(scope="session")
-def places(real_kafka: RealKafka, ottla_place: Place) -> list[Place]:
-    """Return Kafka's node and ours."""
-    controllers = f"127.0.0.1:{real_kafka.controller_port}"
-    return [Place("kafka", real_kafka.bootstrap, controllers), ottla_place]
+@pytest.fixture(scope="module")
+def places(untouched_kafka: RealKafka, ottla_place: Place) -> list[Place]:
+    """Return Kafka's node and ours, on which nothing is but what the module's tests make."""
+    controllers = f"127.0.0.1:{untouched_kafka.controller_port}"
+    return [Place("kafka", untouched_kafka.bootstrap, controllers), ottla_place]

@@ -43,12 +43,15 @@ CALLS = (
 
 
 def consume(bootstrap: str, joined: Event, stop: Event, **settings: str) -> None:
-    """Be a member until told to stop."""
-    with Consumer(bootstrap_servers=bootstrap, group_id=GROUP, **settings) as consumer:
+    """Be a member that has committed once, until told to stop."""
+    with Consumer(
+        bootstrap_servers=bootstrap, group_id=GROUP, enable_auto_commit=False, **settings
+    ) as consumer:
         consumer.subscribe([TOPIC])
         while not stop.is_set():
             consumer.poll(0.05)
-            if consumer.assignment:
+            if consumer.assignment and not joined.is_set():
+                consumer.commit(dict.fromkeys(consumer.assignment, 0))
                 joined.set()
 
 

@@ -16,7 +16,9 @@ import ottla.protocol
 from ottla.errors import CorruptMessage, UnsupportedVersion
 from ottla.protocol import codec, plans, walker
 from ottla.protocol.apis.fetch import FetchRequest
+from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
+from ottla.protocol.tagged_fields import keep_unknown
 from ottla.types import FileSlice
 from tests.protocol.messages import message_classes, random_message
 
@@ -119,6 +121,30 @@ def test_same_refusals(which: str) -> None:
             for bad in (data[:position], wrong):
                 by_walk, by_function = read_both(which, cls, version, bad)
                 assert repr(by_walk) == repr(by_function), (name, bad)  # NaN is not itself
+
+
+@pytest.mark.parametrize("which", WALKS)
+def test_unknown_tagged_fields_are_passed_on(which: str) -> None:
+    """A message keeps the tagged fields that it came with, at the top as well."""
+    response = codec.decode(ProduceResponse, 12, written(Response(responses=[]), 12))
+    kept = keep_unknown(response, [(99, b"hi")])
+    data = walked(which, kept, 12)
+    assert data == written(kept, 12)
+    assert data.endswith(b"\x63\x02hi")
+    (by_walk, _), (by_function, _) = read_both(which, ProduceResponse, 12, data)
+    assert by_walk.unknown_tagged_fields == by_function.unknown_tagged_fields == ((99, b"hi"),)
+    assert walked(which, by_walk, 12) == data
+
+
+@pytest.mark.parametrize("which", WALKS)
+def test_the_first_fault_is_told(which: str) -> None:
+    """A null that may not be, before a field that a version cannot carry, is what is refused."""
+    request = MetadataRequest(topics=None, include_topic_authorized_operations=True)
+    with pytest.raises((ValueError, TypeError)):
+        walked(which, request, 0)
+    request = MetadataRequest(topics=[], include_topic_authorized_operations=True)
+    with pytest.raises(UnsupportedVersion):
+        walked(which, request, 0)
 
 
 @pytest.mark.parametrize("which", WALKS)

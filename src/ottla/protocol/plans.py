@@ -9,6 +9,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from ottla.protocol.at_version import FIXED, AtVersion
+from ottla.protocol.tagged_fields import without_tags
 from ottla.protocol.walker import DEFAULT_KINDS, KINDS, Plan, Step
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def plan_of(cls: StructMeta, version: int) -> Plan:
 
 def _plan(cls: StructMeta, rules: AtVersion) -> Plan:
     plan = Plan()
-    plan.cls, plan.version, plan.flexible = cls, rules.version, rules.flexible
+    plan.cls, plan.version, plan.flexible = without_tags(cls), rules.version, rules.flexible
     steps = {field.name: _step(field, rules) for field in cls.fields}
     plan.every = list(steps.values())
     carried = [field for field in cls.fields if rules.carries(field)]

@@ -28,6 +28,12 @@ def keep_unknown(message: Struct, unknown: list[tuple[int, bytes]]) -> Struct:
     return copy
 
 
+def without_tags(cls: StructMeta) -> StructMeta:
+    """Return the message's own class, of a class that carries such fields too."""
+    base = cls.__base__
+    return base if base is not None and _carriers.get(base) is cls else cls  # type: ignore[call-overload, return-value] # a message's base is one
+
+
 def _make_carrier(cls: StructMeta) -> Any:
     namespace = {"__slots__": ("unknown_tagged_fields",), "__module__": cls.__module__}
     carrier = type.__new__(type(cls), cls.__name__, (cls,), namespace)

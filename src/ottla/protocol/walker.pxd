@@ -145,6 +145,9 @@ cpdef int write(Plan plan, object message, list out) except -1
 @cython.locals(step=Step)
 cdef int write_struct(Writer writer, Plan plan, object message) except -1
 
+@cython.locals(step=Step, scratch=Writer)
+cdef int refuse(Plan plan, object message, Step lost) except -1
+
 @cython.locals(step=Step)
 cdef bint is_untagged(Plan plan, object message) except -1
 

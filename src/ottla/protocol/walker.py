@@ -442,9 +442,7 @@ def write_struct(writer: Writer, plan: Plan, message: Any) -> None:
     """Write a struct's fields."""
     for step in plan.guarded:
         if not is_default(step, getattr(message, step.name)):
-            raise UnsupportedVersion(
-                f"Attempted to write a non-default {step.name} at version {plan.version}"
-            )
+            refuse(plan, message, step)
     for step in plan.steps:
         write_field(writer, step, getattr(message, step.name))
     if plan.flexible:
@@ -452,6 +450,19 @@ def write_struct(writer: Writer, plan: Plan, message: Any) -> None:
             writer.byte(0)
         else:
             write_tags(writer, plan, message)
+
+
+def refuse(plan: Plan, message: Any, lost: Step) -> None:
+    """Raise UnsupportedVersion for a field, unless one before it is at fault."""
+    scratch = writer_into([])
+    for step in plan.every:
+        if step is lost:
+            break
+        if step in plan.steps:
+            write_field(scratch, step, getattr(message, step.name))
+    raise UnsupportedVersion(
+        f"Attempted to write a non-default {lost.name} at version {plan.version}"
+    )
 
 
 def is_untagged(plan: Plan, message: Any) -> bool:

@@ -50,10 +50,12 @@ class RealFile:
         descriptor = self._descriptor
         if descriptor < 0:
             descriptor = self._open()
-        expected = 0
-        for buffer in buffers:
-            expected += len(buffer)
-        written = os.pwritev(descriptor, buffers, self._end)
+        if len(buffers) == 1:  # the common case, and cheaper without a vector
+            expected = len(buffers[0])
+            written = os.pwrite(descriptor, buffers[0], self._end)
+        else:
+            expected = sum(map(len, buffers))
+            written = os.pwritev(descriptor, buffers, self._end)
         self._end += written
         if written != expected:
             self._append_rest(descriptor, buffers, written)

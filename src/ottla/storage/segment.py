@@ -217,22 +217,23 @@ class Segment:
     def should_roll(
         self, *, size: int, max_timestamp: int, last_offset: int, now_ms: int, config: LogConfig
     ) -> bool:
-        """Whether batches of this size and timestamp belong into a new segment."""
+        """Whether batches of this size and timestamp belong into a new segment.
+
+        Its age is told by record time where records have one, else by the clock.
+        """
+        waited_ms = -1  # an empty segment does not age
+        if self.size > 0:
+            first = self._first_timestamp
+            if first == _UNKNOWN:
+                first = self.first_timestamp
+            waited_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
         return (
             self.size > config.segment_bytes - size
-            or (
-                self.size > 0
-                and self._waited_ms(now_ms, max_timestamp) > config.segment_ms - self.roll_jitter_ms
-            )
+            or waited_ms > config.segment_ms - self.roll_jitter_ms
+            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
             or self.offset_index.is_full
             or self.time_index.is_full
-            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
         )
-
-    def _waited_ms(self, now_ms: int, max_timestamp: int) -> int:
-        """Age by record time where records have one, else by the clock."""
-        first = self.first_timestamp
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
 
     @property
     def first_timestamp(self) -> int:
