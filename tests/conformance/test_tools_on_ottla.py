@@ -76,7 +76,6 @@ STORY = (
 )
 
 _JAVA_ONLY = re.compile(r"\s+at |SLF4J|Caused by|java\.|org\.apache|The consumer rebalance")
-_FOREIGN = re.compile(r"tools[-_]|described|console-consumer-")
 _BLANKED = (
     (re.compile(r"TopicId: [\w-]{22}"), "TopicId: *"),
     (re.compile(r"[\w.]+:\d{4,5} +\(1\)"), "*"),
