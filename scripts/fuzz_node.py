@@ -14,14 +14,16 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import select
 import socket
 import struct
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
@@ -47,6 +49,10 @@ if TYPE_CHECKING:
 HUGE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\x80\0\0\0", b"\xff" * 9 + b"\1")
 ANSWER_LIMIT_S = 0.15
 """A request that waits longer is left: its connection is given up."""
+COPIES = 8
+"""Damaged copies of each sound request."""
+LANES = 16
+"""Connections at work at once, each with one request under way."""
 MEMORY_LIMIT_BYTES = 300 << 20
 """How much a node may grow over a run."""
 SETTINGS = {
@@ -59,6 +65,14 @@ CALM_FIELDS = ("timeout_ms", "max_wait_ms", "session_timeout_ms", "rebalance_tim
 
 class Broken(AssertionError):
     """The node did what it must not do; one line with the frame."""
+
+
+class Mutant(NamedTuple):
+    """A frame without its size, and what it was before it was damaged."""
+
+    key: int
+    version: int
+    frame: bytes
 
 
 class Complaints(logging.Handler):
@@ -74,25 +88,21 @@ class Complaints(logging.Handler):
         self.texts[f"{record.getMessage()}: {error!r}"] += 1
 
 
-class Fuzzer:
-    """One seeded run against one address."""
+class Mutants:
+    """Seeded frames: sound requests of every API, each in a few damaged copies."""
 
-    def __init__(
-        self, address: tuple[str, int], apis: dict[int, tuple[int, int]], seed: int
-    ) -> None:
-        self._address = address
+    def __init__(self, apis: dict[int, tuple[int, int]], seed: int) -> None:
         self._apis = apis
         self._rng = Random(seed)
-        self._sock: socket.socket | None = None
-        self.outcomes: Counter[str] = Counter()
 
-    def frames(self, count: int) -> Iterator[tuple[int, int, bytes]]:
-        """Yield API key, version and frame without its size."""
+    def frames(self, count: int) -> Iterator[Mutant]:
+        """Yield so many frames, API after API."""
         keys = sorted(self._apis)
-        for number in range(count):
-            key = keys[number % len(keys)]
+        for number in range(0, count, COPIES):
+            key = keys[number // COPIES % len(keys)]
             version, frame = self._sound(key)
-            yield key, version, self._mutated(frame)
+            for _ in range(min(COPIES, count - number)):
+                yield Mutant(key, version, self._mutated(frame.copy()))
 
     def _sound(self, key: int) -> tuple[int, bytearray]:
         cls = request_class(ApiKey(key))
@@ -132,51 +142,115 @@ class Fuzzer:
                 frame[place] ^= 1 << rng.randrange(8)
         return bytes(frame)
 
-    def send(self, key: int, version: int, frame: bytes) -> None:
-        """Send one frame and judge what comes back."""
-        sock = self._connected()
-        try:
-            sock.sendall(struct.pack(">i", len(frame)) + frame)
-            answer = _read_frame(sock)
-        except TimeoutError:
-            self._drop()
-            self.outcomes["no answer yet"] += 1
-            return
-        except OSError:
-            self._drop()
-            self.outcomes["closed"] += 1
-            return
-        if answer is None:
-            self._drop()
-            self.outcomes["closed"] += 1
-            return
-        self._judge(key, version, frame, answer)
 
-    def _judge(self, key: int, version: int, frame: bytes, answer: bytes) -> None:
-        try:
-            _, position = codec.decode_at(
-                ResponseHeader, response_header_version(key, version), memoryview(answer)
-            )
-            codec.decode_at(response_class(ApiKey(key)), version, memoryview(answer), position)
-        except OttlaError as error:
-            raise Broken(
-                f"{ApiKey(key).name} v{version}: the answer {answer.hex()} to {frame.hex()} does "
-                f"not decode: {error}"
-            ) from error
-        self.outcomes["answered"] += 1
+class Lane:
+    """One connection with one mutant under way."""
 
-    def _connected(self) -> socket.socket:
+    def __init__(self, address: tuple[str, int], outcomes: Counter[str]) -> None:
+        self._address = address
+        self._outcomes = outcomes
+        self._mutant = Mutant(0, 0, b"")
+        self._received = b""
+        self._sock: socket.socket | None = None
+        self.deadline_s = 0.0
+
+    def send(self, mutant: Mutant, poller: select.poll, lanes: dict[int, Lane]) -> None:
+        """Send one frame, over a new connection where the old one has gone."""
+        self._mutant, self._received = mutant, b""
         if self._sock is None:
             self._sock = socket.create_connection(self._address, 5)
-            self._sock.settimeout(ANSWER_LIMIT_S)
-        return self._sock
+            self._sock.settimeout(5)
+            lanes[self._sock.fileno()] = self
+            poller.register(self._sock, select.POLLIN)
+        self.deadline_s = time.monotonic() + ANSWER_LIMIT_S
+        with suppress(OSError):  # hung up already: the poll will tell
+            self._sock.sendall(struct.pack(">i", len(mutant.frame)) + mutant.frame)
 
-    def _drop(self) -> None:
+    def receive(self, poller: select.poll, lanes: dict[int, Lane]) -> bool:
+        """Take what has come; return whether the mutant has met its end."""
+        assert self._sock is not None
+        try:
+            data = self._sock.recv(1 << 20)
+        except OSError:
+            data = b""
+        if not data:
+            self.give_up("closed", poller, lanes)
+            return True
+        self._received += data
+        size = int.from_bytes(self._received[:4], "big") + 4
+        if len(self._received) < 4 or len(self._received) < size:
+            return False
+        _judge(self._mutant, self._received[4:size])
+        self._outcomes["answered"] += 1
+        return True
+
+    def give_up(self, outcome: str, poller: select.poll, lanes: dict[int, Lane]) -> None:
+        """Close the connection and count why."""
+        assert self._sock is not None
+        self._outcomes[outcome] += 1
+        poller.unregister(self._sock)
+        del lanes[self._sock.fileno()]
+        self._sock.close()
+        self._sock = None
+
+    def close(self) -> None:
+        """Close the connection."""
         if self._sock is not None:
             self._sock.close()
-            self._sock = None
 
-    close = _drop
+
+def _judge(mutant: Mutant, answer: bytes) -> None:
+    key, version, frame = mutant
+    try:
+        _, position = codec.decode_at(
+            ResponseHeader, response_header_version(key, version), memoryview(answer)
+        )
+        codec.decode_at(response_class(ApiKey(key)), version, memoryview(answer), position)
+    except OttlaError as error:
+        raise Broken(
+            f"{ApiKey(key).name} v{version}: the answer {answer.hex()} to {frame.hex()} does "
+            f"not decode: {error}"
+        ) from error
+
+
+class Fuzzer:
+    """Sends mutants over a few connections at a time and judges what comes back."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self._poller = select.poll()
+        self._idle = [Lane(address, self.outcomes) for _ in range(LANES)]
+        self._busy: dict[int, Lane] = {}
+        self._under_way: set[Lane] = set()
+
+    def send_all(self, mutants: Iterator[Mutant]) -> Iterator[None]:
+        """Send every mutant; yields now and then, for the witness."""
+        for number, mutant in enumerate(mutants):
+            while not self._idle:
+                self._wait()
+            lane = self._idle.pop()
+            lane.send(mutant, self._poller, self._busy)
+            self._under_way.add(lane)
+            if number % 50 == 0:
+                yield
+        while self._under_way:
+            self._wait()
+        for lane in self._idle:
+            lane.close()
+
+    def _wait(self) -> None:
+        for descriptor, _ in self._poller.poll(ANSWER_LIMIT_S * 1000 / 4):
+            lane = self._busy[descriptor]
+            if lane.receive(self._poller, self._busy):
+                self._done(lane)
+        now_s = time.monotonic()
+        for lane in [one for one in self._under_way if one.deadline_s < now_s]:
+            lane.give_up("no answer yet", self._poller, self._busy)
+            self._done(lane)
+
+    def _done(self, lane: Lane) -> None:
+        self._under_way.discard(lane)
+        self._idle.append(lane)
 
 
 class Witness:
@@ -240,13 +314,10 @@ def run(count: int, seed: int = 1, kind: str = "broker") -> dict[str, Any]:
         name = "CONTROLLER" if kind == "controller" else "PLAINTEXT"
         address = cluster.run(lambda node: node.addresses[name])
         before = process.memory_info().rss
-        fuzzer, witness = Fuzzer(address, served(kind), seed), Witness(address)
-        for number, (key, version, frame) in enumerate(fuzzer.frames(count)):
-            fuzzer.send(key, version, frame)
-            if number % 20 == 0:
-                witness.ask()
+        fuzzer, witness = Fuzzer(address), Witness(address)
+        for _ in fuzzer.send_all(Mutants(served(kind), seed).frames(count)):
+            witness.ask()
         witness.ask()
-        fuzzer.close()
         witness.close()
         connections = cluster.run(lambda node: sum(len(one.connections) for one in node._listeners))  # noqa: SLF001 - only looked at
         if cluster.run(lambda node: node.halted.is_set()):
