@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.server.disk_space import SpaceWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -54,6 +55,7 @@ class Upkeep:
         self._timer = timer
         self._workers = workers
         self._on_failure = on_failure
+        self._space = SpaceWatch(replicas, config.own.log_dir_reserve_bytes)
         self._offline: set[str] = set()
         self._is_stopped = False
         self._saved_at = -1
@@ -70,6 +72,8 @@ class Upkeep:
             first_ms=config.log_initial_task_delay_ms,
         )
         self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
+        self._space.look_now()
+        self._look_at_space(0)
 
     def stop(self) -> None:
         """No task begins any more (KAFKA-13315)."""
@@ -89,6 +93,12 @@ class Upkeep:
 
         delay_ms = interval_ms if first_ms is None else first_ms
         self._timer.add(self._clock.monotonic_ms() + delay_ms, run)
+
+    def _look_at_space(self, _now_ms: int) -> None:
+        if not self._is_stopped:
+            self._space.look(self._workers.run)
+            next_ms = self._clock.monotonic_ms() + self._space.pause_ms
+            self._timer.add(next_ms, self._look_at_space)
 
     def _submit(self, jobs: Iterable[StorageJob]) -> None:
         for job in jobs:

@@ -272,6 +272,7 @@ class LogSet:
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
         online = [home for home in online if home.path not in self.cordoned] or online
+        online = [home for home in online if not home.is_short_of_space] or online
         if len(online) == 1:
             return online[0]
         counts = {home.path: 0 for home in online}
