@@ -212,7 +212,8 @@ def test_a_disk_that_stalls_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
             assert release.wait(60)
         sync(file)
 
-    with Cluster(config={"log.flush.interval.messages": "1"}) as cluster:
+    config = {"log.flush.interval.ms": "1", "log.flush.scheduler.interval.ms": "20"}
+    with Cluster(config=config) as cluster:
         assert create_topic(cluster, "t", "u") == [0, 0]
         peer = Peer(cluster.bootstrap)
         name, generation = member(peer)

@@ -33,6 +33,8 @@ class ReplicaSet:
         self.is_short_of_space = False
         """Whether some directory has less left than its reserve: clients are refused there."""
         self.refused_for_space_count = 0
+        self.overdue_flushes = logs.flush_waits.overdue
+        """Logs whose last append may not be answered yet; most often empty."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._partitions.values():
@@ -115,8 +117,16 @@ class ReplicaSet:
         for listener in self._listeners:
             listener(partition)
         if partition.on_commit is not None:
-            partition.on_commit(partition)
+            self._tell_coordinator(partition, origin)
         return info
+
+    def _tell_coordinator(self, partition: Partition, origin: AppendOrigin) -> None:
+        """Tell what is committed; after its own append not before flush.messages is met."""
+        if origin is AppendOrigin.CLIENT or not self.logs.flush_waits.overdue:
+            _committed(partition)
+            return
+        for wait in self.logs.await_flushes().values():
+            wait.on_done(lambda done: None if done.error else _committed(partition))
 
     def _refuse_for_space(self, partition: Partition) -> None:
         home = self.logs.home_of(partition.topic_partition)
@@ -136,3 +146,8 @@ class ReplicaSet:
     def _tell(self, partition: Partition) -> None:
         for listener in self._listeners:
             listener(partition)
+
+
+def _committed(partition: Partition) -> None:
+    if partition.on_commit is not None:
+        partition.on_commit(partition)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.server.workers import Workers
     from ottla.storage.log_dir import LogDirectory
     from ottla.storage.log_jobs import StorageJob
+    from ottla.storage.log_state import LogState
 
 log = logging.getLogger("ottla.upkeep")
 JOBS_INTERVAL_MS = 250
@@ -51,6 +52,7 @@ class Upkeep:
         self._replicas = replicas
         self._logs = replicas.logs
         self._config = config
+        self._logs.on_flush_awaited = self._flush_soon
         self._clock = clock
         self._timer = timer
         self._workers = workers
@@ -103,6 +105,9 @@ class Upkeep:
     def _submit(self, jobs: Iterable[StorageJob]) -> None:
         for job in jobs:
             self._workers.run(job.run, lambda _none, error, job=job: job.done(error))  # type: ignore[misc] # a lambda's default binds the loop's value
+
+    def _flush_soon(self, log: LogState) -> None:
+        self._submit(self._logs.take_flush(log, self._clock.now_ms()))
 
     def _run_jobs(self) -> None:
         self._watch_directories()
