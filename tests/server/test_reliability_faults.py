@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.errors import KafkaError
+from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.heartbeat import HeartbeatRequest
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -26,6 +27,7 @@ from ottla.server.clock import SystemClock
 from ottla.server.files import RealFile
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
+from tests.controller.harness import topic
 from tests.server.strangers import Peer, create_topic, produce
 
 if TYPE_CHECKING:
@@ -356,3 +358,37 @@ def test_a_second_sigterm_ends_the_process_at_once(tmp_path: Path) -> None:
     peer.close()
     again.popen.send_signal(signal.SIGTERM)
     assert again.end()[0] == 0
+
+
+def test_a_clock_that_steps_ahead_does_not_empty_the_logs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A year: one line, one segment a check; set right again, no further one goes."""
+    now_ms = SystemClock.now_ms
+    offset_ms = [0]
+    monkeypatch.setattr(SystemClock, "now_ms", lambda clock: now_ms(clock) + offset_ms[0])
+    with Cluster(config={"log.initial.task.delay.ms": str(YEAR_MS)}) as cluster:
+        peer = Peer(cluster.bootstrap)
+        wanted = [topic("small", 1, 1, segment_bytes=str(1 << 20))]
+        peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=5000), 7)
+        for _ in range(6):
+            records = encode_batch([(now_ms(SystemClock()), b"", bytes(600_000), ())])
+            assert produce(peer, "small", bytes(records)) == 0
+        assert cluster.run(_retention) == 0
+        offset_ms[0] = YEAR_MS
+        with caplog.at_level("WARNING", "ottla.upkeep"):
+            assert [cluster.run(_retention) for _ in range(3)] == [1, 2, 3]
+        offset_ms[0] = 0
+        assert [cluster.run(_retention) for _ in range(3)] == [3, 3, 3]
+        offset_ms[0] = YEAR_MS
+        assert [cluster.run(_retention) for _ in range(5)] == [4, 5, 5, 5, 5]
+        peer.close()
+    lines = [one.getMessage() for one in caplog.records if "stepped" in one.getMessage()]
+    assert len(lines) == 2
+    assert f"stepped {YEAR_MS // 1000} s ahead" in lines[0]
+
+
+def _retention(node: Any) -> int:
+    """Let retention look once; return where the log begins then."""
+    node._upkeep._apply_retention()
+    return int(node.broker.replicas.get("small", 0).log.log_start_offset)

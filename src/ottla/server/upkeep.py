@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.server.disk_space import SpaceWatch
+from ottla.storage.clock_steps import StepWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -54,6 +55,7 @@ class Upkeep:
         self._config = config
         self._logs.on_flush_awaited = self._flush_soon
         self._clock = clock
+        self._steps = StepWatch(clock.now_ms(), clock.monotonic_ms())
         self._timer = timer
         self._workers = workers
         self._on_failure = on_failure
@@ -111,6 +113,7 @@ class Upkeep:
 
     def _run_jobs(self) -> None:
         self._watch_directories()
+        self._watch_clock()
         self._submit(self._logs.take_jobs(self._clock.now_ms()))
         self._submit(self._logs.remove_due(self._clock.now_ms()))
 
@@ -135,7 +138,23 @@ class Upkeep:
         self._logs.checkpoint_recovery_points()
 
     def _apply_retention(self) -> None:
-        self._logs.apply_retention(self._clock.now_ms())
+        self._watch_clock()
+        self._logs.apply_retention(self._clock.now_ms(), self._steps.step)
+        if not self._logs.is_holding_back:
+            self._steps.forget()
+
+    def _watch_clock(self) -> None:
+        """Say once that the clock stepped; retention holds back until its effect is over."""
+        if self._steps.look(self._clock.now_ms(), self._clock.monotonic_ms()):
+            assert self._steps.step is not None
+            log.warning(
+                "the clock of this machine stepped %d s ahead: of what is too old only by that, "
+                "retention deletes one segment of each log every %d s; set the clock right if it "
+                "is wrong now",
+                round(self._steps.step.size_ms / 1000),
+                self._config.log_retention_check_interval_ms // 1000,
+                extra={"event": "clock.step"},
+            )
 
     def _flush_due(self) -> None:
         self._logs.want_due_flushes(self._clock.now_ms())

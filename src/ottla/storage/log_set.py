@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ottla.storage.log_dir import LogDirectory
     from ottla.storage.log_jobs import StorageJob
     from ottla.storage.log_state import LogState
+    from ottla.storage.retention import ClockStep
     from ottla.types import TopicPartition, Uuid
 
 DELETE_SUFFIX = "-delete"
@@ -445,17 +446,18 @@ class LogSet:
             if partition in self._logs:
                 self._checkpointed[partition] = offset
 
-    def apply_retention(self, now_ms: int) -> int:
+    def apply_retention(self, now_ms: int, step: ClockStep | None = None) -> int:
         """Delete what retention gives up, in every log; return the number of segments.
 
-        Idle files and producers are let go as well.
+        What only a step of the clock makes due goes one by one, as `is_holding_back` tells. Idle
+        files and producers are let go as well.
         """
         deleted = 0
         for partition, log in list(self._logs.items()):
             if log.failure is not None:
                 continue
             try:
-                count = log.delete_old_segments(now_ms)
+                count = log.delete_old_segments(now_ms, step)
             except KafkaError as error:
                 self.fail(self._homes[partition], error.__cause__)
                 continue
@@ -465,6 +467,11 @@ class LogSet:
             log.remove_expired_producers(now_ms)
         self.release_idle()
         return deleted
+
+    @property
+    def is_holding_back(self) -> bool:
+        """Whether the last check left segments that only a step of the clock makes due."""
+        return any(log.held_back_count for log in self._logs.values())
 
     def remove_due(self, now_ms: int) -> list[StorageJob]:
         """Return the jobs that remove what was deleted long enough ago; segments go at once."""

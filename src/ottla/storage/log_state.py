@@ -52,6 +52,8 @@ class LogState:
         self.truncated_bytes = loaded.truncated_bytes
         self.failure: OSError | None = None
         self.is_deleted = False
+        self.held_back_count = 0
+        """Segments that the last check left although retention.ms is over: the clock stepped."""
         self.on_flush_wanted: Callable[[LogState], None] = _nobody
         """Called when something waits that `start_flush` should make durable soon."""
         self.on_flush_overdue: Callable[[LogState], None] = _nobody
