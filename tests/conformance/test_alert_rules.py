@@ -64,6 +64,9 @@ CASES: dict[str, dict[str | tuple[str, str], Shape]] = {
         ): Shape("", 0, 1, is_counter=True)
     },
     "KafkaOfflineLogDirectory": {"kafka_log_logmanager_offlinelogdirectorycount": Shape("", 0, 1)},
+    "OttlaLogDirectoryReserve": {
+        "ottla_log_directory_short_of_space": Shape('logDirectory="/d"', 0, 1)
+    },
     "KafkaOfflineReplicas": {"kafka_server_replicamanager_offlinereplicacount": Shape("", 0, 5)},
     "KafkaDescriptorsRunOut": {
         "process_open_fds": Shape("", 100, 990),

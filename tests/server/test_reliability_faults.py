@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.errors import KafkaError
+from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.heartbeat import HeartbeatRequest
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -26,6 +27,7 @@ from ottla.server.clock import SystemClock
 from ottla.server.files import RealFile
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
+from tests.controller.harness import topic
 from tests.server.strangers import Peer, create_topic, produce
 
 if TYPE_CHECKING:
@@ -212,7 +214,8 @@ def test_a_disk_that_stalls_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
             assert release.wait(60)
         sync(file)
 
-    with Cluster(config={"log.flush.interval.messages": "1"}) as cluster:
+    config = {"log.flush.interval.ms": "1", "log.flush.scheduler.interval.ms": "20"}
+    with Cluster(config=config) as cluster:
         assert create_topic(cluster, "t", "u") == [0, 0]
         peer = Peer(cluster.bootstrap)
         name, generation = member(peer)
@@ -355,3 +358,46 @@ def test_a_second_sigterm_ends_the_process_at_once(tmp_path: Path) -> None:
     peer.close()
     again.popen.send_signal(signal.SIGTERM)
     assert again.end()[0] == 0
+
+
+class SteppedClock(SystemClock):
+    """Wall time that steps when told; for one node of this process alone."""
+
+    offset_ms = 0
+
+    def now_ms(self) -> int:
+        """Return the stepped time."""
+        return super().now_ms() + self.offset_ms
+
+
+def test_a_clock_that_steps_ahead_does_not_empty_the_logs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A year: one line, one segment a check; set right again, no further one goes."""
+    clock = SteppedClock()
+    with Cluster(config={"log.initial.task.delay.ms": str(YEAR_MS)}) as cluster:
+        cluster.run(lambda node: setattr(node._upkeep, "_clock", clock))
+        peer = Peer(cluster.bootstrap)
+        wanted = [topic("small", 1, 1, segment_bytes=str(1 << 20))]
+        peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=5000), 7)
+        for _ in range(6):
+            records = encode_batch([(int(time.time() * 1000), b"", bytes(600_000), ())])
+            assert produce(peer, "small", bytes(records)) == 0
+        assert cluster.run(_retention) == 0
+        clock.offset_ms = YEAR_MS
+        with caplog.at_level("WARNING", "ottla.upkeep"):
+            assert [cluster.run(_retention) for _ in range(3)] == [1, 2, 3]
+        clock.offset_ms = 0
+        assert [cluster.run(_retention) for _ in range(3)] == [3, 3, 3]
+        clock.offset_ms = YEAR_MS
+        assert [cluster.run(_retention) for _ in range(5)] == [4, 5, 5, 5, 5]
+        peer.close()
+    lines = [one.getMessage() for one in caplog.records if "stepped" in one.getMessage()]
+    assert len(lines) == 2
+    assert f"stepped {YEAR_MS // 1000} s ahead" in lines[0]
+
+
+def _retention(node: Any) -> int:
+    """Let retention look once; return where the log begins then."""
+    node._upkeep._apply_retention()
+    return int(node.broker.replicas.get("small", 0).log.log_start_offset)

@@ -67,7 +67,7 @@ def setting_lines(settings: NodeSettings) -> Iterator[Line]:
     from ottla.config.dynamic import definition_of
 
     config, given = settings.config, settings.given
-    own = config.metrics
+    own = config.own
     for name in sorted({*config.keys, *own.keys, *given}):
         table = own if name in own.keys else config
         definition = table.keys.get(name)

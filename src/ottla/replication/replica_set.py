@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records.validator import AppendOrigin
 from ottla.replication.partition import Partition
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ottla.records.validator import AppendOrigin
     from ottla.storage.append_info import AppendInfo
     from ottla.storage.log_set import LogSet
     from ottla.types import Uuid
@@ -30,6 +30,11 @@ class ReplicaSet:
         self._listeners: list[Callable[[Partition], object]] = []
         self.append_count = 0
         """Appends so far: who looks now and then sees whether there were any."""
+        self.is_short_of_space = False
+        """Whether some directory has less left than its reserve: clients are refused there."""
+        self.refused_for_space_count = 0
+        self.overdue_flushes = logs.flush_waits.overdue
+        """Logs whose last append may not be answered yet; most often empty."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._partitions.values():
@@ -95,7 +100,11 @@ class ReplicaSet:
         """Append to a partition that this broker leads and wake up who waits for its data.
 
         A disk that fails here takes its directory offline, with all partitions in it.
+        KAFKA_STORAGE_ERROR also for a client while the directory is short of space; it stays
+        online then.
         """
+        if self.is_short_of_space and origin is AppendOrigin.CLIENT:
+            self._refuse_for_space(partition)
         try:
             info = partition.append(
                 records, required_acks=required_acks, now_ms=now_ms, origin=origin
@@ -108,8 +117,26 @@ class ReplicaSet:
         for listener in self._listeners:
             listener(partition)
         if partition.on_commit is not None:
-            partition.on_commit(partition)
+            self._tell_coordinator(partition, origin)
         return info
+
+    def _tell_coordinator(self, partition: Partition, origin: AppendOrigin) -> None:
+        """Tell what is committed; after its own append not before flush.messages is met."""
+        if origin is AppendOrigin.CLIENT or not self.logs.flush_waits.overdue:
+            _committed(partition)
+            return
+        for wait in self.logs.await_flushes().values():
+            wait.on_done(lambda done: None if done.error else _committed(partition))
+
+    def _refuse_for_space(self, partition: Partition) -> None:
+        home = self.logs.home_of(partition.topic_partition)
+        if partition.is_leader and home is not None and home.is_short_of_space:
+            self.refused_for_space_count += 1
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{home.path} has {home.free_bytes} bytes left, less than the reserve of "
+                f"{home.reserve_bytes}",
+            )
 
     def _disk_failed(self, partition: Partition, error: KafkaError) -> None:
         home = self.logs.home_of(partition.topic_partition)
@@ -119,3 +146,8 @@ class ReplicaSet:
     def _tell(self, partition: Partition) -> None:
         for listener in self._listeners:
             listener(partition)
+
+
+def _committed(partition: Partition) -> None:
+    if partition.on_commit is not None:
+        partition.on_commit(partition)

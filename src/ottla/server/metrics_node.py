@@ -32,6 +32,14 @@ _DIRECTORIES_OFFLINE = gauge(
     "kafka.log", "LogManager", "OfflineLogDirectoryCount", "Log directories whose disk failed."
 )
 _DIRECTORY_OFFLINE = gauge("kafka.log", "LogManager", "LogDirectoryOffline", "1 if it failed.")
+_DIRECTORY_FREE = own("ottla_log_directory_free_bytes", "Bytes left on the directory's disk.")
+_DIRECTORY_RESERVE = own("ottla_log_directory_reserve_bytes", "Bytes of them kept from clients.")
+_DIRECTORY_SHORT = own(
+    "ottla_log_directory_short_of_space", "1 while less is left and produces are refused."
+)
+_REFUSED_FOR_SPACE = own(
+    "ottla_produces_refused_for_space", "Appends refused for the reserve.", Kind.COUNTER
+)
 _PURGATORY = ("kafka.server", "DelayedOperationPurgatory")
 _PURGATORY_SIZE = gauge(*_PURGATORY, "PurgatorySize", "Watched keys of waiting operations.")
 _DELAYED = gauge(*_PURGATORY, "NumDelayedOperations", "Operations that wait.")
@@ -123,6 +131,10 @@ class NodeMetrics:
         labels = tuple(label_text(logDirectory=one.path) for one in directories)
         yield Series(_DIRECTORIES_OFFLINE, _ONE, (sum(failed),))
         yield Series(_DIRECTORY_OFFLINE, labels, failed)
+        yield Series(_DIRECTORY_FREE, labels, [one.free_bytes for one in directories])
+        yield Series(_DIRECTORY_RESERVE, labels, [one.reserve_bytes for one in directories])
+        yield Series(_DIRECTORY_SHORT, labels, [int(one.is_short_of_space) for one in directories])
+        yield Series(_REFUSED_FOR_SPACE, _ONE, (self._broker.replicas.refused_for_space_count,))
 
     def _network(self) -> Iterator[Series]:
         broker = self._broker

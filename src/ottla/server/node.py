@@ -80,7 +80,7 @@ class Node:
         self._listeners: list[Listener] = []
         self._homes: list[LogDirectory] = []
         self.addresses: dict[str, tuple[str, int]] = {}
-        self.http = HttpEndpoint(config.metrics)
+        self.http = HttpEndpoint(config.own)
 
     @property
     def bootstrap(self) -> str:

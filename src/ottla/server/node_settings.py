@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.config.broker import BrokerConfig, parse_broker_config
 from ottla.config.dynamic import definition_of
 from ottla.config.environment import NOTHING, Environment, Setting, read_environment
-from ottla.config.metrics import MetricsSettings
+from ottla.config.own import OwnSettings
 from ottla.config.problems import ConfigErrors, ConfigProblem, nearest
 from ottla.config.properties import read_properties
 from ottla.server.plugins import plugin_problems
@@ -77,8 +77,8 @@ def node_environment(environ: Mapping[str, str], read_file: Callable[[str], str]
     """Read the variables that give a node's settings; `read_file` opens what *_FILE names."""
     return read_environment(
         environ,
-        is_known=lambda name: name in MetricsSettings.keys or definition_of(name) is not None,
-        own=tuple(MetricsSettings.keys),
+        is_known=lambda name: name in OwnSettings.keys or definition_of(name) is not None,
+        own=tuple(OwnSettings.keys),
         read_file=read_file,
     )
 

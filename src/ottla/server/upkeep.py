@@ -10,6 +10,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.server.disk_space import SpaceWatch
+from ottla.storage.clock_steps import StepWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.server.workers import Workers
     from ottla.storage.log_dir import LogDirectory
     from ottla.storage.log_jobs import StorageJob
+    from ottla.storage.log_state import LogState
 
 log = logging.getLogger("ottla.upkeep")
 JOBS_INTERVAL_MS = 250
@@ -50,10 +53,13 @@ class Upkeep:
         self._replicas = replicas
         self._logs = replicas.logs
         self._config = config
+        self._logs.on_flush_awaited = self._flush_soon
         self._clock = clock
+        self._steps = StepWatch(clock.now_ms(), clock.monotonic_ms())
         self._timer = timer
         self._workers = workers
         self._on_failure = on_failure
+        self._space = SpaceWatch(replicas, config.own.log_dir_reserve_bytes)
         self._offline: set[str] = set()
         self._is_stopped = False
         self._saved_at = -1
@@ -70,6 +76,8 @@ class Upkeep:
             first_ms=config.log_initial_task_delay_ms,
         )
         self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
+        self._space.look_now()
+        self._look_at_space(0)
 
     def stop(self) -> None:
         """No task begins any more (KAFKA-13315)."""
@@ -90,12 +98,22 @@ class Upkeep:
         delay_ms = interval_ms if first_ms is None else first_ms
         self._timer.add(self._clock.monotonic_ms() + delay_ms, run)
 
+    def _look_at_space(self, _now_ms: int) -> None:
+        if not self._is_stopped:
+            self._space.look(self._workers.run)
+            next_ms = self._clock.monotonic_ms() + self._space.pause_ms
+            self._timer.add(next_ms, self._look_at_space)
+
     def _submit(self, jobs: Iterable[StorageJob]) -> None:
         for job in jobs:
             self._workers.run(job.run, lambda _none, error, job=job: job.done(error))  # type: ignore[misc] # a lambda's default binds the loop's value
 
+    def _flush_soon(self, log: LogState) -> None:
+        self._submit(self._logs.take_flush(log, self._clock.now_ms()))
+
     def _run_jobs(self) -> None:
         self._watch_directories()
+        self._watch_clock()
         self._submit(self._logs.take_jobs(self._clock.now_ms()))
         self._submit(self._logs.remove_due(self._clock.now_ms()))
 
@@ -120,7 +138,23 @@ class Upkeep:
         self._logs.checkpoint_recovery_points()
 
     def _apply_retention(self) -> None:
-        self._logs.apply_retention(self._clock.now_ms())
+        self._watch_clock()
+        self._logs.apply_retention(self._clock.now_ms(), self._steps.step)
+        if not self._logs.is_holding_back:
+            self._steps.forget()
+
+    def _watch_clock(self) -> None:
+        """Say once that the clock stepped; retention holds back until its effect is over."""
+        if self._steps.look(self._clock.now_ms(), self._clock.monotonic_ms()):
+            assert self._steps.step is not None
+            log.warning(
+                "the clock of this machine stepped %d s ahead: of what is too old only by that, "
+                "retention deletes one segment of each log every %d s; set the clock right if it "
+                "is wrong now",
+                round(self._steps.step.size_ms / 1000),
+                self._config.log_retention_check_interval_ms // 1000,
+                extra={"event": "clock.step"},
+            )
 
     def _flush_due(self) -> None:
         self._logs.want_due_flushes(self._clock.now_ms())

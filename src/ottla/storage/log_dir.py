@@ -61,6 +61,10 @@ class LogDirectory:
         self.had_clean_shutdown = False
         self.previous_broker_epoch = -1
         self.meta: MetaProperties | None = None
+        self.free_bytes = self.reserve_bytes = 0
+        """What was left at the last look, and what is kept of it; nobody may have looked yet."""
+        self.is_short_of_space = False
+        """Whether clients' records for this directory are refused."""
         self._lock: Lock | None = None
         self._is_open = False
         self.checkpoints_under_way = 0
@@ -79,6 +83,11 @@ class LogDirectory:
     def is_online(self) -> bool:
         """Whether no disk error was met."""
         return self.failure is None
+
+    @property
+    def lacks_space(self) -> bool:
+        """Whether less than the reserve was left at the last look."""
+        return self.free_bytes < self.reserve_bytes
 
     def open(self) -> None:
         """Lock, read who we are and take the clean marker away before anything is loaded.

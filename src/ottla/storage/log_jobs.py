@@ -50,6 +50,7 @@ class LogFlush:
             home = self._logs.home_of(self._log.topic_partition)
             if home is not None:
                 self._logs.fail(home, storage_error.__cause__)
+        self._logs.flush_done(self._log, may_go_on=error is None)
 
 
 class CheckpointJob:

@@ -18,6 +18,7 @@ from ottla.storage.checkpoints import (
 )
 from ottla.storage.directory import join
 from ottla.storage.disk_errors import is_exhaustion
+from ottla.storage.flush_waits import FlushWaits
 from ottla.storage.log_jobs import CheckpointJob, LogFlush, RemovalJob
 from ottla.storage.partition_log import PartitionLog, parse_partition_name
 from ottla.storage.partition_metadata import PARTITION_METADATA, decode_partition_metadata
@@ -25,11 +26,13 @@ from ottla.storage.partition_metadata import PARTITION_METADATA, decode_partitio
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from ottla.purgatory.pending import Pending
     from ottla.storage.directory import Directory
     from ottla.storage.log_config import LogConfig
     from ottla.storage.log_dir import LogDirectory
     from ottla.storage.log_jobs import StorageJob
     from ottla.storage.log_state import LogState
+    from ottla.storage.retention import ClockStep
     from ottla.types import TopicPartition, Uuid
 
 DELETE_SUFFIX = "-delete"
@@ -62,6 +65,9 @@ class LogSet:
         """Paths of directories that get no new logs, while another one can take them."""
         self.broken: dict[TopicPartition, CorruptMessage] = {}
         """Logs whose flushed bytes are damaged: neither served nor cut; an operator decides."""
+        self.flush_waits = FlushWaits()
+        self.on_flush_awaited: Callable[[LogState], None] = _nobody
+        """Called when an answer waits for a log's flush: run what `take_flush` returns soon."""
         self._config_for = config_for
         self._rng = rng
         self._logs: dict[TopicPartition, PartitionLog] = {}
@@ -188,6 +194,7 @@ class LogSet:
         self._logs[partition] = log
         self._homes[partition] = home
         log.on_flush_wanted = self._want_flush
+        log.on_flush_overdue = self._flush_overdue
         log.on_recovery_point_lowered = self._recovery_point_lowered
 
     # Questions
@@ -272,6 +279,7 @@ class LogSet:
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
         online = [home for home in online if home.path not in self.cordoned] or online
+        online = [home for home in online if not home.is_short_of_space] or online
         if len(online) == 1:
             return online[0]
         counts = {home.path: 0 for home in online}
@@ -294,6 +302,7 @@ class LogSet:
             home.directory.rename(log.name, new_name)
         except OSError as error:
             self.fail(home, error)
+            self.flush_waits.settle(log)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Error while renaming dir for {partition} in log dir {home.path}: {error}",
@@ -301,6 +310,7 @@ class LogSet:
         log.renamed(new_name)
         self._removals.append((now_ms + log.config.file_delete_delay_ms, home, new_name))
         self._wanting_checkpoint[home.path] = home
+        self.flush_waits.settle(log)
         return True
 
     def _forget(self, partition: TopicPartition) -> None:
@@ -330,6 +340,48 @@ class LogSet:
         if log.log_start_offset > log.segments[0].base_offset:
             self._wanting_checkpoint[self._homes[partition].path] = self._homes[partition]
 
+    def _flush_overdue(self, log: LogState) -> None:
+        self._want_flush(log)
+        self.flush_waits.overdue.append(log)
+
+    def await_flushes(self) -> dict[TopicPartition, Pending[None]]:
+        """Have the logs flushed that reached flush.messages since the last call, and tell when.
+
+        The Pending of a log fails with KAFKA_STORAGE_ERROR when its disk does.
+        """
+        logs = list(self.flush_waits.overdue)
+        waits = self.flush_waits.take()
+        for log in logs:
+            self.on_flush_awaited(log)
+        return waits
+
+    def take_flush(self, log: LogState, now_ms: int) -> list[StorageJob]:
+        """Return the job that makes a log durable; nothing while one runs or when it is."""
+        found = self._logs.get(log.topic_partition)
+        if found is not log:
+            self.flush_waits.settle(log)
+        elif not found.is_flushing:
+            self._wanting_flush.pop(found.topic_partition, None)
+            return self._begin_flush(found, now_ms)
+        return []
+
+    def _begin_flush(self, log: PartitionLog, now_ms: int) -> list[StorageJob]:
+        try:
+            job = log.start_flush(now_ms)
+        except KafkaError as error:
+            self.fail(self._homes[log.topic_partition], error.__cause__)
+            return []
+        if job is not None:
+            return [LogFlush(self, log, job)]
+        self.flush_waits.settle(log)
+        return []
+
+    def flush_done(self, log: LogState, *, may_go_on: bool) -> None:
+        """Tell who waited for it, and go on for those who appended meanwhile."""
+        self.flush_waits.settle(log)
+        if may_go_on and log in self.flush_waits:
+            self.on_flush_awaited(log)
+
     def _recovery_point_lowered(self, log: LogState) -> None:
         """Write the checkpoint at once when the one on the disk, or under way, says more."""
         partition = log.topic_partition
@@ -351,12 +403,9 @@ class LogSet:
         """
         jobs: list[StorageJob] = []
         for partition, log in list(self._wanting_flush.items()):
-            if log.is_flushing:
-                continue
-            del self._wanting_flush[partition]
-            job = log.start_flush(now_ms)
-            if job is not None:
-                jobs.append(LogFlush(self, log, job))
+            if log.is_flushing or self._wanting_flush.pop(partition, None) is None:
+                continue  # or its directory went offline with a log before it
+            jobs.extend(self._begin_flush(log, now_ms))
         jobs.extend(self._checkpoint_job(home) for home in self._wanting_checkpoint.values())
         self._wanting_checkpoint.clear()
         return jobs
@@ -397,17 +446,18 @@ class LogSet:
             if partition in self._logs:
                 self._checkpointed[partition] = offset
 
-    def apply_retention(self, now_ms: int) -> int:
+    def apply_retention(self, now_ms: int, step: ClockStep | None = None) -> int:
         """Delete what retention gives up, in every log; return the number of segments.
 
-        Idle files and producers are let go as well.
+        What only a step of the clock makes due goes one by one, as `is_holding_back` tells. Idle
+        files and producers are let go as well.
         """
         deleted = 0
         for partition, log in list(self._logs.items()):
             if log.failure is not None:
                 continue
             try:
-                count = log.delete_old_segments(now_ms)
+                count = log.delete_old_segments(now_ms, step)
             except KafkaError as error:
                 self.fail(self._homes[partition], error.__cause__)
                 continue
@@ -417,6 +467,11 @@ class LogSet:
             log.remove_expired_producers(now_ms)
         self.release_idle()
         return deleted
+
+    @property
+    def is_holding_back(self) -> bool:
+        """Whether the last check left segments that only a step of the clock makes due."""
+        return any(log.held_back_count for log in self._logs.values())
 
     def remove_due(self, now_ms: int) -> list[StorageJob]:
         """Return the jobs that remove what was deleted long enough ago; segments go at once."""
@@ -450,13 +505,15 @@ class LogSet:
         if home.failure is None:
             home.failure = error if isinstance(error, OSError) else OSError(str(error))
         gone = [partition for partition, place in self._homes.items() if place is home]
-        for partition in gone:
-            log = self._logs.pop(partition)
+        lost = [self._logs.pop(partition) for partition in gone]
+        for log in lost:
             log.failure = log.failure or home.failure
-            del self._homes[partition]
-            self._forget(partition)
+            del self._homes[log.topic_partition]
+            self._forget(log.topic_partition)
         self._removals = [entry for entry in self._removals if entry[1] is not home]
         self._wanting_checkpoint.pop(home.path, None)
+        for log in lost:
+            self.flush_waits.settle(log)
         return gone
 
     # Stop
@@ -495,6 +552,10 @@ class LogSet:
             if log.failure is not None:
                 raise log.failure
             log.release()
+
+
+def _nobody(_log: LogState) -> None:
+    """Stand in for an owner who asks `take_jobs` now and then."""
 
 
 def _partition_of(name: str) -> TopicPartition | None:

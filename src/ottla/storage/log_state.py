@@ -52,8 +52,13 @@ class LogState:
         self.truncated_bytes = loaded.truncated_bytes
         self.failure: OSError | None = None
         self.is_deleted = False
+        self.held_back_count = 0
+        """Segments that the last check left although retention.ms is over: the clock stepped."""
         self.on_flush_wanted: Callable[[LogState], None] = _nobody
         """Called when something waits that `start_flush` should make durable soon."""
+        self.on_flush_overdue: Callable[[LogState], None] = _nobody
+        """Called when a leader's append leaves flush.messages records that are not durable: it is
+        not to be answered before a flush."""
         self._first_unstable_offset = self.producer_state.first_unstable_offset
         self.on_recovery_point_lowered: Callable[[LogState], None] = _nobody
         """Called before a truncation below `recovery_point` touches a file: a durable checkpoint

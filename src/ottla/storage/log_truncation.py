@@ -16,16 +16,19 @@ from ottla.storage.segment import Segment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ottla.storage.retention import ClockStep
+
 
 class TruncatableLog(DurableLog):
     """A log that loses segments by retention and batches by truncation."""
 
-    def delete_old_segments(self, now_ms: int) -> int:
+    def delete_old_segments(self, now_ms: int, step: ClockStep | None = None) -> int:
         """Take away what retention gives up and return how many segments.
 
-        Their files are renamed now and go after file.delete.delay.ms.
+        Their files are renamed now and go after file.delete.delay.ms. `held_back_count` says how
+        many more a step of the clock makes due.
         """
-        due = segments_to_delete(self, now_ms)
+        due, self.held_back_count = segments_to_delete(self, now_ms, step)
         if not due:
             return 0
         try:

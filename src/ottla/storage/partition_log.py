@@ -150,6 +150,8 @@ class PartitionLog(TruncatableLog):
             size,
         )
         self._append(validated.buffers, batches, info, judgement, now_ms)
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.on_flush_overdue(self)
         if producer is not None:
             producer.take_next(batches[0])
         if leader_epoch != self.leader_epochs.latest_epoch and leader_epoch >= 0:
@@ -159,6 +161,8 @@ class PartitionLog(TruncatableLog):
     def _duplicate(self, judgement: Judgement) -> AppendInfo:
         old = judgement.duplicate
         assert old is not None
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.on_flush_overdue(self)  # the first answer may not have left either
         return AppendInfo(
             old.base_offset,
             old.last_offset,
@@ -210,6 +214,8 @@ class PartitionLog(TruncatableLog):
             size,
         )
         self._append([view[:size]], batches, info, judgement, now_ms)
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.on_flush_wanted(self)
         latest = self.leader_epochs.latest_epoch
         for batch in batches:
             if batch.leader_epoch != latest and batch.leader_epoch >= 0:
@@ -279,8 +285,6 @@ class PartitionLog(TruncatableLog):
         if judgement is not None:
             self._apply(judgement, active)
         self.producer_state.end_offset = self.log_end_offset
-        if self.log_end_offset - self.recovery_point >= config.flush_messages:
-            self.on_flush_wanted(self)
 
     def _apply(self, judgement: Judgement, segment: Segment) -> None:
         state = self.producer_state

@@ -1,12 +1,15 @@
 """Which segments are old enough to go: by time, by size, by the log's start.
 
 Only whole segments below the high watermark go; the active one is rolled first when it is due.
-Kafka: UnifiedLog.deleteOldSegments.
+After a step of the wall clock, what is old by the new time alone goes one segment a check, so that
+somebody may set the clock right before all is gone.
+
+Kafka: UnifiedLog.deleteOldSegments, which takes every step of the clock for time that went by.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,26 +18,65 @@ if TYPE_CHECKING:
     from ottla.storage.segment import Segment
 
 
-def segments_to_delete(log: LogState, now_ms: int) -> list[Segment]:
+class ClockStep(NamedTuple):
+    """By how much the wall clock ran ahead of the time that went by."""
+
+    size_ms: int
+    at_ms: int
+    """The new wall time at the step: what bears a later one was written after it."""
+
+
+class Due(NamedTuple):
+    """What a check found in one log."""
+
+    segments: list[Segment]
+    held_back: int = 0
+    """How many more are due, but only by a step of the clock: they go in later checks."""
+
+
+def segments_to_delete(log: LogState, now_ms: int, step: ClockStep | None = None) -> Due:
     """Return the segments that retention.ms, retention.bytes or the start offset give up."""
-    due: list[Segment] = []
+    found = Due([])
     if log.config.deletes_by_retention:
-        due = _due(log, _older_than(now_ms, log.config.retention_ms))
+        found = _by_time(log, now_ms, step)
         by_size = _due(log, _above_size(log, log.config.retention_bytes))
-        due = max(due, by_size, key=len)
-    below_start = _below(log, log.log_start_offset)
-    return max(due, below_start, key=len)
+        found = _more(found, by_size)
+    return _more(found, _below(log, log.log_start_offset))
+
+
+def _more(found: Due, segments: list[Segment]) -> Due:
+    """Take the larger one: both begin at the oldest segment."""
+    more = len(segments) - len(found.segments)
+    return Due(segments, max(0, found.held_back - more)) if more > 0 else found
+
+
+def _by_time(log: LogState, now_ms: int, step: ClockStep | None) -> Due:
+    """Take what is old; of what is old only because the clock stepped, one segment.
+
+    That one is never the active segment: in a small log it holds all there is.
+    """
+    due = _due(log, _older_than(now_ms, log.config.retention_ms))
+    if step is None or not due:
+        return Due(due)
+    is_old_anyway = _older_than(now_ms - step.size_ms, log.config.retention_ms)
+    count = 0
+    while count < len(due) and (is_old_anyway(due[count]) or _newest_ms(due[count]) >= step.at_ms):
+        count += 1
+    is_active = count < len(due) and due[count] is log.segments.active
+    allowed = due[: count if is_active else count + 1]
+    return Due(allowed, len(due) - len(allowed))
+
+
+def _newest_ms(segment: Segment) -> int:
+    """Return the time by which the segment's age counts."""
+    newest = segment.max_timestamp
+    return newest if newest >= 0 else segment.created_ms
 
 
 def _older_than(now_ms: int, retention_ms: int) -> Callable[[Segment], bool]:
     if retention_ms < 0:
         return lambda _: False
-
-    def is_old(segment: Segment) -> bool:
-        newest = segment.max_timestamp
-        return now_ms - (newest if newest >= 0 else segment.created_ms) > retention_ms
-
-    return is_old
+    return lambda segment: now_ms - _newest_ms(segment) > retention_ms
 
 
 def _above_size(log: LogState, retention_bytes: int) -> Callable[[Segment], bool]:

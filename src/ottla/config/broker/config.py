@@ -39,7 +39,7 @@ from ottla.config.broker.security import BrokerSecuritySettings
 from ottla.config.broker.share_groups import ShareGroupSettings
 from ottla.config.broker.transactions import TransactionSettings
 from ottla.config.broker.unbuilt import unbuilt_settings
-from ottla.config.metrics import MetricsSettings
+from ottla.config.own import OwnSettings
 from ottla.config.problems import ConfigErrors, ConfigProblem, unknown
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class BrokerConfig(
     ) -> None:
         super().__init__(values, given)
         self.overrides = dict(overrides)
-        self.metrics = MetricsSettings(MetricsSettings.read(given).values, given)
+        self.own = OwnSettings(OwnSettings.read(given).values, given)
         problems: list[ConfigProblem] = []
         self._read_addresses(problems)
         self._read_inter_broker_listener(problems)
@@ -162,11 +162,9 @@ class BrokerConfig(
     def unknown_settings(self) -> tuple[ConfigProblem, ...]:
         """The given names that neither Kafka nor Ottla has, each with the nearest right one."""
         return tuple(
-            unknown(name, _text(value), (*self.keys, *MetricsSettings.keys))
+            unknown(name, _text(value), (*self.keys, *OwnSettings.keys))
             for name, value in self.given.items()
-            if name not in self.keys
-            and name not in MetricsSettings.keys
-            and not self._is_open(name)
+            if name not in self.keys and name not in OwnSettings.keys and not self._is_open(name)
         )
 
     def _is_open(self, name: str) -> bool:
@@ -283,7 +281,7 @@ def parse_broker_config(given: Mapping[str, str]) -> BrokerConfig:
     problems += [one for one in config.address_problems if one.name not in wrong]
     wrong.update(problem.name for problem in config.address_problems)
     problems += broken_rules(config, wrong)
-    problems += [*MetricsSettings.read(filled).problems, *config.metrics.address_problems]
+    problems += [*OwnSettings.read(filled).problems, *config.own.address_problems]
     if problems:
         raise ConfigErrors(problems)
     return config

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
+from ottla.purgatory.pending import Pending
 from ottla.records.validator import AppendOrigin, RecordValidationError, UnreadableRecords
 from ottla.server.dispatch import handles
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ottla.replication.partition import Partition
     from ottla.server.context import Context
 
@@ -44,17 +48,61 @@ _WITHOUT_LOG_START = frozenset(
 
 
 @handles(ProduceRequest)
-def produce(ctx: Context, request: ProduceRequest) -> ProduceResponse | None:
-    """Append each partition's records; with one in-sync replica they are committed at once."""
+def produce(
+    ctx: Context, request: ProduceRequest
+) -> ProduceResponse | Pending[ProduceResponse | None] | None:
+    """Append each partition's records; with one in-sync replica they are committed at once.
+
+    The answer waits for a flush only where a log has reached flush.messages.
+    """
     refused = _refused_whole(request)
     if refused is None:
         responses = [_append_topic(ctx, request, topic) for topic in request.topic_data]
     else:
         responses = [_refuse_topic(topic, refused) for topic in request.topic_data]
+    if ctx.broker.replicas.overdue_flushes:
+        return _when_flushed(ctx, request, responses)
+    return _answer(ctx, request, responses)
+
+
+def _answer(
+    ctx: Context, request: ProduceRequest, responses: list[TopicResponse]
+) -> ProduceResponse | None:
     if request.acks == 0:
         _close_when_failed(ctx, responses)
         return None
     return ProduceResponse(responses=responses)
+
+
+def _when_flushed(
+    ctx: Context, request: ProduceRequest, responses: list[TopicResponse]
+) -> Pending[ProduceResponse | None]:
+    """Answer when all logs of the request are flushed that have to be; what failed is told so."""
+    waits = ctx.broker.replicas.logs.await_flushes()
+    answer: Pending[ProduceResponse | None] = Pending()
+
+    left = len(waits)
+
+    def one_is_over(_wait: Pending[None]) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            _mark_unflushed(responses, waits)
+            answer.complete(_answer(ctx, request, responses))
+
+    for wait in waits.values():
+        wait.on_done(one_is_over)
+    return answer
+
+
+def _mark_unflushed(
+    responses: list[TopicResponse], waits: Mapping[TopicPartition, Pending[None]]
+) -> None:
+    for topic in responses:
+        for number, one in enumerate(topic.partition_responses):
+            wait = waits.get(TopicPartition(topic.name, one.index))
+            if not one.error_code and wait is not None and isinstance(wait.error, KafkaError):
+                topic.partition_responses[number] = _failed(one.index, wait.error)
 
 
 def _refused_whole(request: ProduceRequest) -> ErrorCode | None:
