@@ -14,6 +14,7 @@ _EXPORTS = {
     "AsyncProducer": "ottla.clients.producer.producer",
     "Consumer": "ottla.clients.blocking",
     "Producer": "ottla.clients.blocking",
+    "RebalanceListener": "ottla.clients.consumer.core",
     "TopicPartition": "ottla.types",
 }
 
@@ -24,6 +25,7 @@ __all__ = [
     "AsyncProducer",
     "Consumer",
     "Producer",
+    "RebalanceListener",
     "TopicPartition",
     "__version__",
 ]

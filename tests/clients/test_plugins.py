@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.clients.blocking import Consumer, Producer
-from ottla.clients.consumer.consumer import AsyncConsumer, WakeupError
+from ottla.clients.consumer.consumer import AsyncConsumer
+from ottla.clients.consumer.core import WakeupError
 from ottla.clients.interceptors import ConsumerInterceptor, ProducerInterceptor
 from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.producer.accumulator import Accumulator

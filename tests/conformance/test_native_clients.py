@@ -13,7 +13,7 @@ import pytest
 from ottla import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from ottla.clients.admin.configs import AlterOperation, ConfigChange, ConfigResource, ResourceType
 from ottla.clients.connection import BlockingConnection
-from ottla.clients.consumer.consumer import RebalanceListener
+from ottla.clients.consumer.core import RebalanceListener
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.metadata import MetadataRequest
 

@@ -15,7 +15,7 @@ import click
 from ottla.cli.connection import consumer_settings, read_file, require
 from ottla.cli.java_names import java_text
 from ottla.cli.perf import BYTES_PER_MB, decimals, java_date, pairs, print_metrics, ratio
-from ottla.clients.consumer.consumer import RebalanceListener
+from ottla.clients.consumer.core import RebalanceListener
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:

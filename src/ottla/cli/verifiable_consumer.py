@@ -14,7 +14,7 @@ from ottla.cli.connection import consumer_settings, read_file
 from ottla.cli.java_names import java_text
 from ottla.cli.perf import INTEGER, ArgparseCommand, need, refuse
 from ottla.cli.verifiable_events import EventWriter, StopRequest
-from ottla.clients.consumer.consumer import RebalanceListener
+from ottla.clients.consumer.core import RebalanceListener
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ def verifiable_consumer(**flags: Any) -> None:
     if stop.number:
         events.write("shutdown_requested")
     consumer.close()
-    run.leave()
     events.write("shutdown_complete")
     if not stop.number:
         events.write("shutdown_requested")
@@ -117,22 +116,14 @@ class Run(RebalanceListener):
         self._events = events
         self._flags = flags
         self._consumed = 0
-        self._held: set[TopicPartition] = set()
 
     def on_partitions_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Tell what was added."""
-        self._held.update(partitions)
         self._events.write("partitions_assigned", partitions=[_named(one) for one in partitions])
 
     def on_partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Tell what is taken away."""
-        self._held.difference_update(partitions)
         self._events.write("partitions_revoked", partitions=[_named(one) for one in partitions])
-
-    def leave(self) -> None:
-        """Tell what the closed consumer gave up without being asked."""
-        if self._held:
-            self.on_partitions_revoked(tuple(sorted(self._held)))
 
     def _is_finished(self) -> bool:
         wanted: int = self._flags["max_messages"]

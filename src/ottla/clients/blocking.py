@@ -15,7 +15,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.admin.blocking import Admin
-from ottla.clients.consumer.consumer import AsyncConsumer, ConsumerCore, call_listener
+from ottla.clients.consumer.consumer import AsyncConsumer
+from ottla.clients.consumer.core import ConsumerCore, call_listener
 from ottla.clients.interceptors import ProducerRecord
 from ottla.clients.loops import LoopThread, TurnLoop
 from ottla.clients.producer.producer import AsyncProducer, call_on_delivery
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ottla.clients.consumer.classic_group import Step
-    from ottla.clients.consumer.consumer import Batches, GroupMetadata, RebalanceListener
+    from ottla.clients.consumer.core import Batches, GroupMetadata, RebalanceListener
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.consumer.shape import ConsumerRecord
     from ottla.clients.metadata import PartitionMetadata
@@ -263,7 +264,15 @@ class Consumer(_Blocking):
 
     def unsubscribe(self) -> None:
         """Give up topics or partitions and leave the group."""
-        self._thread.call(self._async.unsubscribe())
+        try:
+            self._tell_the_listener(self._thread.call(self._async.prepare_to_leave()))
+        finally:
+            self._thread.call(self._async.finish_unsubscribe())
+
+    def _tell_the_listener(self, step: Step | None) -> None:
+        """Tell it here, outside the loop: it may commit."""
+        if step is not None:
+            call_listener(self._core.subscription.listener, step)
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -375,13 +384,20 @@ class Consumer(_Blocking):
         return self._thread.call(self._async.partitions_for(topic, timeout=timeout))
 
     def close(self) -> None:
-        """Commit when auto-commit is on, leave the group, close connections; idempotent."""
+        """Commit when auto-commit is on, leave the group, close connections; idempotent.
+
+        Tells the rebalance listener, see AsyncConsumer.close.
+        """
         if self._core.client.closed:
             return
         interrupts = self._thread.interrupts
         interrupts.hold()
         try:
-            self._thread.call(self._async.close())
+            try:
+                self._tell_the_listener(self._thread.call(self._async.prepare_to_leave()))
+            finally:
+                if not self._core.client.closed:  # as after a listener that closes
+                    self._thread.call(self._async.finish_close())
         except asyncio.CancelledError:  # Ctrl-C: leave without a word, but leave nothing running
             self._thread.call(self._core.runtime.aclose(), may_cancel=False)
         finally:

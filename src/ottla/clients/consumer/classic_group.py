@@ -501,6 +501,20 @@ class ClassicGroup:
         )
         return self.coordinator.send(request)
 
+    def leave_step(self) -> Step | None:
+        """Return what the listener is told before the member leaves; None without partitions.
+
+        Outside a generation, and in the middle of a rebalance, others may have them already.
+        """
+        owned = tuple(self.subscription.partitions)
+        if not owned or not self.subscription.uses_group:
+            return None
+        rebalancing = self.state in (GroupState.JOINING, GroupState.SYNCING)
+        safe = self.is_member and self.member_id and not rebalancing
+        return Step("revoked" if safe else "lost", owned)
+
     def stop(self) -> None:
         """Stop being a member without telling anyone (after `leave`, or on unsubscribe)."""
         self._forget(lost=False)
+        if self.subscription.uses_group:
+            self.subscription.replace(())

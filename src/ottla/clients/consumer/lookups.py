@@ -22,8 +22,8 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ottla.clients.consumer.consumer import ConsumerCore
     from ottla.clients.consumer.coordinator import Coordinator
+    from ottla.clients.consumer.core import ConsumerCore
     from ottla.clients.metadata import PartitionMetadata
 
 RETRY_ANYWAY = frozenset(
@@ -90,7 +90,7 @@ class Lookups:
         timeout: float | None,
     ) -> None:
         """Commit with retries."""
-        from ottla.clients.consumer.consumer import as_offsets
+        from ottla.clients.consumer.core import as_offsets
 
         deadline = Deadline(self._core, timeout)
         wanted = self._core.consumed() if offsets is None else as_offsets(offsets)

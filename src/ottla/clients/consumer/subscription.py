@@ -147,8 +147,7 @@ class Subscription:
     def assign_by_hand(self, partitions: Iterable[TopicPartition]) -> None:
         """Take exactly these partitions, without a group."""
         wanted = list(partitions)
-        if wanted:
-            self._refuse_mixing(by_hand=True, pattern=False)
+        self._refuse_mixing(by_hand=True, pattern=False)
         self.by_hand = bool(wanted)
         self.replace(wanted)
 

@@ -1,0 +1,311 @@
+"""What the asyncio and the blocking consumer share: settings, machines, polls, commits.
+
+Kafka: org.apache.kafka.clients.consumer.internals.ClassicKafkaConsumer.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.clients.consumer.classic_group import ClassicGroup, Step
+from ottla.clients.consumer.coordinator import Coordinator
+from ottla.clients.consumer.fetcher import Fetcher
+from ottla.clients.consumer.offsets import (
+    OffsetAndMetadata,
+    Positions,
+    first_commit_error,
+    offset_commit_request,
+)
+from ottla.clients.consumer.shape import ConsumerRecord
+from ottla.clients.consumer.subscription import EARLIEST, LATEST, Subscription
+from ottla.clients.interceptors import Interceptors
+from ottla.clients.serdes import deserializer
+from ottla.clients.settings import CONSUMER, read_settings
+from ottla.clients.transport import Runtime
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable, Mapping
+
+    from ottla.purgatory.pending import Pending
+    from ottla.records.record import Record
+
+    Batches = list[tuple[TopicPartition, list[Record]]]
+
+OffsetsInput = "Mapping[TopicPartition, OffsetAndMetadata | int]"
+
+
+class RebalanceListener:
+    """Subclass it and give it to `subscribe`.
+
+    Its methods run inside `poll`, and inside `unsubscribe` and `close`, which give everything up.
+    With AsyncConsumer they may be coroutines.
+    """
+
+    def on_partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> Any:
+        """Prepare for losing these: the last chance to commit."""
+
+    def on_partitions_assigned(self, partitions: tuple[TopicPartition, ...]) -> Any:
+        """Take note of what was added."""
+
+    def on_partitions_lost(self, partitions: tuple[TopicPartition, ...]) -> Any:
+        """Take note that others may have these already: too late to commit."""
+        return self.on_partitions_revoked(partitions)
+
+
+class WakeupError(Exception):
+    """Raised by `poll` after `wakeup`: nothing is wrong, somebody wants the thread's attention."""
+
+
+class GroupMetadata(NamedTuple):
+    """As whom a consumer commits; generation -1 while it is no member."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    group_instance_id: str | None
+
+
+class ConsumerCore:
+    """Settings, client and machines of one consumer, tied together."""
+
+    def __init__(self, config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> None:
+        self.settings = settings = read_settings(CONSUMER, config, keywords)
+        if settings.group_protocol != "classic":
+            raise KafkaError(ErrorCode.INVALID_CONFIG, "group.protocol: only classic is served yet")
+        settings.client_id = settings.client_id or "ottla-consumer"
+        self.runtime = Runtime(settings)
+        self.client = client = self.runtime.client
+        self.subscription = Subscription(exclude_internal=settings.exclude_internal_topics)
+        self.deserialize_key = deserializer(settings.key_deserializer)
+        self.deserialize_value = deserializer(settings.value_deserializer)
+        self.coordinator = Coordinator(client, settings.group_id) if settings.group_id else None
+        self.group = (
+            ClassicGroup(settings, client, self.subscription, self.coordinator)
+            if self.coordinator is not None
+            else None
+        )
+        self.positions = Positions(settings, client, self.subscription, self.coordinator)
+        self.positions.wall_ms = lambda: time.time_ns() // 1_000_000
+        self.fetcher = Fetcher(settings, client, self.subscription)
+        self.fetcher.on_out_of_range = self.positions.reset
+        self.auto_commit = bool(settings.enable_auto_commit and settings.group_id)
+        self._next_auto_commit_ms = 0
+        self._auto_committing = False
+        if self.group is not None:
+            client.machines.append(self.group)
+        if self.coordinator is not None:
+            client.machines.append(_Lookup(self))
+        client.machines += [self.positions, self.fetcher]
+        client.metadata.on_update(self._metadata_changed)
+        self.now_ms = self.runtime.now_ms
+        self.interceptors = Interceptors(settings.interceptor_classes)
+        self.woken = False
+        self.leaving = False
+
+    def need_group(self) -> Coordinator:
+        """Return the coordinator; KafkaError(INVALID_GROUP_ID) without a group.id."""
+        if self.coordinator is None:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "this needs a group_id")
+        return self.coordinator
+
+    def _metadata_changed(self) -> None:
+        if self.subscription.pattern is not None:
+            topics = self.client.metadata.topics.values()
+            self.subscription.match((topic.name, topic.is_internal) for topic in topics)
+
+    # ------------------------------------------------------------ what is read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | str | None,
+        pattern: str | re.Pattern[str] | None,
+        listener: Any,
+    ) -> None:
+        """Want topics by name or by pattern."""
+        self.need_group()
+        if (topics is None) == (pattern is None):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "give topics or a pattern")
+        metadata = self.client.metadata
+        if pattern is not None:
+            self.subscription.subscribe_pattern(pattern, listener)
+            metadata.wants_all = True
+            metadata.mark_stale()
+        else:
+            names = [topics] if isinstance(topics, str) else list(topics or ())
+            if not names:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "no topics; to want none: unsubscribe()"
+                )
+            self.subscription.subscribe(names, listener)
+            metadata.want(names)
+        self.runtime.wake()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take partitions by hand."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        self.subscription.assign_by_hand(wanted)
+        self.client.metadata.want(partition.topic for partition in wanted)
+        self.runtime.wake()
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue at an offset, or at EARLIEST / LATEST."""
+        state = self.subscription.state(partition)
+        if offset in (EARLIEST, LATEST):
+            state.request_reset(offset)
+        elif offset < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is negative")
+        else:
+            state.seek(offset)
+        self.runtime.wake()
+
+    # ------------------------------------------------------------ poll
+
+    def user_poll(self) -> Step | None:
+        """Do what happens in every poll; return what the listener must be told."""
+        now_ms = self.now_ms()
+        if self.woken:
+            self.woken = False
+            raise WakeupError("wakeup() was called")
+        self._raise_errors()
+        if self.auto_commit and now_ms >= self._next_auto_commit_ms:
+            self._commit_in_background(now_ms)
+        if self.group is None or not self.subscription.uses_group:
+            return None
+        return self.group.user_poll(now_ms)
+
+    def _raise_errors(self) -> None:
+        trouble = self.client.trouble()
+        if trouble is not None:
+            raise trouble
+        for machine in (self.group, self.positions, self.fetcher):
+            if machine is not None and machine.errors:
+                raise machine.errors.pop(0)
+        if self.coordinator is not None and self.coordinator.fatal is not None:
+            error, self.coordinator.fatal = self.coordinator.fatal, None
+            raise error
+
+    def take(self, limit: int | None, *, shaped: bool = False) -> list[tuple[Any, list[Any]]]:
+        """Return buffered records, at most limit (max.poll.records)."""
+        return self.fetcher.take(limit or self.settings.max_poll_records, shaped=shaped)
+
+    def joined(self, batches: list[tuple[Any, list[ConsumerRecord]]]) -> list[ConsumerRecord]:
+        """Return one list of shaped records, deserialized."""
+        if len(batches) == 1:
+            out = batches[0][1]
+        else:
+            out = [record for _, records in batches for record in records]
+        if self.deserialize_key is not None or self.deserialize_value is not None:
+            out = self._deserialized(out)
+        return self.interceptors.on_consume(out) if out and self.interceptors else out
+
+    def _deserialized(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        to_key, to_value = self.deserialize_key or _same, self.deserialize_value or _same
+        new = tuple.__new__
+        return [
+            new(
+                ConsumerRecord,
+                (topic, partition, offset, timestamp, to_key(key), to_value(value), headers),
+            )
+            for topic, partition, offset, timestamp, key, value, headers in records
+        ]
+
+    # ------------------------------------------------------------ commits
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the positions of all partitions that have one."""
+        return {
+            partition: OffsetAndMetadata(state.position, "", state.leader_epoch)
+            for partition, state in self.subscription.partitions.items()
+            if state.position is not None
+        }
+
+    def send_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Pending[Any]:
+        """Send one commit; see Coordinator.send for errors."""
+        coordinator = self.need_group()
+        assert self.group is not None
+        request, limit = offset_commit_request(
+            coordinator.key, offsets, self.group.identity, self.client.metadata
+        )
+        pending = coordinator.send(request, max_version=limit)
+        if self.interceptors:
+            pending.on_done(lambda done: self._tell_commit(done, offsets))
+        return pending
+
+    def _tell_commit(
+        self, done: Pending[Any], offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        if done.error is None and first_commit_error(done.value) is None:
+            self.interceptors.on_commit(offsets)
+
+    def _commit_in_background(self, now_ms: int) -> None:
+        self._next_auto_commit_ms = now_ms + self.settings.auto_commit_interval_ms
+        offsets = self.consumed()
+        if self._auto_committing or not offsets:
+            return
+        self._auto_committing = True
+        self.send_commit(offsets).on_done(self._committed_in_background)
+
+    def _committed_in_background(self, done: Pending[Any]) -> None:
+        self._auto_committing = False
+        error = done.error or first_commit_error(done.value)
+        if isinstance(error, KafkaError):
+            self.note_commit_error(error)
+            if error.is_retriable:
+                self._next_auto_commit_ms = self.client.now_ms + self.settings.retry_backoff_ms
+
+    def note_commit_error(self, error: KafkaError) -> None:
+        """Tell coordinator and group about an error of a commit."""
+        if self.coordinator is not None and self.group is not None:
+            self.coordinator.note_error(error.code)
+            self.group.commit_failed(error.code)
+
+
+class _Lookup:
+    """Keeps the coordinator known for consumers that only commit."""
+
+    def __init__(self, core: ConsumerCore) -> None:
+        self._core = core
+        self.wanted = False
+
+    def poll(self, now_ms: int) -> None:
+        """Look the coordinator up."""
+        coordinator = self._core.coordinator
+        if coordinator is not None and self._core.subscription.by_hand:
+            coordinator.poll(now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """When to try again."""
+        coordinator = self._core.coordinator
+        by_hand = self._core.subscription.by_hand
+        return coordinator.next_deadline_ms() if coordinator is not None and by_hand else None
+
+
+def _same(given: Any) -> Any:
+    return given
+
+
+def call_listener(listener: Any, step: Step) -> Any:
+    """Call the listener's method for a step; empty revocations are not told."""
+    if listener is None or (step.kind != "assigned" and not step.partitions):
+        return None
+    if step.kind == "assigned":
+        return listener.on_partitions_assigned(step.partitions)
+    if step.kind == "lost":
+        return listener.on_partitions_lost(step.partitions)
+    return listener.on_partitions_revoked(step.partitions)
+
+
+def as_offsets(
+    given: Mapping[TopicPartition, OffsetAndMetadata | int],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return offsets with metadata, whichever way they were given."""
+    return {
+        TopicPartition(*partition): value
+        if isinstance(value, OffsetAndMetadata)
+        else OffsetAndMetadata(int(value))
+        for partition, value in given.items()
+    }
