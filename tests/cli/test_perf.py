@@ -24,6 +24,7 @@ from ottla.cli.perf import (
 from ottla.cli.producer_perf_test import Stats, _read_payloads, producer_perf_test
 from ottla.cli.replica_verification import Fetched, Mismatch, compare
 from ottla.clients.consumer.shape import ConsumerRecord
+from ottla.clients.windows import MetricName
 from ottla.records.batch import RecordBatch
 from ottla.records.builder import encode_batch
 from ottla.types import TopicPartition
@@ -102,9 +103,14 @@ def test_dates(pattern: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_metrics_are_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     """Rows are sorted and as wide as the longest name."""
-    print_metrics("g", "c", {"bb": 1.0, "a": 2.5})
+    tags = (("client-id", "c"), ("topic", "t"))
+    values: dict[str, float | str] = {"bb": 1.0, "a": "text", "c": float("nan")}
+    print_metrics({MetricName("g", name, tags): value for name, value in values.items()})
     assert capsys.readouterr().out == (
-        "\nMetric Name          Value\ng:a:{client-id=c}  : 2.500\ng:bb:{client-id=c} : 1.000\n"
+        "\nMetric Name                   Value\n"
+        "g:a:{client-id=c, topic=t}  : text\n"
+        "g:bb:{client-id=c, topic=t} : 1.000\n"
+        "g:c:{client-id=c, topic=t}  : NaN\n"
     )
 
 
@@ -199,18 +205,16 @@ def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
         "reporting_interval": 0,
         "show_detailed_stats": True,
         "date_format": "yyyy",
-        "prints_metrics": True,
     }
     consumer: Any = FakeConsumer()
     run = reading.Reading(consumer, flags)
     run._reported_ms -= 1000
     run.run()
-    run.finish("c")
+    run.finish()
     out = capsys.readouterr().out
     assert "timeout (0 ms) exceeded" in out
-    assert out.rstrip().endswith("records-consumed-total:{client-id=c} : 3.000")
     flags["show_detailed_stats"] = False
-    run.finish("c")
+    run.finish()
     assert ", 3, " in capsys.readouterr().out
 
 

@@ -50,7 +50,7 @@ Examples:
 @click.option("--command-property", multiple=True, metavar="NAME=VALUE", help="A setting.")
 @click.option("--consumer.config", "consumer_config", hidden=True)
 @click.option("--command-config", metavar="FILE", help="A consumer's settings.")
-@click.option("--print-metrics", "prints_metrics", is_flag=True, help="Show counts at the end.")
+@click.option("--print-metrics", "prints_metrics", is_flag=True, help="Show the client's metrics.")
 @click.option("--show-detailed-stats", is_flag=True, help="Report at each interval.")
 @click.option(
     "--timeout",
@@ -81,10 +81,13 @@ def consumer_perf_test(**flags: Any) -> None:
         with Consumer(config=consumer_settings(given)) as consumer:
             reading = Reading(consumer, flags)
             reading.run()
-        reading.finish(given["client.id"])
+            measured = consumer.metrics() if flags["prints_metrics"] else None
+        reading.finish()
     except KafkaError as error:
         click.echo(java_text(error), err=True)
         sys.exit(1)
+    if measured is not None:
+        print_metrics(measured)
 
 
 def _check(flags: dict[str, Any]) -> None:
@@ -209,7 +212,7 @@ class Reading:
             f"{fetched[0]:.4f}, {fetched[1]:.4f}"
         )
 
-    def finish(self, client_id: str) -> None:
+    def finish(self) -> None:
         """Print the sums."""
         elapsed_ms = self._ended_ms - self._began_ms
         joined_ms = self._joining.total_ms
@@ -224,9 +227,6 @@ class Reading:
                 f"{joined_ms}, {fetch_ms}, {decimals(ratio(1000.0 * megabytes, fetch_ms), 4)}, "
                 f"{decimals(ratio(1000.0 * self._records, fetch_ms), 4)}"
             )
-        if self._flags["prints_metrics"]:
-            counts = {"records-consumed-total": float(self._records)}
-            print_metrics("consumer-fetch-manager-metrics", client_id, counts)
 
 
 def _now_ms() -> int:

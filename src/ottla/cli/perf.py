@@ -14,6 +14,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ottla.clients.windows import MetricName
+
 BYTES_PER_MB = 1024 * 1024
 
 
@@ -134,13 +136,14 @@ def percentile(ordered: Sequence[int], part: float) -> int:
     return ordered[int(part * len(ordered))] if ordered else 0
 
 
-def print_metrics(group: str, client_id: str, values: Mapping[str, float]) -> None:
+def print_metrics(values: Mapping[MetricName, float | str]) -> None:
     """Print a client's metrics in Kafka's form."""
-    rows = {f"{group}:{name}:{{client-id={client_id}}}": one for name, one in values.items()}
+    rows = {str(name): value for name, value in values.items()}
     width = max(len(name) for name in rows)
     click.echo(f"\n{'Metric Name':{width}}   Value")
     for name, value in sorted(rows.items()):
-        click.echo(f"{name:{width}} : {value:.3f}")
+        shown = value if isinstance(value, str) else decimals(value, 3)
+        click.echo(f"{name:{width}} : {shown}")
 
 
 _LETTERS = re.compile(r"'((?:[^']|'')*)'|([a-zA-Z])\2*")

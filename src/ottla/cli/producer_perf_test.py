@@ -68,7 +68,7 @@ Examples:
 )
 @click.option("--producer.config", "producer_config", hidden=True)
 @click.option("--command-config", metavar="FILE", help="A producer's settings.")
-@click.option("--print-metrics", "prints_metrics", is_flag=True, help="Show counts at the end.")
+@click.option("--print-metrics", "prints_metrics", is_flag=True, help="Show the client's metrics.")
 @click.option("--transactional-id", help="Send in transactions of this id.")
 @click.option("--transaction-duration-ms", type=LONG, help="How long a transaction is open.")
 @click.option("--warmup-records", type=LONG, default=0, help="Records left out of steady state.")
@@ -90,10 +90,13 @@ def producer_perf_test(**flags: Any) -> None:
             run = Run(producer, flags)
             run.send_all(payload)
             producer.flush()
-        run.finish(given["client.id"])
+            measured = producer.metrics() if flags["prints_metrics"] else None
+        run.finish()
     except KafkaError as error:
         click.echo(java_text(error), err=True)
         sys.exit(1)
+    if measured is not None:
+        print_metrics(measured)
 
 
 def _check(flags: dict[str, Any]) -> None:
@@ -274,7 +277,6 @@ class Run:
         self._stats = Stats(flags["num_records"], interval_ms=self._interval_ms)
         self._steady: Stats | None = None
         self._waiting: dict[ProducerBatch, _Sent] = {}
-        self._errors = 0
 
     def send_all(self, payload: Callable[[int], bytes]) -> None:
         """Send, at the pace asked for."""
@@ -333,21 +335,14 @@ class Run:
                     self._steady.record(latency_ms, size, sent.done_ms)
 
     def _failed(self, error: KafkaError) -> None:
-        self._errors += 1
         click.echo(java_text(error), err=True)
 
-    def finish(self, client_id: str) -> None:
+    def finish(self) -> None:
         """Print the sums."""
         self._collect()
         click.echo(self._stats.total_line())
         if self._steady is not None:
             click.echo(self._steady.total_line())
-        if self._flags["prints_metrics"]:
-            counts = {
-                "record-error-total": float(self._errors),
-                "record-send-total": float(self._stats.count + self._errors),
-            }
-            print_metrics("producer-metrics", client_id, counts)
 
 
 def _now_ms() -> int:

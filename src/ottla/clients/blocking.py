@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.producer.batches import Deliveries, Delivery, RecordMetadata
     from ottla.clients.producer.producer import HeadersInput
+    from ottla.clients.windows import MetricName
     from ottla.types import TopicPartition
 
     Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
@@ -150,6 +151,10 @@ class Producer(_Blocking):
     def partitions_for(self, topic: str) -> list[PartitionMetadata]:
         """Return the topic's partitions; raises KafkaError when max.block.ms passes."""
         return self._thread.call(self._async.partitions_for(topic))
+
+    def metrics(self) -> dict[MetricName, float | str]:
+        """Return what the client has measured; see AsyncProducer.metrics."""
+        return self._async.metrics()
 
     def close(self, timeout: float | None = None) -> None:
         """Deliver what was sent, at most timeout seconds long, then close; idempotent."""
@@ -382,6 +387,11 @@ class Consumer(_Blocking):
     ) -> list[PartitionMetadata]:
         """Return a topic's partitions."""
         return self._thread.call(self._async.partitions_for(topic, timeout=timeout))
+
+    def metrics(self) -> dict[MetricName, float | str]:
+        """Return what the client has measured; see AsyncConsumer.metrics."""
+        with self._core.runtime.lock:
+            return self._async.metrics()
 
     def close(self) -> None:
         """Commit when auto-commit is on, leave the group, close connections; idempotent.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.clients.bootstrap import bootstrap_nodes, unreachable
 from ottla.clients.metadata import ClusterMetadata
+from ottla.clients.metrics import ClientMetrics
 from ottla.clients.requests import Channel, ChannelState
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
@@ -127,6 +128,7 @@ class Client:
             allow_auto_create=getattr(settings, "allow_auto_create_topics", True),
         )
         self.now_ms = 0
+        self.metrics = ClientMetrics(settings)
         self.machines: list[Machine] = []
         self.fatal: KafkaError | None = None
         self.backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, rng)
@@ -144,6 +146,18 @@ class Client:
         self._last_failure = ""
         self._rotation = 0
         self.closed = False
+        group = f"{settings.kind}-metrics"
+        self.metrics.gauge(group, "connection-count", lambda _: self._connection_count())
+
+    def _connection_count(self) -> float:
+        established = (ChannelState.NEGOTIATING, ChannelState.READY)
+        states = [connection.channel.state for connection in self._connections.values()]
+        return float(sum(state in established for state in states))
+
+    @property
+    def all_in_flight(self) -> int:
+        """How many requests wait for answers on all connections."""
+        return sum(one.channel.in_flight for one in self._connections.values())
 
     # ------------------------------------------------------------ sending
 
@@ -207,16 +221,17 @@ class Client:
         if connection is None:
             if node is None:
                 return None
-            connection = self._connections[key] = Connection(node, self._new_channel())
+            connection = self._connections[key] = Connection(node, self._new_channel(key))
         elif connection.channel.state is ChannelState.CLOSED:
-            connection.channel = self._new_channel()
+            connection.channel = self._new_channel(key)
             connection.node = node or connection.node
         if not connection.is_open and connection.open_at_ms <= self.now_ms:
             self._open(key, connection)
         return connection
 
-    def _new_channel(self) -> Channel:
-        return Channel(self.settings.client_id, login=self._login)
+    def _new_channel(self, key: ConnectionKey) -> Channel:
+        meter = self.metrics.meter(key.node_id, key.purpose)
+        return Channel(self.settings.client_id, login=self._login, meter=meter)
 
     def _node(self, node_id: int) -> Node | None:
         known = self.metadata.brokers.get(node_id)
@@ -253,6 +268,7 @@ class Client:
         self.now_ms = now_ms
         connection = self._connections.get(key)
         if connection is not None and connection.is_open:
+            self.metrics.opened.record(1, now_ms)
             connection.channel.connected(now_ms, timeout_ms=self.settings.request_timeout_ms)
 
     def received(self, key: ConnectionKey, frame: memoryview, now_ms: int) -> None:
@@ -285,6 +301,8 @@ class Client:
 
     def _lost(self, connection: Connection, error: Exception | None) -> None:
         connection.is_open = False
+        if connection.channel.state is not ChannelState.CONNECTING:
+            self.metrics.closed.record(1, self.now_ms)
         if connection.node.node_id >= 0:
             self.metadata.mark_stale()
         connection.failures += 1
@@ -323,6 +341,7 @@ class Client:
                 self._drop(key, connection, None)
             elif channel.ready and not channel.in_flight and self._is_idle(channel):
                 self.transport.close(key)
+                self.metrics.closed.record(1, self.now_ms)
                 del self._connections[key]
                 channel.closed()
         else:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
+    from ottla.clients.metrics import Meter
     from ottla.protocol.schema import Request, Response
     from ottla.types import SendItem
 
@@ -85,7 +86,12 @@ class Channel:
     """
 
     def __init__(
-        self, client_id: str, *, login: Callable[[], Login] | None = None, max_frame: int = 1 << 30
+        self,
+        client_id: str,
+        *,
+        login: Callable[[], Login] | None = None,
+        max_frame: int = 1 << 30,
+        meter: Meter | None = None,
     ) -> None:
         self.client_id = client_id
         self.state = ChannelState.CONNECTING
@@ -97,6 +103,7 @@ class Channel:
         self.throttled_until_ms = 0
         self.failure: Exception | None = None
         self._new_login = login
+        self._meter = meter
         self._waiting: deque[InFlight] = deque()
         self._sent: deque[tuple[int, InFlight]] = deque()
         self._next_correlation_id = 0
@@ -230,6 +237,8 @@ class Channel:
         )
         entry.sent_ms = self.last_used_ms = now_ms
         self.outgoing += buffers
+        if self._meter is not None:
+            self._meter.sent(codec.records_size(buffers), now_ms)
         if entry.expects_response:
             self._sent.append((correlation_id, entry))
         else:
@@ -251,6 +260,15 @@ class Channel:
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
+        if self._meter is not None:
+            self._meter.answered(
+                type(entry.request).message_key,
+                len(frame) + 4,
+                refused=bool(getattr(response, "error_code", 0)),
+                sent_ms=entry.sent_ms,
+                throttle_ms=throttle_ms,
+                now_ms=now_ms,
+            )
         entry.pending.complete(response)
 
     def next_deadline_ms(self) -> int | None:

@@ -139,12 +139,14 @@ COMMON = {
 class Settings:
     """The checked settings of one client; an attribute is the dotted name with underscores."""
 
+    kind: str
     client_id: str
     bootstrap_servers: tuple[str, ...]
     delivery_timeout_ms: int
 
     def __init__(self, table: Mapping[str, Setting], values: Mapping[str, Any]) -> None:
         self.given = frozenset(values)
+        self.kind = _kind(table)
         for name, (_, default) in table.items():
             setattr(self, name.replace(".", "_"), values.get(name, default))
 
@@ -157,6 +159,13 @@ class Settings:
             for name in sorted(self.given)
         }
         return f"Settings({shown})"
+
+
+def _kind(table: Mapping[str, Setting]) -> str:
+    """Return the word by which a client's metrics are named."""
+    if table is PRODUCER:
+        return "producer"
+    return "consumer" if table is CONSUMER else "admin-client"
 
 
 def is_sensitive(name: str) -> bool:

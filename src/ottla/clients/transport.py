@@ -20,6 +20,7 @@ from ottla.types import FileSlice
 
 if TYPE_CHECKING:
     from ottla.clients.settings import Settings
+    from ottla.clients.windows import MetricName
     from ottla.purgatory.pending import Pending
     from ottla.types import SendItem
 
@@ -113,6 +114,8 @@ class Runtime:
         self.progress = threading.Condition(self.lock)
         rng = random.Random()  # noqa: S311 - spreads retries and load, guards no secret
         self.client = Client(settings, self, rng=rng, login=login_factory(settings))
+        began = str(time.time_ns() // 1_000_000)
+        self.client.metrics.gauge("app-info", "start-time-ms", lambda _now_ms: began)
         self._settings = settings
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0
@@ -150,6 +153,11 @@ class Runtime:
     def now_ms() -> int:
         """Return the monotonic time."""
         return time.monotonic_ns() // 1_000_000
+
+    def metrics(self) -> dict[MetricName, float | str]:
+        """Return what the client has measured; from any thread."""
+        with self.lock:
+            return self.client.metrics.collect(self.now_ms())
 
     # ------------------------------------------------------------ what the core calls
 

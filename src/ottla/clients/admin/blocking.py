@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from ottla.clients.windows import MetricName
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -75,6 +77,10 @@ class Admin:
     remove_raft_voter = waited_for(AsyncAdmin.remove_raft_voter)
     unregister_broker = waited_for(AsyncAdmin.unregister_broker)
     request = waited_for(AsyncAdmin.request)
+
+    def metrics(self) -> dict[MetricName, float | str]:
+        """Return what the client has measured; see AsyncAdmin.metrics."""
+        return self._async.metrics()
 
     def close(self) -> None:
         """Close all connections; idempotent."""

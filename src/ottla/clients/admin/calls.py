@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.settings import Settings
+    from ottla.clients.windows import MetricName
     from ottla.protocol.schema import Request
 
 RETRY_ANYWAY = frozenset(
@@ -170,6 +171,13 @@ class AdminCalls:
                     ErrorCode.COORDINATOR_NOT_AVAILABLE,
                     f"no coordinator for group {coordinator.key!r} was found in time",
                 )
+
+    def metrics(self) -> dict[MetricName, float | str]:
+        """Return what the client has measured, under Kafka's names; rates are of the last minute.
+
+        Names that are not numbers (`app-info`) have texts; a mean of nothing is not a number.
+        """
+        return self._runtime.metrics()
 
     @property
     def is_closed(self) -> bool:

@@ -30,6 +30,7 @@ from ottla.clients.consumer.assignors.roundrobin import RoundRobinAssignor
 from ottla.clients.consumer.assignors.sticky import StickyAssignor
 from ottla.clients.consumer.coordinator import PURPOSE
 from ottla.clients.consumer.offsets import CommitIdentity
+from ottla.clients.windows import Window
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.apis.heartbeat import HeartbeatRequest
 from ottla.protocol.apis.join_group import JoinGroupRequest
@@ -37,6 +38,8 @@ from ottla.protocol.apis.leave_group import LeaveGroupRequest
 from ottla.protocol.apis.sync_group import SyncGroupRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.clients.client import Client
     from ottla.clients.consumer.assignors.interface import Assignor
     from ottla.clients.consumer.coordinator import Coordinator
@@ -53,6 +56,11 @@ ASSIGNORS: dict[str, type[Assignor]] = {
 }
 JOIN_MARGIN_MS = 5_000
 NO_GENERATION = -1
+GROUP_METRICS = "consumer-coordinator-metrics"
+REBALANCES = {
+    "rebalance-total": Window.count_of_all,
+    "rebalance-rate-per-hour": lambda window, now_ms: window.frequency(now_ms) * 3600,
+}
 
 
 class GroupState(Enum):
@@ -122,6 +130,22 @@ class ClassicGroup:
         self._counts_at_join: dict[str, int] = {}
         self._topics_at_join: tuple[str, ...] = ()
         self._left_for_slowness = False
+        self._rebalances = client.metrics.window(GROUP_METRICS, REBALANCES)
+        self._last_rebalance_ms = 0
+        self._describe_itself(client.metrics.gauge)
+
+    def _describe_itself(self, gauge: Callable[..., None]) -> None:
+        def ago(began_ms: int, now_ms: int) -> float:
+            return (now_ms - began_ms) / 1000 if began_ms else -1.0
+
+        partitions = self.subscription
+        gauge(GROUP_METRICS, "assigned-partitions", lambda _: float(len(partitions.partitions)))
+        names: dict[str, Callable[[], int]] = {
+            "last-heartbeat-seconds-ago": lambda: self._last_heartbeat_ms,
+            "last-rebalance-seconds-ago": lambda: self._last_rebalance_ms,
+        }
+        for name, began_ms in names.items():
+            gauge(GROUP_METRICS, name, lambda now_ms, when=began_ms: ago(when(), now_ms))
 
     # ------------------------------------------------------------ what others ask
 
@@ -205,6 +229,8 @@ class ClassicGroup:
         if step.kind == "assigned":
             self.subscription.replace(self._assigned)
             self.state = GroupState.STABLE
+            self._last_rebalance_ms = self.client.now_ms
+            self._rebalances.record(1, self.client.now_ms)
         elif step.kind == "prepare":
             self.subscription.replace(p for p in partitions if p not in gone)
             self.state = GroupState.READY_TO_JOIN

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.core import ConsumerCore, GroupMetadata, as_offsets, call_listener
 from ottla.clients.consumer.lookups import Lookups
+from ottla.clients.consumer.metrics import partition_metrics
 from ottla.clients.consumer.subscription import EARLIEST, LATEST
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.consumer.shape import ConsumerRecord
     from ottla.clients.metadata import PartitionMetadata
+    from ottla.clients.windows import MetricName
     from ottla.purgatory.pending import Pending
 
 
@@ -275,6 +277,16 @@ class AsyncConsumer:
     ) -> list[PartitionMetadata]:
         """Return a topic's partitions."""
         return await self._lookups.partitions_for(topic, timeout)
+
+    def metrics(self) -> dict[MetricName, float | str]:
+        """Return what the client has measured, under Kafka's names; rates are of the last minute.
+
+        Names that are not numbers (`app-info`) have texts; a mean of nothing is not a number.
+        """
+        return {
+            **self._runtime.metrics(),
+            **partition_metrics(self._core.subscription, self._core.settings.client_id),
+        }
 
     # ------------------------------------------------------------ the end
 

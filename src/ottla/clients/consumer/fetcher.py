@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.fetched import Fetched, next_offset_after
+from ottla.clients.consumer.metrics import FetcherMetrics
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.types import TopicPartition, Uuid
@@ -100,6 +101,7 @@ class Fetcher:
         self._deadline_ms: int | None = None
         self._left_out: set[int] = set()  # nodes some of whose partitions have full buffers
         self._turn = 0
+        self._metrics = FetcherMetrics(client)
 
     # ------------------------------------------------------------ asking
 
@@ -219,6 +221,10 @@ class Fetcher:
                 self.client.metadata.mark_stale()
             return
         session.answered(response.session_id)
+        answers = [one for topic in response.responses for one in topic.partitions]
+        size = sum(len(one.records or b"") for one in answers)
+        if size:
+            self._metrics.came(size)
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for answer in topic.partitions:
@@ -332,7 +338,9 @@ class Fetcher:
         state.position = fetched.position
         if fetched.leader_epoch >= 0:
             state.leader_epoch = fetched.leader_epoch
-        if not records or fetched.position >= fetched.end_offset:
+        is_used_up = not records or fetched.position >= fetched.end_offset
+        self._metrics.taken(state, len(records), fetched.size if is_used_up else 0)
+        if is_used_up:
             state.buffered.popleft()
             state.buffered_bytes -= fetched.size
             self.client.transport.wake()

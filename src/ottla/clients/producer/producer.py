@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.producer.batches import Delivery, ProducerBatch
     from ottla.clients.settings import Settings
+    from ottla.clients.windows import MetricName
 
     HeadersInput = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
 
@@ -239,6 +240,13 @@ class AsyncProducer:
                 self._core.blocked(topic, self._core.now_ms() - began_ms)
             await self._runtime.wait_progress(1000)
         return list(known.partitions)
+
+    def metrics(self) -> dict[MetricName, float | str]:
+        """Return what the client has measured, under Kafka's names; rates are of the last minute.
+
+        Names that are not numbers (`app-info`) have texts; a mean of nothing is not a number.
+        """
+        return self._runtime.metrics()
 
     async def close(self, timeout: float | None = None) -> None:
         """Deliver what was sent, at most timeout seconds long, then close; idempotent."""

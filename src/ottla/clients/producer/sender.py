@@ -16,6 +16,7 @@ from bisect import insort
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.client import ANY_NODE
+from ottla.clients.producer.metrics import SenderMetrics
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
 from ottla.protocol.apis.produce import ProduceRequest
@@ -71,6 +72,7 @@ class Sender:
         self._id_failures = 0
         self._rotation = 0
         self._deadline_ms: int | None = None
+        self._metrics = SenderMetrics(client, accumulator)
 
     # ------------------------------------------------------------ time
 
@@ -217,6 +219,7 @@ class Sender:
             timeout_ms=self._settings.request_timeout_ms,
             topic_data=list(topics.values()),
         )
+        self._metrics.sent([batch for _, batch in sent])
         pending = self.client.send(node_id, request, expects_response=self.acks != 0)
         pending.on_done(lambda done: self._answered(done, sent))
 
@@ -285,6 +288,7 @@ class Sender:
             self.client.metadata.mark_stale()
         now_ms = self.client.now_ms
         if error.code == ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
+            self._metrics.split()
             for half in self.accumulator.split(batch):
                 half.retry_at_ms = now_ms
                 self._requeue(queue, half)
@@ -306,6 +310,7 @@ class Sender:
             self._give_up(queue, batch, error)
             return
         batch.retry_at_ms = now_ms + self.client.backoff.after(batch.attempts)
+        self._metrics.retried(batch)
         self._requeue(queue, batch)
 
     @staticmethod
@@ -323,6 +328,7 @@ class Sender:
     def _give_up(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
         if self.idempotent and batch.base_sequence >= 0:
             self._bump_epoch(queue)  # the gap in the sequences would refuse all that follows
+        self._metrics.failed(batch)
         self.accumulator.release(batch, error=error)
         self._renumber_if_quiet(queue)
 
@@ -410,6 +416,7 @@ class Sender:
             while (batch := self.accumulator.take(queue)) is not None:
                 batches.append(batch)
             for batch in batches:
+                self._metrics.failed(batch)
                 self.accumulator.release(batch, error=failure)
 
     def abort_all(self) -> None:
