@@ -8,10 +8,12 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ottla.clients.admin.admin import AsyncAdmin
 from ottla.clients.admin.blocking import Admin
 from ottla.clients.blocking import Producer
-from ottla.errors import KafkaError
+from ottla.errors import KafkaError, UnsupportedVersion
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
 
@@ -65,3 +67,30 @@ def test_producers_places_and_moves_of_replicas() -> None:
         assert places[where, 1].current_path == cluster.data_dir
         assert places[where, 1].future_path is None
         assert places[nowhere, 1].current_path is None
+
+
+def test_lists_of_groups_are_narrowed_and_features_asked_of_a_node() -> None:
+    """Groups by protocol as Java's withProtocolTypes; a node that is not there is no node."""
+    with Cluster() as cluster, Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topic("t", 1)
+        admin.alter_group_offsets("committed", {TopicPartition("t", 0): 0})
+        assert [one.group_id for one in admin.list_groups(protocol_types=[""])] == ["committed"]
+        assert admin.list_groups(protocol_types=["consumer"]) == []
+        assert admin.describe_features(1).finalized == admin.describe_features().finalized
+        with pytest.raises(KafkaError):
+            admin.describe_features(9, timeout=0.3)
+
+
+def test_the_cluster_gives_a_client_one_instance_id() -> None:
+    """With a receiver of metrics the id is given once; without one there is none."""
+    config = {"metric.reporters": "tests.server.receivers.Receiver"}
+    with Cluster(config=config) as cluster, Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        given = admin.client_instance_id()
+        assert given
+        assert admin.client_instance_id() == given
+    with (
+        Cluster() as cluster,
+        Admin(bootstrap_servers=cluster.bootstrap) as admin,
+        pytest.raises(UnsupportedVersion),
+    ):
+        admin.client_instance_id(timeout=1)

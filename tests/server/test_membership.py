@@ -68,6 +68,10 @@ def test_nobody_has_credentials(admin: Admin) -> None:
     """All users are none; one that is asked for is missed, and asked for twice refused."""
     request = DescribeUserScramCredentialsRequest
     assert admin.request(request(users=None)).results == []
+    assert admin.describe_user_scram_credentials() == {}
+    missed = admin.describe_user_scram_credentials(["bob"])["bob"]
+    assert isinstance(missed, KafkaError)
+    assert missed.code is ErrorCode.RESOURCE_NOT_FOUND
     users = [request.UserName(name=name) for name in ("bob", "eve", "eve")]
     bob, eve = admin.request(request(users=users)).results
     assert (bob.error_code, eve.error_code) == (

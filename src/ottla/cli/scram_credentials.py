@@ -34,30 +34,19 @@ class Credential(NamedTuple):
 
 def describe_credentials(admin: Admin, names: list[str]) -> None:
     """Print the mechanisms and iterations of users, of all when there are no names."""
-    from ottla.protocol.apis.describe_user_scram_credentials import (
-        DescribeUserScramCredentialsRequest,
-    )
-
-    users = [DescribeUserScramCredentialsRequest.UserName(name=name) for name in names]
     try:
-        answer = admin.request(DescribeUserScramCredentialsRequest(users=users or None))
+        found = admin.describe_user_scram_credentials(names or None)
     except KafkaError as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
             return  # a broker that keeps no credentials has none to show
         raise
-    if answer.error_code:
-        raise KafkaError(answer.error_code, answer.error_message)
-    names_of = {number: name for name, number in MECHANISMS.items()}
-    for user in answer.results:
-        if user.error_code == ErrorCode.RESOURCE_NOT_FOUND:
-            continue
-        if user.error_code:
-            raise KafkaError(user.error_code, user.error_message)
-        values = ", ".join(
-            f"{names_of[one.mechanism]}=iterations={one.iterations}"
-            for one in user.credential_infos
-        )
-        click.echo(f"SCRAM credential configs for user-principal '{user.user}' are {values}")
+    for user, credentials in found.items():
+        if isinstance(credentials, KafkaError):
+            if credentials.code is ErrorCode.RESOURCE_NOT_FOUND:
+                continue
+            raise credentials
+        values = ", ".join(f"{one.mechanism}=iterations={one.iterations}" for one in credentials)
+        click.echo(f"SCRAM credential configs for user-principal '{user}' are {values}")
 
 
 def alter_credentials(admin: Admin, user: str, added: dict[str, str], deleted: list[str]) -> None:

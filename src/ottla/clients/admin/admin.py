@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.clients.admin.configs import ConfigsAdmin
+from ottla.clients.admin.credentials import CredentialsAdmin
 from ottla.clients.admin.groups import GroupsAdmin
 from ottla.clients.admin.quorum import QuorumAdmin
 from ottla.clients.admin.quotas import QuotasAdmin
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Request
 
 
-class AsyncAdmin(ReplicasAdmin, ConfigsAdmin, GroupsAdmin, QuotasAdmin, QuorumAdmin):
+class AsyncAdmin(
+    ReplicasAdmin, ConfigsAdmin, GroupsAdmin, QuotasAdmin, QuorumAdmin, CredentialsAdmin
+):
     """Manages a cluster from coroutines. Use as `async with AsyncAdmin(...) as admin`.
 
     Methods on many things return one outcome each, a KafkaError among them; methods on one thing

@@ -76,6 +76,8 @@ class Admin:
     add_raft_voter = waited_for(AsyncAdmin.add_raft_voter)
     remove_raft_voter = waited_for(AsyncAdmin.remove_raft_voter)
     unregister_broker = waited_for(AsyncAdmin.unregister_broker)
+    describe_user_scram_credentials = waited_for(AsyncAdmin.describe_user_scram_credentials)
+    client_instance_id = waited_for(AsyncAdmin.client_instance_id)
     request = waited_for(AsyncAdmin.request)
 
     def metrics(self) -> dict[MetricName, float | str]:

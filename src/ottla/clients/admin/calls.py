@@ -14,6 +14,7 @@ from ottla.clients.consumer.coordinator import GROUP, Coordinator
 from ottla.clients.settings import ADMIN, read_settings
 from ottla.clients.transport import Runtime
 from ottla.errors import ErrorCode, KafkaError
+from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,6 +54,7 @@ class AdminCalls:
                 max_age_ms=self._settings.metadata_max_age_ms, allow_auto_create=False
             )
         self._client.metadata.allow_auto_create = False
+        self._instance_id = ZERO_UUID
         self._coordinators: dict[tuple[int, str], Coordinator] = {}
 
     def _deadline_ms(self, timeout: float | None) -> float:

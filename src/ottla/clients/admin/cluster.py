@@ -153,9 +153,12 @@ class ClusterAdmin(AdminCalls):
             for one in topic.partition_result
         }
 
-    async def describe_features(self, *, timeout: float | None = None) -> Features:
-        """Return finalized and supported features."""
-        answer = await self._call(_api_versions(), timeout=timeout)
+    async def describe_features(
+        self, node_id: int | None = None, *, timeout: float | None = None
+    ) -> Features:
+        """Return the finalized features, and those that a node (any, by default) supports."""
+        target = ANY_NODE if node_id is None else node_id
+        answer = await self._call(_api_versions(), timeout=timeout, node_id=target)
         return Features(
             {
                 one.name: FeatureRange(one.min_version_level, one.max_version_level)

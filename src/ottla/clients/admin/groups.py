@@ -81,9 +81,14 @@ class GroupsAdmin(AdminCalls):
         *,
         states: Iterable[str] = (),
         types: Iterable[str] = (),
+        protocol_types: Iterable[str] = (),
         timeout: float | None = None,
     ) -> list[GroupListing]:
-        """Return the groups of all coordinators, by id."""
+        """Return the groups of all coordinators, by id; of some states, types or protocols only.
+
+        The protocol type is "consumer" for consumers, "" for groups that only commit offsets.
+        """
+        wanted = frozenset(protocol_types)
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         found = []
         for node_id in await self._broker_ids(timeout):
@@ -91,6 +96,7 @@ class GroupsAdmin(AdminCalls):
             found += [
                 GroupListing(one.group_id, one.protocol_type, one.group_state, one.group_type)
                 for one in answer.groups
+                if not wanted or one.protocol_type in wanted
             ]
         return sorted(found)
 
