@@ -391,11 +391,29 @@ def test_number_decoders(kafka: Kafka, tmp_path: Path) -> None:
     package = "org.apache.kafka.tools.api."
     flags = (f"--key-decoder-class={package}IntegerDecoder",)
     same(kafka, [path], *flags, f"--value-decoder-class={package}LongDecoder")
-    theirs = java_dump(kafka, "--files", str(path), "--value-decoder-class=com.example.Mine")
-    ours = our_dump("--files", str(path), "--value-decoder-class=com.example.Mine")
-    assert (ours.status, ours.lines) == (theirs.status, theirs.lines)
-    assert theirs.errors[0] == "Failed to load decoder class"
-    assert ours.errors[0].startswith("Failed to load decoder class com.example.Mine")
+    for name in ("com.example.Mine", "kafka.serializer.DefaultDecoder"):  # the old names are gone
+        theirs = java_dump(kafka, "--files", str(path), f"--value-decoder-class={name}")
+        ours = our_dump("--files", str(path), f"--value-decoder-class={name}")
+        assert (ours.status, ours.lines) == (theirs.status, theirs.lines)
+        assert theirs.errors[0] == "Failed to load decoder class"
+        assert ours.errors[0].startswith(f"Failed to load decoder class {name}")
+
+
+def test_the_default_decoder_shows_arrays(kafka: Kafka, tmp_path: Path) -> None:
+    """Bytes are shown as Java shows an array, whose address differs from run to run."""
+    path = save(
+        tmp_path, "log", [encode_batch([(TIME, b"key", b"value", ()), (TIME, None, b"", ())])]
+    )
+    package = "org.apache.kafka.tools.api."
+    flags = ["--files", str(path), "--print-data-log"]
+    flags += [f"--{part}-decoder-class={package}DefaultDecoder" for part in ("key", "value")]
+    theirs, ours = java_dump(kafka, *flags), our_dump(*flags)
+    shown = [
+        [re.sub(r"\[B@[0-9a-f]+", "[B@", line) for line in answer.lines]
+        for answer in (ours, theirs)
+    ]
+    assert shown[0] == shown[1]
+    assert sum("payload: [B@" in line for line in shown[0]) == 2
 
 
 # ---------------------------------------------------------------- indexes and snapshots

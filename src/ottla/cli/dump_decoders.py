@@ -9,6 +9,7 @@ import re
 from importlib import import_module
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
 
 from ottla.cli.message_json import RawJson, json_list, json_text, message_json
 from ottla.errors import CorruptMessage, OttlaError
@@ -90,7 +91,13 @@ def _number(layout: Layout, kind: str) -> Callable[[bytes], str]:
     return read
 
 
+def _array(data: bytes) -> str:
+    """Show bytes as Java prints an array: it says where the array lies, here a checksum."""
+    return f"[B@{crc32(data):x}"
+
+
 _DECODERS: dict[str, Callable[[bytes], str]] = {
+    f"{DECODER_PACKAGE}DefaultDecoder": _array,
     f"{DECODER_PACKAGE}StringDecoder": _text,
     f"{DECODER_PACKAGE}IntegerDecoder": _number(_INT32, "integer"),
     f"{DECODER_PACKAGE}LongDecoder": _number(_INT64, "long"),
