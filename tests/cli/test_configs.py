@@ -10,7 +10,7 @@ import pytest
 from ottla.cli import client_metrics, configs
 from ottla.cli.main import main
 from ottla.cli.scram_credentials import Credential, parse_credential
-from ottla.cli.tool import ToolError, java_double
+from ottla.cli.tool import ToolError
 from ottla.clients.admin.configs import (
     AlterOperation,
     ConfigChange,
@@ -19,6 +19,7 @@ from ottla.clients.admin.configs import (
     ConfigSynonym,
     ResourceType,
 )
+from ottla.config.definition import double_text
 from ottla.errors import ErrorCode, KafkaError, UnsupportedVersion
 from ottla.types import Node
 
@@ -246,7 +247,7 @@ def test_credentials() -> None:
 )
 def test_numbers_are_written_as_java_writes_them(value: float, text: str) -> None:
     """Large and small numbers have an exponent from Java's limits on."""
-    assert java_double(value) == text
+    assert double_text(value) == text
 
 
 def test_client_metrics(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:

@@ -399,6 +399,19 @@ def test_number_decoders(kafka: Kafka, tmp_path: Path) -> None:
         assert ours.errors[0].startswith(f"Failed to load decoder class {name}")
 
 
+def test_the_version_and_a_bound_of_batches(kafka: Kafka, tmp_path: Path) -> None:
+    """The version is Kafka's; a bound that is too small for a batch is heeded alike."""
+    assert our_dump("--version") == java_dump(kafka, "--version")
+    path = save(tmp_path, "log", [encode_batch([(TIME, b"key", b"value" * 99, ())])])
+    index = path.with_suffix(".index")
+    index.write_bytes(pack(">ii", 0, 0))
+    small = ("--files", str(index), "--max-message-size", "100", "--verify-index-only")
+    ours, theirs = our_dump(*small), java_dump(kafka, *small)  # theirs is a bare stack trace
+    assert (ours.lines, ours.status) == (theirs.lines, theirs.status)
+    assert ours.errors == [f"{path} has no batch at position 0"]
+    same(kafka, [path, index], "--max-message-size", "10000")
+
+
 def test_the_default_decoder_shows_arrays(kafka: Kafka, tmp_path: Path) -> None:
     """Bytes are shown as Java shows an array, whose address differs from run to run."""
     path = save(

@@ -71,6 +71,13 @@ def address(node: RealKafka) -> tuple[str, str]:
     return ("--bootstrap-server", node.bootstrap)
 
 
+def with_file(arguments: tuple[str, ...], folder: Path) -> tuple[str, ...]:
+    """Put the path of a file of settings for FILE."""
+    path = folder / "client.properties"
+    path.write_text("client.id=from-a-file\n")
+    return tuple(str(path) if one == "FILE" else one for one in arguments)
+
+
 def same(node: RealKafka, tool: str, *arguments: str) -> Answer:
     """Run both and compare all but numbers."""
     theirs, mine = java(node, tool, *arguments), ours(tool, *arguments)
@@ -87,11 +94,16 @@ def same(node: RealKafka, tool: str, *arguments: str) -> Answer:
         ("--record-size", "10", "--warmup-records", "100"),
         ("--record-size", "10", "--command-property", "acks=1", "linger.ms=1"),
         ("--record-size", "10", "--producer-props", "acks=1", "client.id=x"),
+        ("--record-size", "10", "--command-config", "FILE"),
+        ("--record-size", "10", "--producer.config", "FILE"),
     ],
     ids=" ".join,
 )
-def test_producer_perf_test(arguments: tuple[str, ...], real_kafka: RealKafka) -> None:
+def test_producer_perf_test(
+    arguments: tuple[str, ...], real_kafka: RealKafka, tmp_path: Path
+) -> None:
     """Summaries have the same words, and all records are counted."""
+    arguments = with_file(arguments, tmp_path)
     flags = ("--topic", "perf", "--num-records", "1000", "--throughput", "-1")
     answer = same(real_kafka, "producer-perf-test", *address(real_kafka), *flags, *arguments)
     assert any(line.startswith("1000 records sent, ") for line in answer.lines)
@@ -178,11 +190,18 @@ def test_metrics_have_kafkas_names_and_sums(real_kafka: RealKafka) -> None:
         ("--hide-header", "--from-latest", "--timeout", "600"),
         ("--num-records", "9000000", "--timeout", "600", "--show-detailed-stats"),
         ("--date-format", "yy/M/d 'at' hh:mm:ss a EEE SSS"),
+        ("--fetch-size", "2000", "--socket-buffer-size", "65536"),
+        ("--command-config", "FILE"),
+        ("--consumer.config", "FILE"),
+        ("--version",),
     ],
     ids=" ".join,
 )
-def test_consumer_perf_test(arguments: tuple[str, ...], real_kafka: RealKafka) -> None:
+def test_consumer_perf_test(
+    arguments: tuple[str, ...], real_kafka: RealKafka, tmp_path: Path
+) -> None:
     """Titles, sums and the warning of too few records are the same."""
+    arguments = with_file(arguments, tmp_path)
     ours("verifiable-producer", *address(real_kafka), "--topic", "read", "--max-messages", "50")
     wanted = () if "--num-records" in arguments else ("--num-records", "50")
     same(
@@ -192,7 +211,7 @@ def test_consumer_perf_test(arguments: tuple[str, ...], real_kafka: RealKafka) -
     )
 
 
-def test_end_to_end_latency(real_kafka: RealKafka) -> None:
+def test_end_to_end_latency(real_kafka: RealKafka, tmp_path: Path) -> None:
     """Both forms of call report alike, with keys and headers too."""
     old = (real_kafka.bootstrap, "ping", "3", "1", "10")
     for tool in (java(real_kafka, "end-to-end-latency", *old), ours("end-to-end-latency", *old)):
@@ -200,7 +219,8 @@ def test_end_to_end_latency(real_kafka: RealKafka) -> None:
         assert tool.lines[0].startswith("WARNING: Positional argument usage is deprecated")
     flags = ("--topic", "ping", "--num-records", "3", "--producer-acks", "all")
     sizes = ("--record-size", "9", "--record-key-size", "2", "--num-headers", "2")
-    header = ("--record-header-key-size", "3", "--record-header-size", "4")
+    header: tuple[str, ...] = ("--record-header-key-size", "3", "--record-header-size", "4")
+    header = (*header, *with_file(("--command-config", "FILE"), tmp_path))
     answer = same(real_kafka, "end-to-end-latency", *address(real_kafka), *flags, *sizes, *header)
     assert [line.split()[0] for line in answer.lines] == ["0", "Avg", "Percentiles:"]
 
@@ -235,12 +255,16 @@ def events(answer: Answer) -> list[dict[str, object]]:
         ("--max-messages", "5", "--repeating-keys", "2", "--value-prefix", "7", "--acks", "1"),
         ("--max-messages", "2", "--message-create-time", "1000"),
         ("--max-messages", "0"),
+        ("--max-messages", "1", "--command-config", "FILE"),
     ],
     ids=" ".join,
 )
-def test_verifiable_producer(arguments: tuple[str, ...], real_kafka: RealKafka) -> None:
+def test_verifiable_producer(
+    arguments: tuple[str, ...], real_kafka: RealKafka, tmp_path: Path
+) -> None:
     """Events come in the same order with the same fields."""
     number = abs(hash(arguments)) % 10_000
+    arguments = with_file(arguments, tmp_path)
     flags = (*address(real_kafka), *arguments, "--topic")
     theirs = java(real_kafka, "verifiable-producer", *flags, f"verify-j{number}")
     mine = ours("verifiable-producer", *flags, f"verify-o{number}")
@@ -259,14 +283,24 @@ def test_verifiable_producer_tells_failures(real_kafka: RealKafka) -> None:
     assert mine.status == theirs.status
 
 
-def test_verifiable_consumer(real_kafka: RealKafka) -> None:
+VERIFYING: list[tuple[str, ...]] = [
+    (),
+    ("--verbose",),
+    ("--enable-autocommit",),
+    ("--group-instance-id", "i1", "--session-timeout", "20000", "--group-protocol", "classic"),
+    ("--assignment-strategy", "org.apache.kafka.clients.consumer.RoundRobinAssignor"),
+    ("--reset-policy", "earliest", "--command-config", "FILE"),
+]
+
+
+def test_verifiable_consumer(real_kafka: RealKafka, tmp_path: Path) -> None:
     """Rebalances, records and commits are told alike."""
     ours(
         "verifiable-producer", *address(real_kafka), "--topic", "verify-read", "--max-messages", "9"
     )
     flags = (*address(real_kafka), "--topic", "verify-read", "--max-messages", "7", "--group-id")
-    for more in ((), ("--verbose",), ("--enable-autocommit",)):
-        name = "-".join(more)
+    for number, words in enumerate(VERIFYING):
+        name, more = str(number), with_file(words, tmp_path)
         theirs = java(real_kafka, "verifiable-consumer", *flags, f"vj{name}", *more)
         mine = ours("verifiable-consumer", *flags, f"vo{name}", *more)
         assert [_detail(line) for line in mine.lines] == [_detail(line) for line in theirs.lines]
@@ -277,6 +311,21 @@ def _detail(line: str) -> dict[str, object]:
     event: dict[str, object] = json.loads(line)
     event["timestamp"] = 0
     return event
+
+
+@pytest.mark.parametrize("tool", ["verifiable-producer", "verifiable-consumer"])
+def test_the_old_name_of_the_file_of_settings(
+    tool: str, real_kafka: RealKafka, tmp_path: Path
+) -> None:
+    """It is taken, and said to be old in Kafka's words."""
+    old = f"--{tool.removeprefix('verifiable-')}.config"
+    words = (*address(real_kafka), "--topic", "verify-read", "--max-messages", "1")
+    group = ("--group-id", "old-name") if tool.endswith("consumer") else ()
+    flags = with_file((*words, *group, old, "FILE"), tmp_path)
+    theirs, mine = java(real_kafka, tool, *flags), ours(tool, *flags)
+    assert mine.lines[0] == theirs.lines[0]
+    assert "deprecated" in mine.lines[0]
+    assert mine.status == theirs.status == 0
 
 
 @pytest.mark.parametrize("tool", ["verifiable-producer", "verifiable-consumer"])
@@ -303,7 +352,14 @@ def test_a_signal_ends_in_order(tool: str, real_kafka: RealKafka) -> None:
 def test_replica_verification(real_kafka: RealKafka) -> None:
     """The tool runs until it is ended, reporting at each interval in Kafka's words."""
     flags = ("--broker-list", real_kafka.bootstrap, "--time", "-2", "--report-interval-ms", "300")
-    more = ("--max-wait-ms", "200", "--topics-include", "__consumer_offsets")
+    more = (
+        "--max-wait-ms",
+        "200",
+        "--fetch-size",
+        "1000",
+        "--topics-include",
+        "__consumer_offsets",
+    )
     name = "replica-verification"
     shown = []
     main = real_kafka.kafka.command(f"org.apache.kafka.tools.{TOOLS[name]}", *flags, *more)
@@ -315,6 +371,7 @@ def test_replica_verification(real_kafka: RealKafka) -> None:
         shown.append(blanked(lines))
     assert shown[0] == shown[1]
     same(real_kafka, name, *flags[:2], "--topics-include", "no-such-topic")
+    same(real_kafka, name, "--version")
 
 
 ON_OTTLA = [

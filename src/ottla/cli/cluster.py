@@ -11,7 +11,7 @@ import click
 
 from ottla.cli.connection import open_admin
 from ottla.cli.java_names import java_text
-from ottla.cli.tool import ToolGroup, fail
+from ottla.cli.tool import ToolGroup, current_name, fail
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _run(options: dict[str, Any], action: Callable[[Admin], None]) -> None:
     try:
         with open_admin(
             options["bootstrap_server"] or "",
-            options["command_config"] or options["config"],
+            current_name(options, "config"),
             bootstrap_controller=options["bootstrap_controller"],
         ) as admin:
             action(admin)

@@ -49,6 +49,10 @@ def key_values(pairs: Iterable[str]) -> dict[str, str]:
     return settings
 
 
+class SettingsFileError(click.ClickException):
+    """A file of settings that cannot be read."""
+
+
 def read_file(path: str | None) -> dict[str, str]:
     """Read a properties file of settings; none without a path."""
     if path is None:
@@ -56,7 +60,8 @@ def read_file(path: str | None) -> dict[str, str]:
     try:
         return parse_properties(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, PropertiesError) as error:
-        raise click.ClickException(f"cannot read {path}: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SettingsFileError(f"cannot read {path}: {reason}") from error
 
 
 def usable(

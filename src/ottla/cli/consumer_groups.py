@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.connection import open_admin
+from ottla.cli.connection import SettingsFileError, open_admin
 from ottla.cli.group_offsets import (
     GroupCommandError,
     GroupFlags,
@@ -127,7 +127,7 @@ def consumer_groups(**options: Any) -> None:
     try:
         with open_admin(options["bootstrap_server"], options["command_config"]) as admin:
             _run(admin, actions[0], flags, options)
-    except (GroupCommandError, KafkaError) as error:
+    except (GroupCommandError, KafkaError, SettingsFileError) as error:
         words = "Executing consumer group command failed due to"
         click.echo(f"\nError: {words} {java_text(error)}")
 

@@ -15,6 +15,7 @@ import click
 from ottla.cli.connection import consumer_settings, read_file, require
 from ottla.cli.java_names import java_text
 from ottla.cli.perf import BYTES_PER_MB, decimals, java_date, pairs, print_metrics, ratio
+from ottla.cli.tool import version_option
 from ottla.clients.consumer.core import RebalanceListener
 from ottla.errors import KafkaError
 
@@ -38,6 +39,7 @@ Examples:
 
 
 @click.command("consumer-perf-test", epilog=EXAMPLES)
+@version_option
 @click.option("--bootstrap-server", metavar="HOST:PORT,…", help="REQUIRED. Where to connect.")
 @click.option("--topic", help="The topic to read.")
 @click.option("--include", metavar="PATTERN", help="Read all topics whose name matches.")

@@ -30,6 +30,7 @@ from ottla.cli.dump_indexes import (
     dump_time_index,
     dump_transaction_index,
 )
+from ottla.cli.tool import version_option
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ Examples:
 
 
 @click.command("dump-log", epilog=EXAMPLES)
+@version_option
 @click.option("--files", metavar="FILE,…", help="REQUIRED. Logs, indexes and snapshots to show.")
 @click.option("--print-data-log", is_flag=True, help="Show keys and values too.")
 @click.option("--deep-iteration", is_flag=True, help="Show every record, not only batches.")

@@ -21,7 +21,7 @@ from ottla.cli.connection import (
 )
 from ottla.cli.java_names import java_text
 from ottla.cli.perf import decimals, percentile, ratio
-from ottla.cli.tool import java_double
+from ottla.config.definition import double_text
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
 
@@ -175,7 +175,7 @@ def _measure(consumer: Consumer, producer: Producer, flags: dict[str, Any]) -> N
         elapsed_ns = time.perf_counter_ns() - began_ns
         _compare(records, value, key, headers)
         if number % 1000 == 0:
-            click.echo(f"{number}\t{java_double(elapsed_ns / 1e6)}")
+            click.echo(f"{number}\t{double_text(elapsed_ns / 1e6)}")
         total_ns += elapsed_ns
         latencies_ms.append(elapsed_ns // 1_000_000)
     latencies_ms.sort()

@@ -11,7 +11,14 @@ import click
 
 from ottla.cli.connection import open_admin
 from ottla.cli.java_names import java_text
-from ottla.cli.tool import ToolError, fail, json_field, read_json, server_options
+from ottla.cli.tool import (
+    ToolError,
+    current_name,
+    fail,
+    json_field,
+    read_json,
+    server_options,
+)
 from ottla.clients.admin.cluster import PREFERRED, UNCLEAN
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
@@ -43,7 +50,7 @@ def leader_election(**options: Any) -> None:
     try:
         _check(options)
         partitions = _partitions(options)
-        config_file = options["command_config"] or options["admin_config"]
+        config_file = current_name(options, "admin.config")
         with open_admin(options["bootstrap_server"], config_file) as admin:
             kind = options["election_type"].lower()
             outcomes = admin.elect_leaders(ELECTION_TYPES[kind], partitions)

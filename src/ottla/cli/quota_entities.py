@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.scram_credentials import MECHANISMS, alter_credentials, describe_credentials
-from ottla.cli.tool import ToolError, java_double
+from ottla.cli.tool import ToolError
 from ottla.clients.admin.quotas import ANY_NAME, QuotaChange
+from ottla.config.definition import double_text
 
 if TYPE_CHECKING:
     from ottla.clients.blocking import Admin
@@ -42,7 +43,7 @@ def describe_quotas(admin: Admin, types: list[str], names: list[str]) -> None:
             for kind, word in _SHOWN
             if kind in parts
         )
-        values = ", ".join(f"{key}={java_double(value)}" for key, value in limits.items())
+        values = ", ".join(f"{key}={double_text(value)}" for key, value in limits.items())
         click.echo(f"Quota configs for {shown} are {values}")
     if types == ["users"] and "" not in names:
         describe_credentials(admin, names)

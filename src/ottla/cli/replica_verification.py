@@ -15,6 +15,7 @@ import click
 from ottla.cli.connection import open_admin, require
 from ottla.cli.java_names import java_text
 from ottla.cli.perf import java_date
+from ottla.cli.tool import version_option
 from ottla.errors import CorruptMessage, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.records.batch import iterate_batches
@@ -52,6 +53,7 @@ class Mismatch(Exception):
 
 
 @click.command("replica-verification", epilog=EXAMPLES)
+@version_option
 @click.option("--broker-list", metavar="HOST:PORT,…", help="REQUIRED. Where to connect.")
 @click.option("--fetch-size", type=int, default=1_048_576, help="Bytes of a partition's answer.")
 @click.option("--max-wait-ms", type=int, default=1000, help="How long a broker may wait.")

@@ -89,6 +89,17 @@ def controller_option(function: F) -> F:
     )(function)
 
 
+def current_name(options: dict[str, Any], old: str) -> str | None:
+    """Return the file of --command-config, or of the flag it had before, and say that it is old."""
+    given: str | None = options[old.replace(".", "_")]
+    if given is not None:
+        click.echo(
+            f"Option --{old} has been deprecated and will be removed in a future version. "
+            "Use --command-config instead."
+        )
+    return options["command_config"] or given
+
+
 def fail(*lines: str) -> NoReturn:
     """Print what is wrong on standard error and end with status 1."""
     for line in lines:
@@ -119,13 +130,3 @@ def json_field(value: Any, name: str) -> Any:
     if not isinstance(value, dict) or name not in value:
         raise ToolError(f"No such field exists: `{name}`")
     return value[name]
-
-
-def java_double(value: float) -> str:
-    """Write a number as Java's Double.toString does: 1024.0, 1.048576E7, 1.0E-4."""
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(float(value))
-    digits = repr(abs(float(value))).partition("e")[0].replace(".", "").strip("0")
-    exponent = int(f"{value:.17e}".partition("e")[2])
-    sign = "-" if value < 0 else ""
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
