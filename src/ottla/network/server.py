@@ -28,6 +28,10 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RETRY_ACCEPT_S = 0.1
 
 
+LEAST_BACKLOG = 128
+"""A loop that is busy accepts late, so a short queue would turn newcomers away."""
+
+
 class Listener:
     """One bound address; accepts connections and gives their frames to a handler."""
 
@@ -65,14 +69,29 @@ class Listener:
         """Connections accepted so far."""
         return self._count
 
-    def bind(self, host: str, port: int, *, backlog: int = 50) -> int:
-        """Bind and listen, but do not accept yet; return the port. Raises OSError when taken."""
+    def bind(
+        self,
+        host: str,
+        port: int,
+        *,
+        backlog: int = LEAST_BACKLOG,
+        send_bytes: int = -1,
+        receive_bytes: int = -1,
+    ) -> int:
+        """Bind and listen, but do not accept yet; return the port. Raises OSError when taken.
+
+        Connections inherit the sizes of the buffers; -1 leaves them to the system, which lets
+        them grow.
+        """
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            for option, size in ((socket.SO_SNDBUF, send_bytes), (socket.SO_RCVBUF, receive_bytes)):
+                if size >= 0:
+                    sock.setsockopt(socket.SOL_SOCKET, option, size)
             sock.bind((host, port))
-            sock.listen(max(backlog, 128))
+            sock.listen(max(backlog, LEAST_BACKLOG))
         except OSError:
             sock.close()
             raise

@@ -35,6 +35,7 @@ from ottla.server.startup import (
     frame_budget,
     limit_connections,
     port_taken,
+    socket_sizes,
 )
 from ottla.server.telemetry import Telemetry
 from ottla.server.timers import LoopTimer
@@ -161,7 +162,7 @@ class Node:
                 budget=budget,
             )
             try:
-                port = listener.bind(endpoint.host, endpoint.port)
+                port = listener.bind(endpoint.host, endpoint.port, **socket_sizes(self.config))
             except OSError as error:
                 raise port_taken(endpoint.host, endpoint.port, str(error)) from error
             self._listeners.append(listener)

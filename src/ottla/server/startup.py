@@ -52,6 +52,20 @@ def frame_budget(config: BrokerConfig) -> FrameBudget:
     return FrameBudget(max(limit, config.socket_request_max_bytes))
 
 
+def socket_sizes(config: BrokerConfig) -> dict[str, int]:
+    """Return backlog and buffers of listening sockets.
+
+    Buffers are what somebody set: Kafka's default of 100 KB would keep the system from giving fast
+    connections more.
+    """
+    sizes = {
+        "send_bytes": "socket.send.buffer.bytes",
+        "receive_bytes": "socket.receive.buffer.bytes",
+    }
+    given = {word: config.value(name) for word, name in sizes.items() if name in config.given}
+    return {"backlog": config.socket_listen_backlog_size, **given}
+
+
 def _memory_bytes() -> int:
     total: int = psutil.virtual_memory().total
     with suppress(OSError, ValueError):  # no limit on this group of processes, or none known

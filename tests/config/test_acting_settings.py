@@ -1,0 +1,115 @@
+"""The table of settings without effect in docs/configuration.md, held against the code."""
+
+from __future__ import annotations
+
+import re
+import socket
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from ottla.config.broker.config import BrokerConfig
+from ottla.config.topic import BROKER_SYNONYMS
+from ottla.testing.cluster import Cluster
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "ottla"
+OTHER_PLACES = {"clients", "spark", "cli", "config"}
+EXCEPTIONS = {
+    "controller.quorum.voters",
+    "controller.quorum.bootstrap.servers",
+    "transaction.partition.verification.enable",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.replication.factor",
+    "share.coordinator.state.topic.min.isr",
+    "share.coordinator.state.topic.replication.factor",
+    "group.streams.max.standby.replicas",
+    *(
+        f"group.share.{bound}.{name}"
+        for bound in ("min", "max")
+        for name in (
+            "delivery.count.limit",
+            "partition.max.record.locks",
+            "record.lock.duration.ms",
+        )
+    ),
+    "remote.log.metadata.manager.impl.prefix",  # hides the secrets of plug-ins
+    "remote.log.storage.manager.impl.prefix",
+}
+"""They are read though a pattern of the table has them."""
+
+KEPT_TOPIC_SETTINGS = {"local.retention.bytes", "local.retention.ms"}
+
+
+def _table() -> list[str]:
+    text = (ROOT / "docs" / "configuration.md").read_text()
+    section = text.split("## What is known without effect")[1].split("\n## ")[0]
+    rows = [line.split("|")[2] for line in section.splitlines() if line.startswith("| ")]
+    words = [word for row in rows for word in re.findall(r"`([^`]+)`", row)]
+    return [word for word in words if not word.startswith(".")]
+
+
+def _readers() -> str:
+    """Return the text of everything that could act on a node's setting."""
+    files = [
+        path
+        for path in SOURCE.rglob("*.py")
+        if not OTHER_PLACES & set(path.relative_to(SOURCE).parts)
+    ]
+    tables = SOURCE / "config" / "broker"
+    files += [tables / name for name in ("endpoints.py", "unbuilt.py", "config.py")]
+    return "\n".join(path.read_text() for path in files)
+
+
+def _is_read(name: str, text: str) -> bool:
+    attribute, dotted = re.escape(name.replace(".", "_")), re.escape(name)
+    return bool(re.search(rf"\.{attribute}\b|[\"'=]{dotted}[\"'=]", text))
+
+
+def test_what_the_table_does_not_name_acts() -> None:
+    """Each public setting is in the table, or is read, or is the default of a topic's setting."""
+    table, text = _table(), _readers()
+    defaults = {
+        name
+        for topic_name, names in BROKER_SYNONYMS.items()
+        if _is_read(topic_name, text) and topic_name not in KEPT_TOPIC_SETTINGS
+        for name in names
+    }
+    silent = [
+        name
+        for name, definition in BrokerConfig.keys.items()
+        if not definition.internal
+        and not any(fnmatchcase(name, pattern) for pattern in table)
+        and not _is_read(name, text)
+        and name not in defaults
+    ]
+    assert silent == []
+
+
+def test_what_the_table_names_is_not_read() -> None:
+    """A part that is built takes its settings out of the table; patterns name what there is."""
+    text = _readers()
+    public = [name for name, one in BrokerConfig.keys.items() if not one.internal]
+    assert len(public) == 340
+    for pattern in _table():
+        names = [name for name in public if fnmatchcase(name, pattern)]
+        assert names, pattern
+        refused = {"remote.log.storage.system.enable", "delegation.token.secret.key"}
+        acting = [name for name in names if _is_read(name, text)]
+        assert not set(acting) - EXCEPTIONS - refused, pattern
+
+
+@pytest.mark.parametrize("given", [{}, {"socket.receive.buffer.bytes": "8192"}])
+def test_buffers_of_sockets_are_what_somebody_set(given: dict[str, str]) -> None:
+    """Without a word the system decides; Linux doubles what it is told."""
+    with Cluster(config=given) as cluster:
+        size = cluster.run(lambda node: _receive_bytes(node._listeners[0]._socket))
+    with socket.socket() as plain:
+        untouched = plain.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    assert size == (2 * 8192 if given else untouched)
+
+
+def _receive_bytes(listening: socket.socket | None) -> int:
+    assert listening is not None
+    return listening.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
