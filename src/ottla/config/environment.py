@@ -128,7 +128,8 @@ def _read_secret(
     try:
         value = read_file(path).rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        reason = f"cannot read {path}, which {variable} names: {error}"
+        cause = error.strerror if isinstance(error, OSError) else error
+        reason = f"cannot read {path}, which {variable} names: {cause}"
         found.problems.append(ConfigProblem(name, None, reason))
         return
     _put(name, Setting(value, variable), found)
