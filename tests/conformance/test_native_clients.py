@@ -147,6 +147,7 @@ def test_two_members_share_a_topic_and_go_on_after_each_other(bootstrap: str, to
             assert sorted(shares) == [1, 2]
     assert told[0] == ("assigned", 3)
     assert ("revoked", 3) in told
+    assert told[-1][0] == "revoked"  # by the close of the first
     with Producer(bootstrap_servers=bootstrap) as producer:
         producer.send(topic, b"last")
     with Consumer(topic, **settings) as third:
