@@ -38,6 +38,7 @@ from ottla.server.startup import (
 )
 from ottla.server.telemetry import Telemetry
 from ottla.server.timers import LoopTimer
+from ottla.server.unfolding import Unfolding
 from ottla.server.upkeep import Upkeep
 from ottla.server.workers import Workers
 from ottla.storage.log_dir import LogDirectory
@@ -123,6 +124,7 @@ class Node:
         self._timer = LoopTimer(loop, self.clock)
         self._workers = Workers(loop)
         self._receiving = Workers(loop, threads=1)  # a receiver of metrics may wait for a network
+        self._unfolding = Workers(loop)  # busy for a second at worst, which no disk shall wait for
         try:
             self._policies = load_policies(self.config)
             self._reporters = Reporters(self.config)
@@ -265,6 +267,7 @@ class Node:
         )
         broker.run_in_worker = self._workers.run
         broker.telemetry = Telemetry(config.telemetry_max_bytes, self._receiving.run)
+        broker.unfolding = Unfolding(config.own, self._unfolding.run)
         self._reporters.serve(broker.telemetry)
         return broker
 
@@ -355,12 +358,14 @@ class Node:
         self._timer.close()
         self._workers.close()
         self._receiving.close()
+        self._unfolding.close()
 
     async def stop(self) -> None:
         """Stop serving, flush and close the logs, leave the clean marker."""
         self.http.stopping()
         for listener in self._listeners:
             listener.close()
+        self.broker.unfolding.close()
         self._upkeep.stop()
         if self.failure is None:
             await self._say_goodbye()
@@ -370,6 +375,7 @@ class Node:
         self._timer.close()
         self._workers.close()
         self._receiving.close()
+        self._unfolding.close()
         await asyncio.sleep(0)  # lets the workers' last answers arrive
         self.controller.stop()
         self._policies.close()
@@ -389,11 +395,13 @@ class Node:
         self.http.stop()
         for listener in self._listeners:
             listener.close()
+        self.broker.unfolding.close()
         self._upkeep.stop()
         self._lifecycle.stop()
         self._timer.close()
         self._workers.close()
         self._receiving.close()
+        self._unfolding.close()
         for home in self._homes:
             home.release()
 
