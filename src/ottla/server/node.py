@@ -26,6 +26,7 @@ from ottla.server.http_endpoint import HttpEndpoint
 from ottla.server.identity import identify
 from ottla.server.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ottla.server.lifecycle import BrokerLifecycle
+from ottla.server.log_limits import tell_left_out
 from ottla.server.plugins import load_policies
 from ottla.server.producer_ids import ProducerIds
 from ottla.server.reporters import Reporters, reporters_refusal
@@ -145,6 +146,7 @@ class Node:
         max_idle_ms = self.config.connections_max_idle_ms
         for listener in self._listeners:
             listener.sweep(now_ms, max_idle_ms)
+        tell_left_out()
         self._timer.add(now_ms + sweep_interval_ms(max_idle_ms), self._sweep_connections)
 
     def _bind(self) -> None:

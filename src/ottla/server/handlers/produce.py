@@ -208,9 +208,11 @@ def _append_checked(ctx: Context, request: ProduceRequest, one: _Later) -> Parti
             origin=AppendOrigin.CLIENT,
         )
     except KafkaError as error:
+        _log_refusal(ctx, name, index, error)
         return _failed(index, error, partition)
     except Exception as error:
-        log.exception("append failed", exc_info=error, extra={"event": "request.failed"})
+        extra = {"event": "request.failed", "client": ctx.client}
+        log.exception("append failed", exc_info=error, extra=extra)
         return _failed(index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR), partition)
     return _appended(index, info)
 
@@ -272,6 +274,7 @@ def _append_partition(
             origin=AppendOrigin.CLIENT,
         )
     except KafkaError as error:
+        _log_refusal(ctx, topic, data.index, error)
         return _failed(data.index, error, partition)
     return _appended(data.index, info)
 
@@ -292,6 +295,11 @@ def _not_held(ctx: Context, topic: str, index: int, missing: ErrorCode) -> Kafka
 
 def _internal(topic: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+
+
+def _log_refusal(ctx: Context, topic: str, index: int, error: KafkaError) -> None:
+    extra = {"event": "produce.refused", "client": ctx.client, "client_id": ctx.client_id}
+    log.info("refused for %s-%d: %s", topic, index, error, extra=extra)
 
 
 def _failed(index: int, error: KafkaError, partition: Partition | None = None) -> PartitionResponse:
