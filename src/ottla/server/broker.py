@@ -94,6 +94,7 @@ class Broker:
         """Take the node's logs; the settings of a log come from `log_config`."""
         self.logs = logs
         logs.cordoned = cordoned_directories(self.config)
+        logs.producers.most = self.config.own.producer_states_max
         self.replicas = ReplicaSet(self.node_id, logs)
         self.replicas.on_high_watermark(self.delayed_fetches.check_and_complete)
 

@@ -69,6 +69,12 @@ _UNFOLD_REFUSED = own(
     "ottla_large_batches_over_limits", "Those that cost more than unfold.max.*.", Kind.COUNTER
 )
 _UNFOLD_WAITING = own("ottla_large_batches_waiting", "Batches that wait for a worker.")
+_PRODUCERS = own("ottla_producer_states", "Idempotent producers remembered in all partitions.")
+_PRODUCERS_REFUSED = own(
+    "ottla_producer_states_refused",
+    "Batches of new producers refused: more than producer.states.max.",
+    Kind.COUNTER,
+)
 _SCRAPE = own("ottla_scrape_loop_seconds", "Loop time that the previous scrape took.")
 _SCRAPES = own("ottla_scrapes", "Scrapes so far.", Kind.COUNTER)
 
@@ -165,6 +171,9 @@ class NodeMetrics:
         yield Series(_UNFOLDED, _ONE, (unfolding.checked_count,))
         yield Series(_UNFOLD_REFUSED, _ONE, (unfolding.refused_count,))
         yield Series(_UNFOLD_WAITING, _ONE, (unfolding.waiting_count,))
+        producers = self._broker.logs.producers
+        yield Series(_PRODUCERS, _ONE, (producers.count,))
+        yield Series(_PRODUCERS_REFUSED, _ONE, (producers.refused_count,))
 
     def gather(
         self, done: Callable[[list[Series]], None], failed: Callable[[Exception], None]
