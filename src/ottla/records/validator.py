@@ -246,7 +246,8 @@ def _check_header(
         or (header[9] >= 0 and header[11] < 0)
     ):
         _refuse_client_batch(RecordBatch(view), rules)
-    _leave_to_worker_when(len(view) > LOOP_BYTES, view, rules, origin)
+    if len(view) > LOOP_BYTES and by_client:
+        raise TooMuchForTheLoop(view, rules)
 
 
 def _stamp(view: memoryview, attributes: int, max_timestamp: int) -> None:
