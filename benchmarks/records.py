@@ -16,7 +16,8 @@ from ottla.records.builder import BatchBuilder, encode_batch
 from ottla.records.columns import InputColumn, encode_columns, parse_columns
 from ottla.records.compression import Compression, compress, decompress
 from ottla.records.crc32c import crc32c
-from ottla.records.validator import ValidationRules, validate
+from ottla.records.validation_rules import ValidationRules
+from ottla.records.validator import validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,11 +20,10 @@ from ottla.records.batch import RecordBatch, TimestampType, iterate_batches
 from ottla.records.builder import assemble_batch, encode_batch
 from ottla.records.compression import Compression
 from ottla.records.control import encode_end_txn_marker
+from ottla.records.validation_rules import RecordValidationError, ValidationRules
 from ottla.records.validator import (
     AppendOrigin,
-    RecordValidationError,
     ValidatedRecords,
-    ValidationRules,
     validate,
 )
 

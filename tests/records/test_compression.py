@@ -6,14 +6,23 @@ import gzip
 import random
 
 import cramjam
+import psutil
 import pytest
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
-from ottla.records.compression import Compression, Decompressor, compress, decompress
+from ottla.records.compression import (
+    Compression,
+    Decompressor,
+    UnfoldsTooFar,
+    compress,
+    compress_in_slices,
+    decompress,
+)
 
 CODECS = [codec for codec in Compression if codec]
 SAMPLES = [b"", b"x", b"abc" * 50, random.Random(1).randbytes(100_000), b"line of text\n" * 20_000]
 BOMB_BYTES = 32 * 1024 * 1024
+STORED_BYTE = (0x8000_0001).to_bytes(4, "little") + b"a"  # a block of lz4
 
 
 @pytest.mark.parametrize("codec", list(Compression))
@@ -129,3 +138,68 @@ def test_names_and_ids() -> None:
         Compression.from_name("LZ4")
     with pytest.raises(CorruptMessage):
         Compression.from_id(5)
+
+
+def test_gzip_members_share_one_limit() -> None:
+    """Many members are bounded together, however small each is."""
+    members = bytes(compress(Compression.GZIP, bytes(1000))) * 50
+    assert len(decompress(Compression.GZIP, members, 50_000)) == 50_000
+    with pytest.raises(UnfoldsTooFar, match="49999 bytes"):
+        decompress(Compression.GZIP, members, 49_999)
+    large = bytes(compress(Compression.GZIP, random.Random(2).randbytes(40_000)))
+    assert len(decompress(Compression.GZIP, members + large + large, 1 << 20)) == 130_000
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_pieces_are_told_while_they_are_unfolded(codec: Compression) -> None:
+    """Whoever counts them can end the work, in every codec."""
+    few = bytes(compress(codec, b"a" * 3))
+    many = {
+        Compression.GZIP: few * 3000,
+        Compression.SNAPPY: few[:16] + few[16:] * 3000,
+        Compression.LZ4: bytes.fromhex("04224d18604082") + STORED_BYTE * 3000 + bytes(4),
+        Compression.ZSTD: bytes(compress(codec, bytes(1 << 20))),
+    }
+    told: list[int] = []
+    Decompressor(told.append).decompress(codec, many[codec])
+    assert told
+    if codec is not Compression.ZSTD:  # its frames are walked over in C: a million take 10 ms
+        assert max(told) >= 2500
+
+    def stop(count: int) -> None:
+        raise UnfoldsTooFar(f"{count} pieces")
+
+    with pytest.raises(UnfoldsTooFar):
+        Decompressor(stop).decompress(codec, many[codec])
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("size", [0, 1000, (1 << 20) + 1000, 3 << 20])
+def test_slices_compress_to_the_same(codec: Compression, size: int) -> None:
+    """What is compressed with calls in between unfolds to what it was."""
+    data = random.Random(3).randbytes(1000) * (size // 1000)
+    called: list[int] = []
+    packed = compress_in_slices(codec, data, None, called.append)
+    assert bytes(decompress(codec, packed)) == data
+    assert called or not size
+
+
+@pytest.mark.parametrize("window_log", [20, 23, 27])
+def test_zstd_windows_that_kafka_takes(window_log: int) -> None:
+    """Up to 128 MiB of window may be asked for; memory is only touched as the frame fills it."""
+    before = psutil.Process().memory_info().rss
+    assert bytes(decompress(Compression.ZSTD, zstd_frame(window_log))) == b"hello"
+    assert psutil.Process().memory_info().rss - before < 16 << 20
+
+
+@pytest.mark.parametrize("window_log", [28, 31, 41])
+def test_larger_zstd_windows_are_refused(window_log: int) -> None:
+    """A frame that asks for 256 MiB or more gets nothing."""
+    with pytest.raises(CorruptMessage):
+        decompress(Compression.ZSTD, zstd_frame(window_log))
+
+
+def zstd_frame(window_log: int) -> bytes:
+    """Return a frame of one stored block that announces a window of that size."""
+    block = (5 << 3 | 1).to_bytes(3, "little") + b"hello"
+    return bytes.fromhex("28b52ffd") + bytes([0, (window_log - 10) << 3]) + block

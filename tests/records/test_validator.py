@@ -12,10 +12,9 @@ from ottla.records.batch import RecordBatch, TimestampType
 from ottla.records.builder import assemble_batch, encode_batch
 from ottla.records.compression import Compression, compress
 from ottla.records.control import ControlRecordType, encode_control_batch
+from ottla.records.validation_rules import RecordValidationError, ValidationRules
 from ottla.records.validator import (
     AppendOrigin,
-    RecordValidationError,
-    ValidationRules,
     validate,
 )
 

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.builder import encode_batch
-from ottla.records.validator import RecordValidationError
+from ottla.records.validation_rules import RecordValidationError
 from ottla.storage.append_info import FetchIsolation, UnexpectedAppendOffset
 from ottla.storage.batches import scan_batches
 from ottla.storage.log_config import LogConfig

@@ -10,6 +10,7 @@ epoll_ctl call.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.errors import OttlaError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.network.framing import FrameReader
     from ottla.types import SendItem
 
+log = logging.getLogger("ottla.network")
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
 """No new request is read from a socket with more than this unsent."""
 
@@ -132,8 +134,11 @@ class Connection:
             frame = self._receive()
         except BlockingIOError:
             return
-        except (OSError, OttlaError):
+        except OSError:
             self.close()
+            return
+        except OttlaError as error:
+            self._hang_up(error)
             return
         self._handle_frames(frame)
 
@@ -148,10 +153,16 @@ class Connection:
                 if self._is_busy or self.is_closed or not self._reader.has_buffered_bytes:
                     return
                 frame = self._reader.next_frame()
-        except OttlaError:
-            self.close()
+        except OttlaError as error:
+            self._hang_up(error)
         finally:
             self._is_handling = False
+
+    def _hang_up(self, error: OttlaError) -> None:
+        """Close on a stranger whose bytes are no frames."""
+        extra = {"event": "frame.invalid", "client": self.peer_host}
+        log.info("closing: %s", error, extra=extra)
+        self.close()
 
     def _receive(self) -> memoryview | None:
         space = self._reader.space()
@@ -234,8 +245,8 @@ class Connection:
             return
         try:
             frame = self._reader.next_frame()
-        except OttlaError:
-            self.close()
+        except OttlaError as error:
+            self._hang_up(error)
             return
         self._handle_frames(frame)
 

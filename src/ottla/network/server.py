@@ -171,7 +171,7 @@ class Listener:
         log.warning(
             "%d connections (max.connections): no more until one ends",
             self._quota.count,
-            extra={"event": "accept.full"},
+            extra={"event": "accept.full", "client": "any"},
         )
         self._loop.remove_reader(self._socket.fileno())
         self._quota.when_room(self._accept_again)
@@ -180,7 +180,8 @@ class Listener:
         """Out of descriptors: pause instead of spinning; the waiting peer is not refused."""
         if error.errno not in _OUT_OF_DESCRIPTORS or self._socket is None:
             return
-        log.warning("accept failed", extra={"event": "accept.failed", "error": str(error)})
+        extra = {"event": "accept.failed", "error": str(error), "client": "any"}
+        log.warning("accept failed", extra=extra)
         self._loop.remove_reader(self._socket.fileno())
         self._loop.call_later(_RETRY_ACCEPT_S, self._accept_again)
 

@@ -1,7 +1,9 @@
 """The five codecs, each with an output that is bounded before the first byte is written.
 
 Announced sizes are only hints for the first buffer: the output buffer itself is the bound, it
-grows by four up to the caller's limit, and a stream that needs more is refused.
+grows by four up to the caller's limit, and a stream that needs more is refused. Streams of very
+many small pieces (blocks, members) cost time out of proportion: whoever decompresses for others
+counts them by `on_piece`.
 
 Kafka: org.apache.kafka.common.compress.*, .record.internal.CompressionType.
 """
@@ -10,7 +12,8 @@ from __future__ import annotations
 
 import zlib
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from mmap import mmap
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import cramjam
 import xxhash
@@ -18,11 +21,18 @@ import xxhash
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.types import Buffer
 
 DEFAULT_LIMIT_BYTES: Final = 100 * 1024 * 1024
 _FIRST_BUFFER_BYTES: Final = 16 * 1024
 _GZIP_WINDOW: Final = 31  # 32 KiB of window, gzip's own header and trailer
+_GZIP_OUTPUT_BYTES: Final = 1024 * 1024
+_GZIP_INPUT_BYTES: Final = 1024
+_PIECES_A_CALL: Final = 256
+_PAGES_FROM_BYTES: Final = 1024 * 1024
+_SLICE_BYTES: Final = 1024 * 1024
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
@@ -87,16 +97,56 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> Buff
     return memoryview(cramjam.zstd.compress(data, 3 if level is None else level)).cast("B")
 
 
+def compress_in_slices(
+    codec: Compression, data: Buffer, level: int | None, on_piece: Callable[[int], None]
+) -> Buffer:
+    """Do what `compress` does, with a call in between that may raise to end it."""
+    view = memoryview(data)
+    starts = range(0, len(view), _SLICE_BYTES)
+    if codec in (Compression.NONE, Compression.SNAPPY):
+        on_piece(len(starts))
+        return compress(codec, data, level)  # as fast as a copy
+    stream = _compressor(codec, level)
+    parts: list[Buffer] = []
+    for index, start in enumerate(starts):
+        on_piece(index)
+        # bytes: lz4 takes nothing else
+        parts.append(_nothing_or(stream.compress(bytes(view[start : start + _SLICE_BYTES]))))
+    parts.append(stream.flush() if codec == Compression.GZIP else bytes(stream.finish()))
+    return b"".join(parts)
+
+
+def _compressor(codec: Compression, level: int | None) -> Any:
+    if codec == Compression.GZIP:
+        return zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
+    if codec == Compression.LZ4:
+        return _lz4_compressor(level)
+    return cramjam.zstd.Compressor(3 if level is None else level)
+
+
+def _nothing_or(part: Any) -> Buffer:
+    """Return what a compressor gave out at once: others than zlib's say only how much they took."""
+    return part if isinstance(part, bytes) else b""
+
+
 def decompress(codec: Compression, data: Buffer, limit: int = DEFAULT_LIMIT_BYTES) -> Buffer:
     """Return the plain bytes in a buffer of their own; see `Decompressor.decompress`."""
     return Decompressor().decompress(codec, data, limit)
 
 
-def _too_large(limit: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.INVALID_RECORD,
-        f"The records of a compressed batch take more than {limit} bytes.",
-    )
+class UnfoldsTooFar(KafkaError):
+    """Compressed records that need more bytes or work than whoever unfolds them grants."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, message)
+
+
+def _too_large(limit: int) -> UnfoldsTooFar:
+    return UnfoldsTooFar(f"The records of a compressed batch take more than {limit} bytes.")
+
+
+def _ignore(_pieces: int) -> None:
+    """Let a stream have as many pieces as it likes."""
 
 
 def _compress_snappy(data: Buffer) -> bytes:
@@ -110,20 +160,28 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
-    # Kafka takes the fast compressor at its default level (9) and the high one at all others.
-    frame_level = 0 if level is None or level == 9 else max(3, min(level, 12))
-    stream = cramjam.lz4.Compressor(level=frame_level, content_checksum=False, block_linked=False)
+    stream = _lz4_compressor(level)
     stream.compress(bytes(data))  # takes nothing else
     return memoryview(stream.finish()).cast("B")
 
 
+def _lz4_compressor(level: int | None) -> Any:
+    # Kafka takes the fast compressor at its default level (9) and the high one at all others.
+    frame_level = 0 if level is None or level == 9 else max(3, min(level, 12))
+    return cramjam.lz4.Compressor(level=frame_level, content_checksum=False, block_linked=False)
+
+
 class Decompressor:
-    """Decompresses into one buffer that is used again; not for two threads at once."""
+    """Decompresses into one buffer that is used again; not for two threads at once.
 
-    __slots__ = ("_buffer",)
+    `on_piece(pieces so far)` is called now and then within one stream and may raise to end it.
+    """
 
-    def __init__(self) -> None:
-        self._buffer = bytearray()
+    __slots__ = ("_buffer", "_on_piece")
+
+    def __init__(self, on_piece: Callable[[int], None] = _ignore) -> None:
+        self._buffer: bytearray | mmap = bytearray()
+        self._on_piece = on_piece
 
     def decompress(
         self, codec: Compression, data: Buffer, limit: int = DEFAULT_LIMIT_BYTES
@@ -136,7 +194,7 @@ class Decompressor:
         if codec == Compression.NONE:
             return data
         if codec == Compression.GZIP:
-            return _decompress_gzip(data, limit)
+            return _decompress_gzip(data, limit, self._on_piece)
         view = memoryview(data)
         if codec == Compression.SNAPPY:
             return self._decompress_snappy(view, limit)
@@ -147,7 +205,9 @@ class Decompressor:
     def _take(self, size: int) -> memoryview:
         """Return the reused buffer, made larger when it is smaller than size."""
         if len(self._buffer) < size:
-            self._buffer = bytearray(size)
+            # pages of the kernel, zero when they are touched: a bytearray's are written at once,
+            # under the interpreter's lock, which takes 0.1 s and more for the largest
+            self._buffer = bytearray(size) if size < _PAGES_FROM_BYTES else mmap(-1, size)
         return memoryview(self._buffer)
 
     def _decompress_growing(
@@ -163,6 +223,7 @@ class Decompressor:
                 if "write whole buffer" not in str(error):
                     raise CorruptMessage(f"Failed to decompress records: {error}") from error
                 capacity = len(output)
+                self._on_piece(1)
                 if capacity >= limit:
                     raise _too_large(limit) from error
                 capacity = min(limit, capacity * 4)
@@ -175,13 +236,14 @@ class Decompressor:
         Batches rarely shrink to less than a quarter, so a buffer of that size is tried first;
         one that holds whatever the blocks can become is the last resort.
         """
-        blocks, bound, content_checksum = _lz4_blocks(data)
+        on_piece = self._on_piece
+        blocks, bound, content_checksum = _lz4_blocks(data, on_piece)
         capacity = min(limit, max(_FIRST_BUFFER_BYTES, 4 * len(data)), bound)
         output = self._take(capacity)
-        size = _fill_from_lz4(blocks, output[:limit] if limit < len(output) else output)
+        size = _fill_from_lz4(blocks, output[:limit] if limit < len(output) else output, on_piece)
         if size is None and capacity < min(bound, limit):
             output = self._take(min(bound, limit))
-            size = _fill_from_lz4(blocks, output[:limit])
+            size = _fill_from_lz4(blocks, output[:limit], on_piece)
         if size is None:
             if bound > limit:
                 raise _too_large(limit)
@@ -193,7 +255,8 @@ class Decompressor:
 
     def _decompress_snappy(self, data: memoryview, limit: int) -> memoryview:
         """Read xerial's framing, or one raw block where its magic is missing."""
-        blocks = _xerial_blocks(data) if bytes(data[:8]) == _XERIAL_MAGIC else [data]
+        is_framed = bytes(data[:8]) == _XERIAL_MAGIC
+        blocks = _xerial_blocks(data, self._on_piece) if is_framed else [data]
         total = 0
         for block in blocks:
             total += _snappy_length(block)
@@ -202,7 +265,9 @@ class Decompressor:
         output = self._take(total)
         position = 0
         try:
-            for block in blocks:
+            for index, block in enumerate(blocks):
+                if not index % _PIECES_A_CALL:
+                    self._on_piece(index)
                 # a raw block that does not fill exactly what it announced is refused by the codec
                 position += cramjam.snappy.decompress_raw_into(block, output[position:])
         except cramjam.DecompressionError as error:
@@ -210,37 +275,77 @@ class Decompressor:
         return output[:position]
 
 
-def _decompress_gzip(data: Buffer, limit: int) -> bytes:
-    """Read one or more gzip members; bytes behind the last that are no member are ignored."""
-    parts: list[bytes] = []
-    room = limit
+def _decompress_gzip(data: Buffer, limit: int, on_piece: Callable[[int], None]) -> Buffer:
+    """Read one or more gzip members; bytes behind the last that are no member are ignored.
+
+    The first member is given all bytes at once. Those behind it are fed little by little: what a
+    member leaves over is copied, and many small ones would copy the rest of the batch each.
+    """
     view = memoryview(data)
-    while True:
-        stream = zlib.decompressobj(_GZIP_WINDOW)
+    plain, used = _gzip_member(view, limit, len(view), on_piece)
+    member_count = 1
+    while len(view) - used >= 18:  # as much as an empty member takes
+        on_piece(member_count)
+        view = view[used:]
         try:
-            part = stream.decompress(view, room + 1)
-        except zlib.error as error:
-            if parts:  # trailing garbage, which Java's GZIPInputStream skips too
-                break
-            raise CorruptMessage(f"Failed to decompress records: {error}") from error
-        if len(part) > room:
-            raise _too_large(limit)
-        if not stream.eof:
-            raise CorruptMessage("Failed to decompress records: Unexpected end of GZIP stream")
-        room -= len(part)
-        parts.append(part)
-        view = memoryview(stream.unused_data)
-        if len(view) < 18:  # less than an empty member
+            part, used = _gzip_member(view, limit - len(plain), _GZIP_INPUT_BYTES, on_piece)
+        except _NoGzip:  # trailing garbage, which Java's GZIPInputStream skips too
             break
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        except UnfoldsTooFar as error:
+            raise _too_large(limit) from error
+        if member_count == 1:
+            plain = bytearray(plain)
+        plain += part
+        member_count += 1
+    return plain
 
 
-def _xerial_blocks(data: memoryview) -> list[memoryview]:
-    blocks = []
+class _NoGzip(CorruptMessage):
+    """Bytes that zlib refuses, rather than too few of them."""
+
+
+def _gzip_member(
+    view: memoryview, room: int, step: int, on_piece: Callable[[int], None]
+) -> tuple[bytes | bytearray, int]:
+    """Return a member's plain bytes (at most room) and how many bytes of view it takes.
+
+    `step` bytes of input are given to the library first, twice as many each time after.
+    """
+    stream = zlib.decompressobj(_GZIP_WINDOW)
+    plain: bytes | bytearray = b""
+    fed = 0
+    feed: Buffer = b""
+    while not stream.eof:
+        if not feed:
+            feed = view[fed : fed + step]
+            fed += len(feed)
+            step *= 2
+        try:
+            part = stream.decompress(feed, min(room + 1 - len(plain), _GZIP_OUTPUT_BYTES + 1))
+        except zlib.error as error:
+            raise _NoGzip(f"Failed to decompress records: {error}") from error
+        feed = stream.unconsumed_tail
+        if not plain:
+            plain = part
+        else:
+            plain = plain if type(plain) is bytearray else bytearray(plain)
+            plain += part
+        if len(plain) > room:
+            raise _too_large(room)
+        if not part and not feed and fed == len(view) and not stream.eof:
+            raise CorruptMessage("Failed to decompress records: Unexpected end of GZIP stream")
+        on_piece(1)
+    return plain, fed - len(stream.unused_data)
+
+
+def _xerial_blocks(data: memoryview, on_piece: Callable[[int], None]) -> list[memoryview]:
+    blocks: list[memoryview] = []
     position, size = 16, len(data)
     if size < 16:
         raise CorruptMessage("Failed to decompress records: snappy header is cut short")
     while position < size:
+        if not len(blocks) % _PIECES_A_CALL:
+            on_piece(len(blocks))
         if bytes(data[position : position + 8]) == _XERIAL_MAGIC:  # streams may be concatenated
             position += 16
             continue
@@ -271,7 +376,9 @@ class _Lz4Block(NamedTuple):
     is_plain: bool
 
 
-def _lz4_blocks(data: memoryview) -> tuple[list[_Lz4Block], int, int | None]:
+def _lz4_blocks(
+    data: memoryview, on_piece: Callable[[int], None]
+) -> tuple[list[_Lz4Block], int, int | None]:
     """Return the first frame's blocks, the most bytes they can hold, and the plain's checksum."""
     if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
         raise CorruptMessage("Failed to decompress records: Stream unsupported (invalid magic)")
@@ -289,7 +396,9 @@ def _lz4_blocks(data: memoryview) -> tuple[list[_Lz4Block], int, int | None]:
         or xxhash.xxh32_intdigest(data[4 : position - 1]) >> 8 & 255 != (data[position - 1])
     ):
         raise CorruptMessage("Failed to decompress records: Stream frame descriptor corrupted")
-    blocks, bound, position = _read_lz4_blocks(data, position, block_bytes, flags)
+    blocks, bound, position = _read_lz4_blocks(
+        data, position, block_bytes, flags, on_piece=on_piece
+    )
     if not flags & 0x04:
         return blocks, bound, None
     if position + 4 > len(data):
@@ -298,13 +407,20 @@ def _lz4_blocks(data: memoryview) -> tuple[list[_Lz4Block], int, int | None]:
 
 
 def _read_lz4_blocks(
-    data: memoryview, position: int, block_bytes: int, flags: int
+    data: memoryview,
+    position: int,
+    block_bytes: int,
+    flags: int,
+    *,
+    on_piece: Callable[[int], None],
 ) -> tuple[list[_Lz4Block], int, int]:
     """Return the blocks, the most bytes they can hold, and the position behind the end mark."""
     checksum_bytes = 4 if flags & 0x10 else 0
     blocks: list[_Lz4Block] = []
     bound = 0
     while True:
+        if not len(blocks) % _PIECES_A_CALL:
+            on_piece(len(blocks))
         if position + 4 > len(data):
             raise CorruptMessage("Failed to decompress records: Stream ended prematurely")
         word = int.from_bytes(data[position : position + 4], "little")
@@ -328,10 +444,14 @@ def _read_lz4_blocks(
         bound += length if block.is_plain else min(block_bytes, length * 255)
 
 
-def _fill_from_lz4(blocks: list[_Lz4Block], output: memoryview) -> int | None:
+def _fill_from_lz4(
+    blocks: list[_Lz4Block], output: memoryview, on_piece: Callable[[int], None]
+) -> int | None:
     """Decompress all blocks into output; None when one is malformed or does not fit."""
     position = 0
-    for block, is_plain in blocks:
+    for index, (block, is_plain) in enumerate(blocks):
+        if not index % _PIECES_A_CALL:
+            on_piece(index)
         if is_plain:
             if position + len(block) > len(output):
                 return None

@@ -6,6 +6,8 @@ cdef long long LEAST_INT64
 cdef long long _LARGEST_BASE
 cdef int OUT_OF_BYTES
 cdef int VARINT_TOO_LONG
+cdef int TOO_MANY_HEADERS
+cdef int MOST_HEADERS
 cdef int MALFORMED
 cdef int NOT_CONSECUTIVE
 cdef int RULE_BROKEN
@@ -33,6 +35,8 @@ cdef class Cursor:
     @cython.locals(size=cython.longlong)
     cdef void skip_headers(self, long long count) noexcept nogil
 
+    cdef void skip_bounded_headers(self, long long count) noexcept nogil
+
 
 @cython.locals(cursor=Cursor)
 cpdef Cursor cursor_over(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end)
@@ -49,7 +53,39 @@ cpdef bint overflows(long long base, long long delta) noexcept nogil
 cpdef tuple scan_records(
     const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, long long count,
     long long base_timestamp, long long earliest, long long latest, bint requires_keys,
+    long long first_index=*,
 )
+
+
+@cython.locals(
+    cursor=Cursor, index=cython.longlong, size=cython.longlong, record_end=cython.Py_ssize_t,
+    stop=cython.Py_ssize_t,
+)
+cpdef tuple slice_end(
+    const unsigned char[::1] data, Py_ssize_t position, long long count, long long most_bytes,
+)
+
+
+@cython.locals(
+    cursor=Cursor, found=list, index=cython.longlong, size=cython.longlong,
+    record_end=cython.Py_ssize_t, timestamp_delta=cython.longlong, offset_delta=cython.longlong,
+    key_size=cython.longlong, value_size=cython.longlong,
+)
+cpdef list outline_records(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, long long first_index,
+    long long count,
+)
+
+
+@cython.locals(
+    cursor=Cursor, index=cython.longlong, size=cython.longlong, start=cython.Py_ssize_t,
+    record_end=cython.Py_ssize_t, times_end=cython.Py_ssize_t, rest=cython.Py_ssize_t,
+    delta=cython.longlong,
+)
+cpdef Py_ssize_t append_renumbered(
+    bytearray out, const unsigned char[::1] data, Py_ssize_t position, long long first_index,
+    long long count,
+) except -1
 
 
 @cython.locals(

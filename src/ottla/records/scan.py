@@ -38,6 +38,10 @@ RULE_BROKEN = 4
 # What a cursor found wrong; the walk goes on with zeros and the caller looks once a record.
 OUT_OF_BYTES = 1
 VARINT_TOO_LONG = 2
+TOO_MANY_HEADERS = 3
+
+MOST_HEADERS = 1_000_000
+"""Of one record that is checked: no more fit into 2 MiB, and the walk over them cannot stop."""
 
 NO_HEADERS = b"\x00"
 
@@ -130,6 +134,13 @@ class Cursor:
                 self.content_bytes += size
             count -= 1
 
+    def skip_bounded_headers(self, count: int) -> None:
+        """Step over headers of a record that is checked: not over more than MOST_HEADERS."""
+        if count > MOST_HEADERS:
+            self.fault = TOO_MANY_HEADERS
+        else:
+            self.skip_headers(count)
+
 
 def cursor_over(data: Buffer, position: int, end: int) -> Cursor:
     """Return a cursor at position that goes no further than end; ValueError outside of data.
@@ -152,6 +163,8 @@ def describe_fault(fault: int, index: int) -> str:
     """Return the text for what a cursor found wrong in the record of that index."""
     if fault == VARINT_TOO_LONG:
         return f"Found invalid record structure in record {index}: varint is too long"
+    if fault == TOO_MANY_HEADERS:
+        return f"Record {index} has more than {MOST_HEADERS} headers"
     return f"Found invalid record structure in record {index}: it is longer than its bytes"
 
 
@@ -217,7 +230,7 @@ def decode_records(  # noqa: C901 - one loop, in C
     return records
 
 
-def scan_records(  # noqa: C901 - one loop, in C
+def scan_records(  # noqa: C901, PLR0913, PLR0917 - one loop, in C, and keywords are slow
     data: Buffer,
     position: int,
     end: int,
@@ -226,8 +239,11 @@ def scan_records(  # noqa: C901 - one loop, in C
     earliest: int,
     latest: int,
     requires_keys: bool,  # noqa: FBT001 - keywords cost half of the walk over a small batch
+    first_index: int = 0,
 ) -> tuple[int, int, int]:
     """Walk `count` plain records between position and end, which they must fill.
+
+    Their offset deltas should count from first_index on: more than 0 for a slice of a batch.
 
     Returns flags of what is wrong (0: nothing; MALFORMED, NOT_CONSECUTIVE, RULE_BROKEN), the
     largest timestamp (ms, at least -1) and the index of the first record that has it. A rule is
@@ -247,12 +263,12 @@ def scan_records(  # noqa: C901 - one loop, in C
             return MALFORMED, largest, largest_index
         cursor.skip(1)
         timestamp_delta = cursor.varlong()
-        if cursor.varint() != index:
+        if cursor.varint() != first_index + index:
             verdict |= NOT_CONSECUTIVE
         key_size = cursor.varint()
         cursor.skip(key_size)
         cursor.skip(cursor.varint())
-        cursor.skip_headers(cursor.varint())
+        cursor.skip_bounded_headers(cursor.varint())
         if cursor.fault or cursor.position != record_end:
             return MALFORMED, largest, largest_index
         if overflows(base_timestamp, timestamp_delta):
@@ -268,6 +284,87 @@ def scan_records(  # noqa: C901 - one loop, in C
     if cursor.position != end:
         return MALFORMED, largest, largest_index
     return verdict, largest, largest_index
+
+
+def slice_end(data: Buffer, position: int, count: int, most_bytes: int) -> tuple[int, int]:
+    """Step over records by their lengths alone: at most count, and one or at most most_bytes.
+
+    Returns how many and where the next one starts; none where the first has no length or is
+    longer than the data.
+    """
+    cursor = cursor_over(data, position, len(data))
+    stop = position
+    for index in range(count):
+        size = cursor.varint()
+        record_end = cursor.position + size
+        if cursor.fault or size < 0 or record_end > cursor.end:
+            return index, stop
+        if index and record_end - position > most_bytes:
+            return index, stop
+        stop = record_end
+        cursor.position = record_end
+    return count, stop
+
+
+def outline_records(
+    data: Buffer, position: int, end: int, first_index: int, count: int
+) -> list[tuple[int, int, int, int]]:
+    """Return what rules ask of records: offset delta, timestamp delta, sizes of key and value.
+
+    A missing key or value has a negative size. The records must fill position…end; CorruptMessage
+    names, counted from first_index, the one that is broken.
+    """
+    if count < 0 or count > (end - position) // 7 + 1:
+        raise CorruptMessage("Incorrect declared batch size, premature EOF reached")
+    found: list[tuple[int, int, int, int]] = []
+    cursor = cursor_over(data, position, end)
+    for index in range(count):
+        size = cursor.varint()
+        record_end = cursor.position + size
+        if cursor.fault or size < 0 or record_end > end:
+            raise CorruptMessage(describe_fault(cursor.fault, first_index + index))
+        cursor.skip(1)
+        timestamp_delta = cursor.varlong()
+        offset_delta = cursor.varint()
+        key_size = cursor.varint()
+        cursor.skip(key_size)
+        value_size = cursor.varint()
+        cursor.skip(value_size)
+        cursor.skip_bounded_headers(cursor.varint())
+        if cursor.fault or cursor.position != record_end:
+            raise CorruptMessage(describe_fault(cursor.fault, first_index + index))
+        found.append((offset_delta, timestamp_delta, key_size, value_size))
+    if cursor.position != end:
+        raise CorruptMessage("Incorrect declared batch size, records still remaining in file")
+    return found
+
+
+def append_renumbered(
+    out: bytearray, data: Buffer, position: int, first_index: int, count: int
+) -> int:
+    """Append `count` whole records with offset deltas from first_index on, else as they are.
+
+    Returns where the next one starts. What was scanned before is not checked again.
+    """
+    cursor = cursor_over(data, position, len(data))
+    for index in range(count):
+        size = cursor.varint()
+        start = cursor.position
+        record_end = start + size
+        cursor.skip(1)
+        cursor.varlong()
+        times_end = cursor.position
+        cursor.varint()
+        rest = cursor.position
+        if cursor.fault or record_end < rest or record_end > cursor.end:
+            raise CorruptMessage(describe_fault(cursor.fault, first_index + index))
+        delta = first_index + index
+        append_varint(out, times_end - start + varint_bytes(delta) + record_end - rest)
+        out += data[start:times_end]
+        append_varint(out, delta)
+        out += data[rest:record_end]
+        cursor.position = record_end
+    return cursor.position
 
 
 def overflows(base: int, delta: int) -> bool:

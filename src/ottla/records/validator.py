@@ -2,7 +2,11 @@
 
 The way of a good batch is short: one unpack of the header, one checksum, one scan of the records,
 one pack of base offset and epoch. Whatever is wrong is found again, slowly, to say it in Kafka's
-words. Four differences from Kafka, all towards refusing or mending what would stay broken in the
+words. What would take the caller's thread more than some ms (records that unfold far, or very many
+that have to be looked at one by one) is not done here: `TooMuchForTheLoop` sends it to
+`records/large_batches.py`, whose verdict then comes back as a `CheckedBatch`.
+
+Four differences from Kafka, all towards refusing or mending what would stay broken in the
 log: plain records whose offset deltas are not 0, 1, 2… are built anew, as Kafka does with
 compressed ones; a compressed record must fill the length that it claims; records that do not
 decompress are INVALID_RECORD, where Kafka says UNKNOWN_SERVER_ERROR; and a batch may unfold to
@@ -15,7 +19,6 @@ Kafka: org.apache.kafka.storage.internals.log.LogValidator, UnifiedLog.analyzeAn
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -38,25 +41,36 @@ from ottla.records.batch import (
     iterate_batches,
 )
 from ottla.records.builder import encode_batch
-from ottla.records.compression import DEFAULT_LIMIT_BYTES, Compression, Decompressor
+from ottla.records.compression import Compression, Decompressor, UnfoldsTooFar
 from ottla.records.crc32c import crc32c
 from ottla.records.scan import decode_records, scan_records
+from ottla.records.validation_rules import (
+    NO_KEY,
+    TooMuchForTheLoop,
+    check_rebuilt_size,
+    invalid,
+    refusal,
+    time_range,
+    timestamp_problem,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ottla.records.record import Record
+    from ottla.records.validation_rules import CheckedBatch, ValidationRules
     from ottla.types import Buffer
 
 _PLACE: Final = Struct(">qii")  # base offset, length, leader epoch
 _ATTRIBUTES: Final = Struct(">h")
 _TIMESTAMP: Final = Struct(">q")
 _CRC: Final = Struct(">I")
-_LEAST_INT64: Final = -(1 << 63)
-_LARGEST_INT64: Final = (1 << 63) - 1
-_SHOWN_ERRORS: Final = 3
+LOOP_BYTES: Final = 1_048_588
+"""Most bytes of records that a client's batch may have to be checked at once: 2 to 7 ms of work.
+
+It is Kafka's default of max.message.bytes: a plain batch of that size never waits for a worker.
+"""
+_LOOP_REBUILT_BYTES: Final = 128 * 1024
+_LOOP_JUDGED_RECORDS: Final = 2048
+_LOOP_PIECES: Final = 512
 _new_tuple: Final = tuple.__new__
-_NO_KEY: Final = "Compacted topic cannot accept message without key in topic partition"
 
 
 class AppendOrigin(Enum):
@@ -72,24 +86,6 @@ class AppendOrigin(Enum):
 _CLIENT: Final = AppendOrigin.CLIENT
 _RAFT_LEADER: Final = AppendOrigin.RAFT_LEADER
 _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
-
-
-@dataclass(frozen=True, slots=True)
-class ValidationRules:
-    """What a topic asks of its records; made once a log and configuration."""
-
-    compression_type: Compression | None = None
-    """Codec that the log keeps; None is `producer`: whatever the batch has."""
-    compression_level: int | None = None
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    before_max_ms: int = _LARGEST_INT64
-    after_max_ms: int = 3_600_000
-    max_message_bytes: int = 1_048_588
-    is_compacted: bool = False
-    max_plain_bytes: int = DEFAULT_LIMIT_BYTES
-    """Most bytes that the records of a compressed batch may take."""
-    topic_partition: str = ""
-    """Named in error messages."""
 
 
 class BatchSummary(NamedTuple):
@@ -123,18 +119,13 @@ class ValidatedRecords(NamedTuple):
     batches: list[BatchSummary]
 
 
-class RecordValidationError(KafkaError):
-    """Records that break the topic's rules, each with its index in the batch and why."""
-
-    def __init__(
-        self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]
-    ) -> None:
-        super().__init__(code, message)
-        self.record_errors = list(record_errors)
-
-
 class UnreadableRecords(KafkaError):
     """Bytes that are not one batch of format 2: refused before the log is asked."""
+
+
+def _few_pieces(count: int) -> None:
+    if count > _LOOP_PIECES:
+        raise UnfoldsTooFar(f"more than {_LOOP_PIECES} pieces")
 
 
 def validate(
@@ -152,7 +143,8 @@ def validate(
     A writable buffer is patched in place, of a read-only one a copy is made. The metadata
     leader's batches (any number) have offsets and epoch already and keep them. Raises
     RecordValidationError for records that break a rule; KafkaError INVALID_RECORD,
-    MESSAGE_TOO_LARGE or CorruptMessage for the batch.
+    MESSAGE_TOO_LARGE or CorruptMessage for the batch; TooMuchForTheLoop for a client's batch that
+    has to go another way, by `check_large_batch` and `place_checked`.
     """
     view = records if type(records) is memoryview else memoryview(records)
     if origin is _RAFT_LEADER:
@@ -166,14 +158,19 @@ def validate(
     _check_header(view, header, rules, origin)
     attributes, count = header[5], header[12]
     codec = attributes & COMPRESSION_MASK
-    plain, start = (view, HEADER_BYTES) if not codec else _unfold(view, codec, rules, decompressor)
+    plain, start = (
+        (view, HEADER_BYTES)
+        if not codec
+        else _unfold(view, codec, rules, decompressor, is_client=origin is _CLIENT)
+    )
     end = len(plain)
     stamped = rules.timestamp_type is _LOG_APPEND_TIME
-    earliest, latest = _time_range(now_ms, rules)
+    earliest, latest = time_range(now_ms, rules)
     verdict, largest, _ = scan_records(
         plain, start, end, count, header[7], earliest, latest, rules.is_compacted
     )
     if verdict or attributes & LOG_APPEND_TIME_FLAG:
+        _leave_to_worker_when(count > _LOOP_JUDGED_RECORDS, view, rules, origin)
         verdict, largest = _judge_slowly(RecordBatch(view), plain[start:end], now_ms, rules)
     if stamped:
         largest = now_ms
@@ -181,6 +178,8 @@ def validate(
     if target is None or target == codec or (not codec and attributes & CONTROL_FLAG):
         target = None
     if verdict or target is not None:
+        is_large = count > _LOOP_JUDGED_RECORDS or end > _LOOP_REBUILT_BYTES
+        _leave_to_worker_when(is_large, view, rules, origin)
         codec = codec if target is None else target
         view = _rebuild(
             RecordBatch(view), plain[start:end], next_offset, leader_epoch, now_ms, rules, codec
@@ -196,13 +195,31 @@ def validate(
     return _answer(view, header, next_offset, largest, now_ms if stamped else NO_TIMESTAMP)
 
 
-def _time_range(now_ms: int, rules: ValidationRules) -> tuple[int, int]:
-    """Return the least and the largest timestamp that the topic takes."""
-    if rules.timestamp_type is _LOG_APPEND_TIME:
-        return _LEAST_INT64, _LARGEST_INT64
-    earliest = now_ms - rules.before_max_ms
-    latest = now_ms + rules.after_max_ms
-    return max(earliest, _LEAST_INT64), min(latest, _LARGEST_INT64)
+def _leave_to_worker_when(
+    is_large: bool,  # noqa: FBT001 - what the function is about
+    view: memoryview,
+    rules: ValidationRules,
+    origin: AppendOrigin,
+) -> None:
+    """Do not look at records one by one here when a client sent too many of them."""
+    if is_large and origin is _CLIENT:
+        raise TooMuchForTheLoop(view, rules)
+
+
+def place_checked(
+    checked: CheckedBatch, next_offset: int, leader_epoch: int, now_ms: int
+) -> ValidatedRecords:
+    """Give a batch that a worker found good its place, as `validate` does with others."""
+    view, largest, stamped = checked
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    header = HEADER.unpack_from(view, 0)
+    largest = now_ms if stamped else largest
+    _PLACE.pack_into(view, 0, next_offset + header[12] - 1 - header[6], header[1], leader_epoch)
+    flags = header[5] & ~LOG_APPEND_TIME_FLAG | (LOG_APPEND_TIME_FLAG if stamped else 0)
+    if largest != header[8] or flags != header[5]:
+        _stamp(view, flags, largest)
+    return _answer(view, header, next_offset, largest, now_ms if stamped else NO_TIMESTAMP)
 
 
 def _check_header(
@@ -211,7 +228,7 @@ def _check_header(
     """Refuse what the 61 bytes of header already tell, in Kafka's order."""
     by_client = origin is _CLIENT
     if header[0] and by_client:
-        raise _invalid(
+        raise invalid(
             "The baseOffset of the record batch in the append to "
             f"{rules.topic_partition} should be 0, but it is {header[0]}"
         )
@@ -229,6 +246,8 @@ def _check_header(
         or (header[9] >= 0 and header[11] < 0)
     ):
         _refuse_client_batch(RecordBatch(view), rules)
+    if len(view) > LOOP_BYTES and by_client:
+        raise TooMuchForTheLoop(view, rules)
 
 
 def _stamp(view: memoryview, attributes: int, max_timestamp: int) -> None:
@@ -275,10 +294,6 @@ def _answer(
     )
 
 
-def _invalid(message: str | None = None) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, message)
-
-
 def _too_large_on_arrival(size: int, rules: ValidationRules) -> KafkaError:
     return KafkaError(
         ErrorCode.MESSAGE_TOO_LARGE,
@@ -305,7 +320,7 @@ def _only_batch(view: memoryview, origin: AppendOrigin) -> memoryview:
     if len(batches) != 1:
         if origin is AppendOrigin.CLIENT:
             raise UnreadableRecords(ErrorCode.INVALID_RECORD)
-        raise _invalid(
+        raise invalid(
             "Compressed outer record has more than one batch"
             if batches
             else "Record batch has no batches at all"
@@ -317,36 +332,47 @@ def _refuse_client_batch(batch: RecordBatch, rules: ValidationRules) -> None:
     """Say what a client's batch header has that clients may not write."""
     where = f"in topic partition {rules.topic_partition}"
     if batch.last_offset_delta < 0:
-        raise _invalid(
+        raise invalid(
             f"Batch has an invalid offset range: [{batch.base_offset}, {batch.last_offset}] {where}"
         )
     if batch.record_count <= 0:
-        raise _invalid(f"Invalid reported count for record batch: {batch.record_count} {where}")
+        raise invalid(f"Invalid reported count for record batch: {batch.record_count} {where}")
     if batch.record_count != batch.last_offset_delta + 1:
-        raise _invalid(
+        raise invalid(
             f"Inconsistent batch offset range [{batch.base_offset}, {batch.last_offset}] "
             f"and count of records {batch.record_count} {where}"
         )
     if batch.is_control:
-        raise _invalid(f"Clients are not allowed to write control records {where}")
-    raise _invalid(
+        raise invalid(f"Clients are not allowed to write control records {where}")
+    raise invalid(
         f"Invalid sequence number {batch.base_sequence} in record batch with producerId "
         f"{batch.producer_id} {where}"
     )
 
 
 def _unfold(
-    view: memoryview, codec: int, rules: ValidationRules, decompressor: Decompressor | None
+    view: memoryview,
+    codec: int,
+    rules: ValidationRules,
+    decompressor: Decompressor | None,
+    *,
+    is_client: bool,
 ) -> tuple[memoryview, int]:
-    """Decompress the records; return them with where they start."""
+    """Decompress the records, a client's no further than the loop has time for.
+
+    Returns them with where they start.
+    """
+    limit = min(LOOP_BYTES, rules.max_plain_bytes) if is_client else rules.max_plain_bytes
     if decompressor is None:
-        decompressor = Decompressor()
+        decompressor = Decompressor(_few_pieces) if is_client else Decompressor()
     try:
-        plain = decompressor.decompress(
-            Compression.from_id(codec), view[HEADER_BYTES:], rules.max_plain_bytes
-        )
+        plain = decompressor.decompress(Compression.from_id(codec), view[HEADER_BYTES:], limit)
     except CorruptMessage as error:
-        raise _invalid(error.message) from error
+        raise invalid(error.message) from error
+    except UnfoldsTooFar as error:
+        if is_client and limit < rules.max_plain_bytes:
+            raise TooMuchForTheLoop(view, rules) from error
+        raise
     return memoryview(plain), 0
 
 
@@ -367,64 +393,27 @@ def _judge_slowly(
             batch.max_timestamp if appended else None,
         )
     except CorruptMessage as error:
-        raise _invalid(error.message) from error
+        raise invalid(error.message) from error
     errors: list[tuple[int, str]] = []
     code = ErrorCode.INVALID_RECORD
     for index, record in enumerate(records):
         if rules.is_compacted and record.key is None:
-            errors.append((index, f"{_NO_KEY} {rules.topic_partition}"))
+            errors.append((index, f"{NO_KEY} {rules.topic_partition}"))
             continue
-        problem = _timestamp_problem(record, now_ms, rules, appended=appended)
+        problem = timestamp_problem(
+            (record.offset, record.timestamp, len(record.key or b""), len(record.value or b"")),
+            now_ms,
+            rules,
+            appended=appended,
+        )
         if problem is not None:
             code = ErrorCode.INVALID_TIMESTAMP
             errors.append((index, problem))
     if errors:
-        raise RecordValidationError(code, _sum_up(code, errors), errors)
+        raise refusal(code, errors, len(errors))
     base = batch.base_offset
     mend = any(record.offset != base + index for index, record in enumerate(records))
     return mend, max((record.timestamp for record in records), default=NO_TIMESTAMP)
-
-
-def _timestamp_problem(
-    record: Record, now_ms: int, rules: ValidationRules, *, appended: bool
-) -> str | None:
-    """Return why the record's timestamp is refused; None when it is not."""
-    timestamp = record.timestamp
-    if rules.timestamp_type is TimestampType.CREATE_TIME and timestamp != NO_TIMESTAMP:
-        age = now_ms - timestamp
-        if age > rules.before_max_ms or -age > rules.after_max_ms:
-            return (
-                f"Timestamp {timestamp} of message with offset {record.offset} is out of range. "
-                f"The timestamp should be within [{_int64(now_ms - rules.before_max_ms)}, "
-                f"{_int64(now_ms + rules.after_max_ms)}]"
-            )
-    elif appended:
-        key_size = len(record.key or b"")
-        value_size = len(record.value or b"")
-        return (
-            f"Invalid timestamp type in message DefaultRecord(offset={record.offset}, "
-            f"timestamp={timestamp}, key={key_size} bytes, value={value_size} bytes). "
-            "Producer should not set timestamp type to LogAppendTime."
-        )
-    return None
-
-
-def _int64(value: int) -> int:
-    """Wrap as Java's long does: only texts show it."""
-    return ((value - _LEAST_INT64) & 0xFFFF_FFFF_FFFF_FFFF) + _LEAST_INT64
-
-
-def _sum_up(code: ErrorCode, errors: Sequence[tuple[int, str]]) -> str:
-    if code == ErrorCode.INVALID_TIMESTAMP:
-        return "One or more records have been rejected due to invalid timestamp"
-    shown = ", ".join(
-        f"RecordError(batchIndex={index}, message='{message}')"
-        for index, message in errors[:_SHOWN_ERRORS]
-    )
-    return (
-        f"One or more records have been rejected due to {len(errors)} record errors in total, "
-        f"and only showing the first three errors at most: [{shown}]"
-    )
 
 
 def _rebuild(
@@ -457,13 +446,7 @@ def _rebuild(
         base_sequence=batch.base_sequence,
         transactional=batch.is_transactional,
     )
-    if len(built) > rules.max_message_bytes:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"Message batch size is {len(built)} bytes in append topartition "
-            f"{rules.topic_partition} which exceeds the maximum configured size of "
-            f"{rules.max_message_bytes}.",
-        )
+    check_rebuilt_size(len(built), rules)
     return memoryview(built)
 
 
@@ -475,7 +458,7 @@ def _accept_raft_batches(
     largest, offset_of_largest, count = NO_TIMESTAMP, -1, 0
     for batch in iterate_batches(view):
         if batch.leader_epoch != leader_epoch:
-            raise _invalid(
+            raise invalid(
                 "Append from Raft leader did not set the batch epoch correctly, expected "
                 f"{leader_epoch} but the batch has {batch.leader_epoch}"
             )
@@ -487,7 +470,7 @@ def _accept_raft_batches(
         count += batch.record_count
         batches.append(summarize(batch))
     if not batches:
-        raise _invalid("Record batch has no batches at all")
+        raise invalid("Record batch has no batches at all")
     return ValidatedRecords(
         [view],
         batches[0].base_offset,

@@ -12,6 +12,7 @@ from ottla.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla.records.validation_rules import CheckedBatch
     from ottla.records.validator import AppendOrigin
     from ottla.storage.append_info import AppendInfo, FetchData, FetchIsolation
     from ottla.storage.partition_log import PartitionLog
@@ -89,7 +90,12 @@ class Partition:
         return min(self.min_insync_replicas, len(self.replicas))
 
     def append(
-        self, records: memoryview, *, required_acks: int, now_ms: int, origin: AppendOrigin
+        self,
+        records: memoryview | CheckedBatch,
+        *,
+        required_acks: int,
+        now_ms: int,
+        origin: AppendOrigin,
     ) -> AppendInfo:
         """Append a producer's or coordinator's batches as the leader.
 

@@ -15,6 +15,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ottla.records.validation_rules import CheckedBatch
     from ottla.storage.append_info import AppendInfo
     from ottla.storage.log_set import LogSet
     from ottla.types import Uuid
@@ -91,7 +92,7 @@ class ReplicaSet:
     def append(
         self,
         partition: Partition,
-        records: memoryview,
+        records: memoryview | CheckedBatch,
         *,
         required_acks: int,
         now_ms: int,

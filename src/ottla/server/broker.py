@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ottla.server.controller_node import ControllerNode
     from ottla.server.producer_ids import ProducerIds
     from ottla.server.telemetry import Telemetry
+    from ottla.server.unfolding import Unfolding
     from ottla.storage.log_set import LogSet
     from ottla.types import Node, Uuid
 
@@ -58,6 +59,7 @@ class Broker:
     logs: LogSet
     producer_ids: ProducerIds
     replicas: ReplicaSet
+    unfolding: Unfolding
     telemetry: Telemetry
 
     def __init__(
@@ -92,6 +94,7 @@ class Broker:
         """Take the node's logs; the settings of a log come from `log_config`."""
         self.logs = logs
         logs.cordoned = cordoned_directories(self.config)
+        logs.producers.most = self.config.own.producer_states_max
         self.replicas = ReplicaSet(self.node_id, logs)
         self.replicas.on_high_watermark(self.delayed_fetches.check_and_complete)
 

@@ -45,6 +45,11 @@ class Context:
         return "ANONYMOUS"
 
     @property
+    def client(self) -> str:
+        """The peer's address, as log lines name a client: what it calls itself proves nothing."""
+        return self.connection.peer_host
+
+    @property
     def client_host(self) -> str:
         """The peer's address as Kafka shows it in group descriptions."""
         return f"/{self.connection.peer_host}"

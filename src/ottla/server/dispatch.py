@@ -113,7 +113,8 @@ class Dispatcher:
             ctx.client_id = client_id or ""
             request = self._decode(ctx, frame, position)
         except KafkaError as error:
-            log.debug("closing: %s", error, extra={"event": "request.invalid"})
+            client = connection.peer_host
+            log.info("closing: %s", error, extra={"event": "request.invalid", "client": client})
             connection.close()
             return
         if request is not None:
@@ -169,7 +170,8 @@ class Dispatcher:
         """Return an answer with a top-level error code where the API has one, else close."""
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
         if not isinstance(error, OttlaError):
-            log.error("request failed", exc_info=error, extra={"event": "request.failed"})
+            extra = {"event": "request.failed", "client": ctx.client}
+            log.error("request failed", exc_info=error, extra=extra)
         response = response_class(ctx.api_key)()
         if not hasattr(response, "error_code"):
             ctx.connection.close()
@@ -191,6 +193,7 @@ class Dispatcher:
         try:
             return encode_response(ctx.correlation_id, ctx.api_key, ctx.api_version, response)
         except (OttlaError, ValueError) as error:
-            log.exception("cannot encode", exc_info=error, extra={"event": "response.invalid"})
+            extra = {"event": "response.invalid", "client": ctx.client}
+            log.exception("cannot encode", exc_info=error, extra=extra)
             ctx.connection.close()
             return None

@@ -9,6 +9,8 @@ import json
 import logging
 import time
 
+from ottla.server.log_limits import LimitedHandler, LineLimit
+
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
@@ -61,7 +63,7 @@ class JsonFormatter(logging.Formatter):
 
 def configure_logging(level: str = "WARNING", style: str = "text") -> None:
     """Send Ottla's log lines to standard error; `style` is "text" or "json"."""
-    handler = logging.StreamHandler()
+    handler = LimitedHandler(LineLimit(lambda: time.monotonic_ns() // 1_000_000))
     handler.setFormatter(JsonFormatter() if style == "json" else KeyValueFormatter())
     logger = logging.getLogger("ottla")
     logger.handlers[:] = [handler]

@@ -62,6 +62,19 @@ _ACCEPTED = own(
 _CLOSED = own(
     "kafka_server_socket_server_metrics_connection_close", "Connections closed.", Kind.COUNTER
 )
+_UNFOLDED = own(
+    "ottla_large_batches_checked", "Batches that workers checked, not the loop.", Kind.COUNTER
+)
+_UNFOLD_REFUSED = own(
+    "ottla_large_batches_over_limits", "Those that cost more than unfold.max.*.", Kind.COUNTER
+)
+_UNFOLD_WAITING = own("ottla_large_batches_waiting", "Batches that wait for a worker.")
+_PRODUCERS = own("ottla_producer_states", "Idempotent producers remembered in all partitions.")
+_PRODUCERS_REFUSED = own(
+    "ottla_producer_states_refused",
+    "Batches of new producers refused: more than producer.states.max.",
+    Kind.COUNTER,
+)
 _SCRAPE = own("ottla_scrape_loop_seconds", "Loop time that the previous scrape took.")
 _SCRAPES = own("ottla_scrapes", "Scrapes so far.", Kind.COUNTER)
 
@@ -118,6 +131,7 @@ class NodeMetrics:
         yield from self._cluster.collect()
         yield from self._disks()
         yield from self._network()
+        yield from self._limits()
         yield from self._requests.collect()
         yield from self._partitions.collect()
         yield from self._groups.collect()
@@ -151,6 +165,15 @@ class NodeMetrics:
         yield Series(_CONNECTIONS_NAME, labels, open_now)
         yield Series(_ACCEPTED, labels, accepted)
         yield Series(_CLOSED, labels, closed)
+
+    def _limits(self) -> Iterator[Series]:
+        unfolding = self._broker.unfolding
+        yield Series(_UNFOLDED, _ONE, (unfolding.checked_count,))
+        yield Series(_UNFOLD_REFUSED, _ONE, (unfolding.refused_count,))
+        yield Series(_UNFOLD_WAITING, _ONE, (unfolding.waiting_count,))
+        producers = self._broker.logs.producers
+        yield Series(_PRODUCERS, _ONE, (producers.count,))
+        yield Series(_PRODUCERS_REFUSED, _ONE, (producers.refused_count,))
 
     def gather(
         self, done: Callable[[list[Series]], None], failed: Callable[[Exception], None]

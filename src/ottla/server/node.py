@@ -26,6 +26,7 @@ from ottla.server.http_endpoint import HttpEndpoint
 from ottla.server.identity import identify
 from ottla.server.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ottla.server.lifecycle import BrokerLifecycle
+from ottla.server.log_limits import tell_left_out
 from ottla.server.plugins import load_policies
 from ottla.server.producer_ids import ProducerIds
 from ottla.server.reporters import Reporters, reporters_refusal
@@ -39,6 +40,7 @@ from ottla.server.startup import (
 )
 from ottla.server.telemetry import Telemetry
 from ottla.server.timers import LoopTimer
+from ottla.server.unfolding import Unfolding
 from ottla.server.upkeep import Upkeep
 from ottla.server.workers import Workers
 from ottla.storage.log_dir import LogDirectory
@@ -124,6 +126,7 @@ class Node:
         self._timer = LoopTimer(loop, self.clock)
         self._workers = Workers(loop)
         self._receiving = Workers(loop, threads=1)  # a receiver of metrics may wait for a network
+        self._unfolding = Workers(loop)  # busy for a second at worst, which no disk shall wait for
         try:
             self._policies = load_policies(self.config)
             self._reporters = Reporters(self.config)
@@ -144,6 +147,7 @@ class Node:
         max_idle_ms = self.config.connections_max_idle_ms
         for listener in self._listeners:
             listener.sweep(now_ms, max_idle_ms)
+        tell_left_out()
         self._timer.add(now_ms + sweep_interval_ms(max_idle_ms), self._sweep_connections)
 
     def _bind(self) -> None:
@@ -266,6 +270,7 @@ class Node:
         )
         broker.run_in_worker = self._workers.run
         broker.telemetry = Telemetry(config.telemetry_max_bytes, self._receiving.run)
+        broker.unfolding = Unfolding(config.own, self._unfolding.run)
         self._reporters.serve(broker.telemetry)
         return broker
 
@@ -356,12 +361,14 @@ class Node:
         self._timer.close()
         self._workers.close()
         self._receiving.close()
+        self._unfolding.close()
 
     async def stop(self) -> None:
         """Stop serving, flush and close the logs, leave the clean marker."""
         self.http.stopping()
         for listener in self._listeners:
             listener.close()
+        self.broker.unfolding.close()
         self._upkeep.stop()
         if self.failure is None:
             await self._say_goodbye()
@@ -371,6 +378,7 @@ class Node:
         self._timer.close()
         self._workers.close()
         self._receiving.close()
+        self._unfolding.close()
         await asyncio.sleep(0)  # lets the workers' last answers arrive
         self.controller.stop()
         self._policies.close()
@@ -390,11 +398,13 @@ class Node:
         self.http.stop()
         for listener in self._listeners:
             listener.close()
+        self.broker.unfolding.close()
         self._upkeep.stop()
         self._lifecycle.stop()
         self._timer.close()
         self._workers.close()
         self._receiving.close()
+        self._unfolding.close()
         for home in self._homes:
             home.release()
 

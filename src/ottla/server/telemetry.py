@@ -222,7 +222,9 @@ class Telemetry:
         def done(_nothing: None, error: Exception | None) -> None:
             self._waiting -= 1
             if error is not None:
-                log.error("metrics lost: %s", error, extra={"event": "telemetry.failed"})
+                client = instance.context.client_address
+                extra = {"event": "telemetry.failed", "client": client}
+                log.error("metrics lost: %s", error, extra=extra)
             code = ErrorCode.NONE if error is None else ErrorCode.INVALID_RECORD
             instance.last_error = code
             pending.complete(PushTelemetryResponse(error_code=int(code)))

@@ -22,6 +22,7 @@ from ottla.storage.flush_waits import FlushWaits
 from ottla.storage.log_jobs import CheckpointJob, LogFlush, RemovalJob
 from ottla.storage.partition_log import PartitionLog, parse_partition_name
 from ottla.storage.partition_metadata import PARTITION_METADATA, decode_partition_metadata
+from ottla.storage.producer_count import ProducerCount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -77,6 +78,8 @@ class LogSet:
         self._removals: list[tuple[int, LogDirectory, str]] = []
         self._with_deleted_segments: dict[TopicPartition, PartitionLog] = {}
         self._checkpointed: dict[TopicPartition, int] = {}
+        self.producers = ProducerCount()
+        """The producers of all these logs together."""
 
     @classmethod
     def open(
@@ -192,6 +195,7 @@ class LogSet:
                 f"and {home.path}",
             )
         self._logs[partition] = log
+        log.producer_state.count_in(self.producers)
         self._homes[partition] = home
         log.on_flush_wanted = self._want_flush
         log.on_flush_overdue = self._flush_overdue
@@ -295,6 +299,7 @@ class LogSet:
             return False
         home = self._homes.pop(partition)
         self._forget(partition)
+        log.producer_state.count_in(ProducerCount())
         log.is_deleted = True
         log.release()
         new_name = self._marked_name(partition, DELETE_SUFFIX)
@@ -507,6 +512,7 @@ class LogSet:
         gone = [partition for partition, place in self._homes.items() if place is home]
         lost = [self._logs.pop(partition) for partition in gone]
         for log in lost:
+            log.producer_state.count_in(ProducerCount())
             log.failure = log.failure or home.failure
             del self._homes[log.topic_partition]
             self._forget(log.topic_partition)

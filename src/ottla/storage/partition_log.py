@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.crc32c import crc32c
-from ottla.records.validator import AppendOrigin, validate
+from ottla.records.validation_rules import CheckedBatch
+from ottla.records.validator import AppendOrigin, place_checked, validate
 from ottla.storage.aborted import aborted_transactions
 from ottla.storage.append_info import AppendInfo, FetchData, FetchIsolation, UnexpectedAppendOffset
 from ottla.storage.batches import scan_batches
@@ -98,7 +99,7 @@ class PartitionLog(TruncatableLog):
 
     def append_as_leader(
         self,
-        records: memoryview,
+        records: memoryview | CheckedBatch,
         *,
         leader_epoch: int,
         now_ms: int,
@@ -109,19 +110,25 @@ class PartitionLog(TruncatableLog):
         """Validate, give offsets to and write batches; `records` is patched in place.
 
         RecordValidationError or KafkaError with the producer's code when they are refused,
-        KAFKA_STORAGE_ERROR (caused by an OSError) when the disk fails. A duplicate of one of the
-        producer's last five batches is not written and answered with the old offsets.
+        KAFKA_STORAGE_ERROR (caused by an OSError) when the disk fails; TooMuchForTheLoop for a
+        client's batch that has to be checked elsewhere and to come back as a CheckedBatch. A
+        duplicate of one of the producer's last five batches is not written and answered with the
+        old offsets.
         """
         if self.failure is not None or self.is_deleted:
             self._refuse()
-        validated = validate(
-            records,
-            next_offset=self.log_end_offset,
-            leader_epoch=leader_epoch,
-            now_ms=now_ms,
-            rules=self._rules,
-            origin=origin,
-        )
+        next_offset = self.log_end_offset
+        if isinstance(records, CheckedBatch):
+            validated = place_checked(records, next_offset, leader_epoch, now_ms)
+        else:
+            validated = validate(
+                records,
+                next_offset=next_offset,
+                leader_epoch=leader_epoch,
+                now_ms=now_ms,
+                rules=self._rules,
+                origin=origin,
+            )
         batches = validated.batches
         judgement = producer = None
         if has_producers(batches):

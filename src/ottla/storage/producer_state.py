@@ -12,15 +12,16 @@ from bisect import insort
 from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.records.validator import AppendOrigin
 from ottla.storage.directory import join
 from ottla.storage.producer_append import CompletedTransaction, ProducerAppend, Verification
+from ottla.storage.producer_count import ProducerCount
 from ottla.storage.producer_entry import ProducerEntry
 from ottla.storage.producer_snapshot import SNAPSHOT_SUFFIX, decode_snapshot, encode_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from ottla.records.validator import AppendOrigin
     from ottla.storage.directory import Directory
 
 LATE_TRANSACTION_BUFFER_MS = 300_000
@@ -51,6 +52,22 @@ class ProducerState:
         self._ongoing: dict[int, int] = {}  # first offset → producer id, in order of offsets
         self._unreplicated: dict[int, int] = {}  # first offset → last offset, complete above the HW
         self._verifications: dict[int, Verification] = {}
+        self._node_count = ProducerCount()
+        self._counted = 0
+
+    # The bound of all logs together
+
+    def count_in(self, node_count: ProducerCount) -> None:
+        """Let the producers here count among others; a fresh count takes them out again."""
+        self._node_count.count -= self._counted
+        self._node_count = node_count
+        self._counted = 0
+        self._recount()
+
+    def _recount(self) -> None:
+        """Tell the count what has come or gone; appends of known producers change nothing."""
+        self._node_count.count += len(self.producers) - self._counted
+        self._counted = len(self.producers)
 
     # Transactions
 
@@ -154,10 +171,15 @@ class ProducerState:
     # Appends
 
     def prepare(self, producer_id: int, origin: AppendOrigin) -> ProducerAppend:
-        """Begin to judge an append of one producer."""
+        """Begin to judge an append of one producer; POLICY_VIOLATION for one too many."""
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = ProducerEntry(producer_id)
+            if origin is AppendOrigin.CLIENT:
+                self._node_count.check_room(producer_id, self.partition)
         return ProducerAppend(
             self.partition,
-            self.producers.get(producer_id) or ProducerEntry(producer_id),
+            entry,
             origin=origin,
             verification=self._verifications.get(producer_id),
         )
@@ -169,6 +191,7 @@ class ProducerState:
             entry = self.producers.get(updated.producer_id)
             if entry is None:
                 self.producers[updated.producer_id] = updated
+                self._recount()
             else:
                 entry.set_epoch(updated.producer_epoch)
                 for batch in updated.batches:
@@ -189,6 +212,7 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self.producers[producer_id]
+        self._recount()
         stale = [key for key, value in self._verifications.items() if value.timestamp <= limit]
         for producer_id in stale:
             del self._verifications[producer_id]
@@ -258,6 +282,7 @@ class ProducerState:
 
     def _clear(self) -> None:
         self.producers.clear()
+        self._recount()
         self._ongoing.clear()
         self._unreplicated.clear()
 
@@ -273,6 +298,7 @@ class ProducerState:
             for entry in entries:
                 if entry.in_transaction or entry.last_timestamp > limit:
                     self.producers[entry.producer_id] = entry
+            self._recount()
             open_entries = [entry for entry in entries if entry.in_transaction]
             for entry in sorted(open_entries, key=lambda entry: entry.transaction_first_offset):
                 self._ongoing[entry.transaction_first_offset] = entry.producer_id

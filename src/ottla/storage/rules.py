@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.records.batch import TimestampType
 from ottla.records.compression import Compression
-from ottla.records.validator import ValidationRules
+from ottla.records.validation_rules import ValidationRules
 
 if TYPE_CHECKING:
     from ottla.storage.log_config import LogConfig

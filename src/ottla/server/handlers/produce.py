@@ -1,31 +1,39 @@
 """Produce: append a client's batches to the logs of partitions that this broker leads.
 
+A batch that would hold the loop goes to a worker (`server/unfolding.py`) and comes back checked;
+partition, leader and producer are looked at when it is appended. The answer waits for all.
+
 Kafka: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords. Hot path:
 benchmarks/against_kafka.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
 from ottla.purgatory.pending import Pending
-from ottla.records.validator import AppendOrigin, RecordValidationError, UnreadableRecords
+from ottla.records.validation_rules import RecordValidationError, TooMuchForTheLoop
+from ottla.records.validator import AppendOrigin, UnreadableRecords
 from ottla.server.dispatch import handles
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from ottla.records.validation_rules import CheckedBatch
     from ottla.replication.partition import Partition
     from ottla.server.context import Context
+    from ottla.storage.append_info import AppendInfo
 
     TopicData = ProduceRequest.TopicProduceData
     PartitionData = TopicData.PartitionProduceData
 
 TopicResponse = ProduceResponse.TopicProduceResponse
 PartitionResponse = TopicResponse.PartitionProduceResponse
+log = logging.getLogger("ottla.produce")
 ADMIN_CLIENT_ID = "__admin_client"
 _TOPIC_IDS_FROM = 13
 _ZSTD_FROM = 7
@@ -47,6 +55,16 @@ _WITHOUT_LOG_START = frozenset(
 )
 
 
+class _Later(NamedTuple):
+    """A partition whose batch a worker checks, and its place in the answer."""
+
+    partition: Partition
+    missing: ErrorCode
+    checked: Pending[CheckedBatch]
+    responses: list[PartitionResponse]
+    position: int
+
+
 @handles(ProduceRequest)
 def produce(
     ctx: Context, request: ProduceRequest
@@ -56,10 +74,13 @@ def produce(
     The answer waits for a flush only where a log has reached flush.messages.
     """
     refused = _refused_whole(request)
+    later: list[_Later] = []
     if refused is None:
-        responses = [_append_topic(ctx, request, topic) for topic in request.topic_data]
+        responses = [_append_topic(ctx, request, topic, later) for topic in request.topic_data]
     else:
         responses = [_refuse_topic(topic, refused) for topic in request.topic_data]
+    if later:
+        return _when_checked(ctx, request, responses, later)
     if ctx.broker.replicas.overdue_flushes:
         return _when_flushed(ctx, request, responses)
     return _answer(ctx, request, responses)
@@ -78,9 +99,20 @@ def _when_flushed(
     ctx: Context, request: ProduceRequest, responses: list[TopicResponse]
 ) -> Pending[ProduceResponse | None]:
     """Answer when all logs of the request are flushed that have to be; what failed is told so."""
-    waits = ctx.broker.replicas.logs.await_flushes()
     answer: Pending[ProduceResponse | None] = Pending()
+    _after_flushes(ctx, responses, lambda: answer.complete(_answer(ctx, request, responses)))
+    return answer
 
+
+def _after_flushes(
+    ctx: Context, responses: list[TopicResponse], then: Callable[[], object]
+) -> None:
+    """Go on once the logs that were just appended to are flushed, where they have to be."""
+    replicas = ctx.broker.replicas
+    if not replicas.overdue_flushes:
+        then()
+        return
+    waits = replicas.logs.await_flushes()
     left = len(waits)
 
     def one_is_over(_wait: Pending[None]) -> None:
@@ -88,11 +120,10 @@ def _when_flushed(
         left -= 1
         if not left:
             _mark_unflushed(responses, waits)
-            answer.complete(_answer(ctx, request, responses))
+            then()
 
     for wait in waits.values():
         wait.on_done(one_is_over)
-    return answer
 
 
 def _mark_unflushed(
@@ -139,13 +170,71 @@ def _close_when_failed(ctx: Context, responses: list[TopicResponse]) -> None:
         ctx.connection.close()
 
 
-def _append_topic(ctx: Context, request: ProduceRequest, topic: TopicData) -> TopicResponse:
+def _when_checked(
+    ctx: Context, request: ProduceRequest, responses: list[TopicResponse], later: list[_Later]
+) -> Pending[ProduceResponse | None]:
+    """Answer once the last of the batches came back from the workers and was appended."""
+    answer: Pending[ProduceResponse | None] = Pending()
+    left = len(later) + 1  # the appends that were done at once are one
+
+    def part_is_over() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            answer.complete(_answer(ctx, request, responses))
+
+    def append(one: _Later) -> None:
+        one.responses[one.position] = _append_checked(ctx, request, one)
+        _after_flushes(ctx, responses, part_is_over)
+
+    _after_flushes(ctx, responses, part_is_over)
+    for one in later:
+        one.checked.on_done(lambda _done, one=one: append(one))  # type: ignore[misc] # a lambda's default binds the loop's value
+    return answer
+
+
+def _append_checked(ctx: Context, request: ProduceRequest, one: _Later) -> PartitionResponse:
+    """Append what a worker found good, unless the partition is another one by now."""
+    partition, replicas = one.partition, ctx.broker.replicas
+    name, index = partition.topic_partition
+    try:
+        if replicas.find(name, index) is not partition:
+            return _failed(index, _not_held(ctx, name, index, one.missing))
+        info = replicas.append(
+            partition,
+            one.checked.value,
+            required_acks=request.acks,
+            now_ms=ctx.broker.clock.now_ms(),
+            origin=AppendOrigin.CLIENT,
+        )
+    except KafkaError as error:
+        _log_refusal(ctx, name, index, error)
+        return _failed(index, error, partition)
+    except Exception as error:
+        extra = {"event": "request.failed", "client": ctx.client}
+        log.exception("append failed", exc_info=error, extra=extra)
+        return _failed(index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR), partition)
+    return _appended(index, info)
+
+
+def _append_topic(
+    ctx: Context, request: ProduceRequest, topic: TopicData, later: list[_Later]
+) -> TopicResponse:
     name, missing = _topic_name(ctx, topic)
-    partitions = [
-        _append_partition(ctx, request, name, partition, missing)
-        for partition in topic.partition_data
-    ]
-    return TopicResponse(name=name, topic_id=topic.topic_id, partition_responses=partitions)
+    responses: list[PartitionResponse] = []
+    for data in topic.partition_data:
+        try:
+            response = _append_partition(ctx, request, name, data, missing)
+        except TooMuchForTheLoop as large:
+            response = PartitionResponse(
+                index=data.index, base_offset=-1
+            )  # stands there until it is known
+            partition = ctx.broker.replicas.get(name, data.index)
+            partition.append_count -= 1  # it counts when it comes back
+            checked = ctx.broker.unfolding.check(large, now_ms=ctx.now_ms, client=ctx.client)
+            later.append(_Later(partition, missing, checked, responses, len(responses)))
+        responses.append(response)
+    return TopicResponse(name=name, topic_id=topic.topic_id, partition_responses=responses)
 
 
 def _topic_name(ctx: Context, topic: TopicData) -> tuple[str, ErrorCode]:
@@ -169,8 +258,7 @@ def _append_partition(
     partition = replicas.find(topic, data.index)
     try:
         if partition is None:
-            is_broken = replicas.why_missing(topic, data.index) is ErrorCode.KAFKA_STORAGE_ERROR
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR if is_broken else missing)
+            raise _not_held(ctx, topic, data.index, missing)
         if partition.is_internal and ctx.client_id != ADMIN_CLIENT_ID:
             raise _internal(topic)
         records = data.records
@@ -186,17 +274,32 @@ def _append_partition(
             origin=AppendOrigin.CLIENT,
         )
     except KafkaError as error:
+        _log_refusal(ctx, topic, data.index, error)
         return _failed(data.index, error, partition)
+    return _appended(data.index, info)
+
+
+def _appended(index: int, info: AppendInfo) -> PartitionResponse:
     return PartitionResponse(
-        index=data.index,
+        index=index,
         base_offset=info.first_offset,
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
 
 
+def _not_held(ctx: Context, topic: str, index: int, missing: ErrorCode) -> KafkaError:
+    is_broken = ctx.broker.replicas.why_missing(topic, index) is ErrorCode.KAFKA_STORAGE_ERROR
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR if is_broken else missing)
+
+
 def _internal(topic: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+
+
+def _log_refusal(ctx: Context, topic: str, index: int, error: KafkaError) -> None:
+    extra = {"event": "produce.refused", "client": ctx.client, "client_id": ctx.client_id}
+    log.info("refused for %s-%d: %s", topic, index, error, extra=extra)
 
 
 def _failed(index: int, error: KafkaError, partition: Partition | None = None) -> PartitionResponse:

@@ -1,0 +1,148 @@
+"""What a topic asks of records, and what a client is told of those that do not keep to it.
+
+Kafka: the fields of org.apache.kafka.storage.internals.log.LogValidator, RecordValidationException.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError, OttlaError
+from ottla.records.batch import NO_TIMESTAMP, TimestampType
+from ottla.records.compression import DEFAULT_LIMIT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.records.compression import Compression
+
+_LEAST_INT64: Final = -(1 << 63)
+_LARGEST_INT64: Final = (1 << 63) - 1
+_SHOWN_ERRORS: Final = 3
+_BROKER_TIME: Final = TimestampType.LOG_APPEND_TIME  # an enum's members are found slowly
+NO_KEY: Final = "Compacted topic cannot accept message without key in topic partition"
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRules:
+    """What a topic asks of its records; made once a log and configuration."""
+
+    compression_type: Compression | None = None
+    """Codec that the log keeps; None is `producer`: whatever the batch has."""
+    compression_level: int | None = None
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    before_max_ms: int = _LARGEST_INT64
+    after_max_ms: int = 3_600_000
+    max_message_bytes: int = 1_048_588
+    is_compacted: bool = False
+    max_plain_bytes: int = DEFAULT_LIMIT_BYTES
+    """Most bytes that the records of a compressed batch may take."""
+    topic_partition: str = ""
+    """Named in error messages."""
+
+
+class RecordValidationError(KafkaError):
+    """Records that break the topic's rules, each with its index in the batch and why."""
+
+    def __init__(
+        self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]
+    ) -> None:
+        super().__init__(code, message)
+        self.record_errors = list(record_errors)
+
+
+class CheckedBatch(NamedTuple):
+    """A client's batch whose records were checked: only its place in the log is missing."""
+
+    view: memoryview
+    """The client's batch, or one that was built anew."""
+    largest: int
+    """Largest timestamp of its records (ms), -1 for none."""
+    is_stamped: bool
+    """Whether the broker's time counts instead."""
+
+
+class TooMuchForTheLoop(OttlaError):
+    """A client's batch is good so far, but its records would take the caller too long.
+
+    `large_batches.check_large_batch` takes what is in here, on another thread.
+    """
+
+    def __init__(self, view: memoryview, rules: ValidationRules) -> None:
+        super().__init__(f"batch of {len(view)} bytes")
+        self.view = view
+        self.rules = rules
+
+
+def invalid(message: str | None = None) -> KafkaError:
+    """Return INVALID_RECORD, to be raised."""
+    return KafkaError(ErrorCode.INVALID_RECORD, message)
+
+
+def time_range(now_ms: int, rules: ValidationRules) -> tuple[int, int]:
+    """Return the least and the largest timestamp that the topic takes."""
+    if rules.timestamp_type is _BROKER_TIME:
+        return _LEAST_INT64, _LARGEST_INT64
+    earliest = now_ms - rules.before_max_ms
+    latest = now_ms + rules.after_max_ms
+    return max(earliest, _LEAST_INT64), min(latest, _LARGEST_INT64)
+
+
+def timestamp_problem(
+    record: tuple[int, int, int, int], now_ms: int, rules: ValidationRules, *, appended: bool
+) -> str | None:
+    """Return why a record is refused for its timestamp; None when it is not.
+
+    A record here is offset, timestamp (ms), and the sizes of key and value.
+    """
+    offset, timestamp, key_size, value_size = record
+    if rules.timestamp_type is TimestampType.CREATE_TIME and timestamp != NO_TIMESTAMP:
+        age = now_ms - timestamp
+        if age > rules.before_max_ms or -age > rules.after_max_ms:
+            return (
+                f"Timestamp {timestamp} of message with offset {offset} is out of range. "
+                f"The timestamp should be within [{_int64(now_ms - rules.before_max_ms)}, "
+                f"{_int64(now_ms + rules.after_max_ms)}]"
+            )
+    elif appended:
+        return (
+            f"Invalid timestamp type in message DefaultRecord(offset={offset}, "
+            f"timestamp={timestamp}, key={key_size} bytes, value={value_size} bytes). "
+            "Producer should not set timestamp type to LogAppendTime."
+        )
+    return None
+
+
+def _int64(value: int) -> int:
+    """Wrap as Java's long does: only texts show it."""
+    return ((value - _LEAST_INT64) & 0xFFFF_FFFF_FFFF_FFFF) + _LEAST_INT64
+
+
+def refusal(
+    code: ErrorCode, errors: Sequence[tuple[int, str]], count: int
+) -> RecordValidationError:
+    """Return what a client is told of records that break a rule, `count` of them in all."""
+    if code == ErrorCode.INVALID_TIMESTAMP:
+        message = "One or more records have been rejected due to invalid timestamp"
+        return RecordValidationError(code, message, errors)
+    shown = ", ".join(
+        f"RecordError(batchIndex={index}, message='{message}')"
+        for index, message in errors[:_SHOWN_ERRORS]
+    )
+    message = (
+        f"One or more records have been rejected due to {count} record errors in total, "
+        f"and only showing the first three errors at most: [{shown}]"
+    )
+    return RecordValidationError(code, message, errors)
+
+
+def check_rebuilt_size(size: int, rules: ValidationRules) -> None:
+    """Refuse a batch that was built anew and became too large: MESSAGE_TOO_LARGE."""
+    if size > rules.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"Message batch size is {size} bytes in append topartition "
+            f"{rules.topic_partition} which exceeds the maximum configured size of "
+            f"{rules.max_message_bytes}.",
+        )
