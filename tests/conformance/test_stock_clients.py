@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -119,6 +120,30 @@ def test_members_share_partitions_and_take_over(node: NodeProcess, client: Clien
         staying.wait_until(lambda: len(staying.said()) + len(leaving.said()) >= 80)
         assert sorted(staying.numbers() + leaving.numbers()) == list(range(80))
         staying.leave()
+
+
+def test_members_of_different_libraries_share_a_group(node: NodeProcess) -> None:
+    """Four libraries agree on the assignor that all know; when one leaves, the others take over."""
+    names = ("java", "confluent-kafka", "kafka-python", "sarama")
+    clients = [client_or_skip(one) for one in CLIENTS if one.name in names]
+    topic = node.create_topic("mixed", partitions=8)
+    joins = ("consume", node.bootstrap, topic, "group-mixed", "0")
+    with ExitStack() as stack:
+        members = [stack.enter_context(Program(one, *joins)) for one in clients]
+        members[0].wait_until(lambda: [len(one.assigned()) for one in members] == [2] * 4)
+        wanted = list(range(8))
+        assert sorted(part for one in members for part in one.assigned()) == wanted
+        run(clients[0], "produce", node.bootstrap, topic, 80, "snappy", 0, 0)
+        members[0].wait_until(lambda: sum(len(one.said()) for one in members) == 80)
+        leaving = members.pop(0)
+        leaving.leave()
+        members[0].wait_until(
+            lambda: sorted(part for one in members for part in one.assigned()) == wanted
+        )
+        run(clients[1], "produce", node.bootstrap, topic, 80, "snappy", 80, 0)
+        members[0].wait_until(lambda: sum(len(m.said()) for m in (*members, leaving)) >= 160)
+        said = [number for one in (*members, leaving) for number in one.numbers()]
+        assert sorted(said) == list(range(160))
 
 
 def test_survives_a_killed_node(client: Client, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -53,6 +53,13 @@ def _alter(
             "Can't APPEND to key retention.ms because its type is not LIST.",
         ),
         (
+            BROKER,
+            "1",
+            ("log.cleaner.threads", APPEND, "1"),
+            40,
+            "Config value append is not allowed for config key: log.cleaner.threads",
+        ),
+        (
             TOPIC,
             "alpha",
             ("retention.ms", SET, "xx"),

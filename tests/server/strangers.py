@@ -94,11 +94,13 @@ def create_topic(cluster: Cluster, *names: str) -> list[int]:
     return [topic.error_code for topic in answer.topics]
 
 
-def produce(peer: Peer, topic: str, records: bytes, *, partition: int = 0) -> int:
+def produce(peer: Peer, topic: str, records: bytes, *, partition: int = 0, acks: int = -1) -> int:
     """Produce bytes as the records of one partition; return the error code."""
     data = Topic(
         name=topic,
         partition_data=[Topic.PartitionProduceData(index=partition, records=records)],
     )
-    answer = peer.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]), PRODUCE_VERSION)
+    answer = peer.ask(
+        ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[data]), PRODUCE_VERSION
+    )
     return int(answer.responses[0].partition_responses[0].error_code)

@@ -275,6 +275,32 @@ def test_wrong_sequences_are_refused(peer: Peer) -> None:
     assert wrong == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_acks_that_do_not_exist_are_refused(peer: Peer) -> None:
+    """INVALID_REQUIRED_ACKS, but a topic that does not exist is told first, as by Kafka."""
+    batch = bytes(now_batch())
+    assert produce(peer, TOPIC, batch, acks=5) == ErrorCode.INVALID_REQUIRED_ACKS
+    missing = produce(peer, "no-such-topic", batch, acks=5)
+    assert missing == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_batch_that_does_not_fit_is_left_out(cluster: Cluster, peer: Peer) -> None:
+    """Of two large batches under a small limit the first comes whole, the second not at all."""
+    names = ("large.1", "large.2")
+    assert create_topic(cluster, *names) == [0, 0]
+    batch = bytes(encode_batch([(int(time.time() * 1000), None, bytes(5000), ())]))
+    wanted = []
+    for name in names:
+        assert produce(peer, name, batch) == 0
+        partition = FetchRequest.FetchTopic.FetchPartition(
+            partition=0, fetch_offset=0, partition_max_bytes=1000
+        )
+        wanted.append(FetchRequest.FetchTopic(topic=name, partitions=[partition]))
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=wanted)
+    answer = peer.ask(request, 12)
+    sizes = [len(topic.partitions[0].records or b"") for topic in answer.responses]
+    assert sizes == [len(batch), 0]
+
+
 def test_an_unknown_topic_id_is_answered(peer: Peer) -> None:
     """UNKNOWN_TOPIC_ID for the partition; the session's error stays clear."""
     topic = FetchRequest.FetchTopic(

@@ -34,9 +34,20 @@ def test_a_read_gives_the_batch_that_holds_the_offset() -> None:
     assert [header.base_offset for header in headers] == [3, 6, 9, 12][: len(headers)]
     size = headers[0].size
     assert len(content(log.read(4, 1).records)) == size
-    assert len(content(log.read(4, 1, min_one_message=False).records)) == 1
     assert len(content(log.read(4, size + 10).records)) == size + 10
     assert log.read(15, 100).records == b""
+
+
+def test_a_batch_that_does_not_fit_is_left_out() -> None:
+    """Clients take a response of a part of a batch alone for a record too large to read."""
+    log = new_log(config=LogConfig())
+    for _ in range(5):
+        put(log, 3)
+    size = len(content(log.read(4, 1).records))
+    for too_few in (0, 1, size - 1):
+        assert log.read(4, too_few, min_one_message=False).records == b""
+    for enough in (size, size + 1):
+        assert len(content(log.read(4, enough, min_one_message=False).records)) == enough
 
 
 def test_reads_respect_their_limit() -> None:

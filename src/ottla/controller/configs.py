@@ -226,10 +226,11 @@ class ConfigControl:
     ) -> str:
         definition = _definition(resource.type, name)
         if definition is None or definition.type is not Type.LIST:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                f"Can't {operation.name} to key {name} because its type is not LIST.",
-            )
+            text = f"Can't {operation.name} to key {name} because its type is not LIST."
+            if resource.type == ConfigResourceType.BROKER:  # Kafka's brokers see to it first
+                verb = operation.name.lower()
+                text = f"Config value {verb} is not allowed for config key: {name}"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, text)
         current = self.of(resource).get(name)
         if current is None:
             current = self._default(resource, definition)

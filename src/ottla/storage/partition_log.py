@@ -361,7 +361,8 @@ class PartitionLog(TruncatableLog):
         """Return batches from the one that holds offset on, as a slice of the file.
 
         OFFSET_OUT_OF_RANGE below the start or above the end; nothing at or behind the limit that
-        the isolation sets. With min_one_message the first batch comes whole, however large.
+        the isolation sets. With min_one_message the first batch comes whole, however large;
+        without it there is nothing if the first batch does not fit. Later ones may be cut.
         """
         if isolation is FetchIsolation.LOG_END:
             limit = self.log_end_offset
@@ -404,11 +405,11 @@ class PartitionLog(TruncatableLog):
                 limit_position = segment.position_of(limit)
                 end = segment.size if limit_position is None else limit_position
             if end - start > max_bytes:
-                end = start + max_bytes
-                if min_one_message:
-                    first = segment.batch_at(offset)
-                    assert first is not None
-                    end = max(end, start + first.size)
+                first = segment.batch_at(offset)
+                assert first is not None
+                if not min_one_message and first.size > max_bytes:
+                    return NO_DATA  # clients take a part of a batch for a record too large
+                end = start + max(max_bytes, first.size)
         except OSError as error:
             raise self._storage_error("reading", error) from error
         if end <= start:

@@ -224,15 +224,18 @@ def _kafkajs() -> list[str]:
     return [node, str(_built("node", sources, build) / "client.js")]
 
 
-@cache
-def _franz_go() -> list[str]:
-    go = _program("go")
-    sources = [HERE / "go" / name for name in ("main.go", "go.mod", "go.sum")]
+def _go(folder: str) -> Callable[[], list[str]]:
+    @cache
+    def command() -> list[str]:
+        go = _program("go")
+        sources = [HERE / folder / name for name in ("main.go", "go.mod", "go.sum")]
 
-    def build(folder: Path) -> None:
-        _call([go, "build", "-buildvcs=false", "-o", str(folder / "stock"), "."], HERE / "go")
+        def build(made: Path) -> None:
+            _call([go, "build", "-buildvcs=false", "-o", str(made / "stock"), "."], HERE / folder)
 
-    return [str(_built("go", sources, build) / "stock")]
+        return [str(_built(folder, sources, build) / "stock")]
+
+    return command
 
 
 def _python(library: str, module: str) -> Callable[[], list[str]]:
@@ -253,7 +256,8 @@ CLIENTS = (
     Client("kafka-python-0.11", _KAFKA_PYTHON, {"STOCK_API_VERSION": "0.11"}, codecs=CODECS[:-1]),
     Client("aiokafka", _python("aiokafka", "aiokafka_client")),
     Client("kafkajs", _kafkajs, says_offsets=False, past_the_end=None),
-    Client("franz-go", _franz_go),
+    Client("franz-go", _go("go")),
+    Client("sarama", _go("sarama")),
 )
 
 

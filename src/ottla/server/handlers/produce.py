@@ -78,7 +78,7 @@ def produce(
     if refused is None:
         responses = [_append_topic(ctx, request, topic, later) for topic in request.topic_data]
     else:
-        responses = [_refuse_topic(topic, refused) for topic in request.topic_data]
+        responses = [_refuse_topic(ctx, topic, refused) for topic in request.topic_data]
     if later:
         return _when_checked(ctx, request, responses, later)
     if ctx.broker.replicas.overdue_flushes:
@@ -156,11 +156,17 @@ def _flags(data: PartitionData) -> int:
     return 0
 
 
-def _refuse_topic(topic: TopicData, code: ErrorCode) -> TopicResponse:
+def _refuse_topic(ctx: Context, topic: TopicData, code: ErrorCode) -> TopicResponse:
+    """Refuse what is there; of what is not, that it is missing weighs more."""
+    name, missing = _topic_name(ctx, topic)
+    find = ctx.broker.replicas.find
     return TopicResponse(
         name=topic.name,
         topic_id=topic.topic_id,
-        partition_responses=[_failed(one.index, KafkaError(code)) for one in topic.partition_data],
+        partition_responses=[
+            _failed(one.index, KafkaError(missing if find(name, one.index) is None else code))
+            for one in topic.partition_data
+        ],
     )
 
 

@@ -1,0 +1,193 @@
+// Sarama as a command; `clients/stock.py` says what the commands are.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+const firstTimestamp = 1_700_000_000_000
+
+var codecs = map[string]sarama.CompressionCodec{
+	"none":   sarama.CompressionNone,
+	"gzip":   sarama.CompressionGZIP,
+	"snappy": sarama.CompressionSnappy,
+	"lz4":    sarama.CompressionLZ4,
+	"zstd":   sarama.CompressionZSTD,
+}
+
+var output sync.Mutex
+
+func say(format string, arguments ...any) {
+	output.Lock()
+	defer output.Unlock()
+	fmt.Printf(format+"\n", arguments...)
+}
+
+func check(problem error) {
+	if problem != nil {
+		fmt.Fprintln(os.Stderr, problem)
+		os.Exit(1)
+	}
+}
+
+func integer(text string) int {
+	number, problem := strconv.Atoi(text)
+	check(problem)
+	return number
+}
+
+func settings() *sarama.Config {
+	config := sarama.NewConfig()
+	config.Version = sarama.MaxVersion
+	config.Metadata.Retry.Max = 100
+	config.Metadata.Retry.Backoff = 100 * time.Millisecond
+	return config
+}
+
+func produce(arguments []string) {
+	topic, count, number := arguments[1], integer(arguments[2]), integer(arguments[4])
+	pause := time.Duration(integer(arguments[5])) * time.Millisecond
+	for _, codec := range strings.Split(arguments[3], ",") {
+		config := settings()
+		config.Producer.Idempotent = true
+		config.Net.MaxOpenRequests = 1
+		config.Producer.RequiredAcks = sarama.WaitForAll
+		config.Producer.Compression = codecs[codec]
+		config.Producer.Retry.Max = 100
+		config.Producer.Return.Successes = true
+		config.Producer.Flush.Frequency = 5 * time.Millisecond
+		producer, problem := sarama.NewAsyncProducer([]string{arguments[0]}, config)
+		check(problem)
+		var waiting sync.WaitGroup
+		waiting.Add(count)
+		go announce(producer, &waiting)
+		for end := number + count; number < end; number++ {
+			producer.Input() <- &sarama.ProducerMessage{
+				Topic:     topic,
+				Key:       sarama.StringEncoder(strconv.Itoa(number)),
+				Value:     sarama.StringEncoder(fmt.Sprintf("%08d", number) + strings.Repeat(".", 100)),
+				Timestamp: time.UnixMilli(firstTimestamp + int64(number)*1000),
+			}
+			time.Sleep(pause)
+		}
+		waiting.Wait() // one that closes does not try again
+		check(producer.Close())
+	}
+}
+
+func announce(producer sarama.AsyncProducer, waiting *sync.WaitGroup) {
+	go func() {
+		for failed := range producer.Errors() {
+			check(failed)
+		}
+	}()
+	for sent := range producer.Successes() {
+		value, problem := sent.Value.Encode()
+		check(problem)
+		say("%d %d %s", sent.Partition, sent.Offset, value)
+		waiting.Done()
+	}
+}
+
+// reader counts what all claims of a member gave, and stops the member at the last one wanted.
+type reader struct {
+	mutex sync.Mutex
+	left  int
+	stop  func()
+}
+
+func (r *reader) Setup(session sarama.ConsumerGroupSession) error {
+	names := []string{"assigned"}
+	for _, partitions := range session.Claims() {
+		for _, partition := range partitions {
+			names = append(names, strconv.Itoa(int(partition)))
+		}
+	}
+	sort.Strings(names[1:])
+	say("%s", strings.Join(names, " "))
+	return nil
+}
+
+func (r *reader) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+
+func (r *reader) ConsumeClaim(
+	session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim,
+) error {
+	for message := range claim.Messages() {
+		if session.Context().Err() != nil || !r.take(message) {
+			break
+		}
+		session.MarkMessage(message, "")
+		if len(claim.Messages()) == 0 {
+			session.Commit()
+		}
+	}
+	session.Commit()
+	return nil
+}
+
+func (r *reader) take(message *sarama.ConsumerMessage) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.left == 0 {
+		return false
+	}
+	say("%d %d %s", message.Partition, message.Offset, message.Value)
+	r.left--
+	if r.left == 0 {
+		r.stop()
+	}
+	return true
+}
+
+func consume(arguments []string) {
+	count := integer(arguments[3])
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	config := settings()
+	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.Consumer.Offsets.AutoCommit.Enable = false
+	config.Consumer.MaxWaitTime = 20 * time.Millisecond // its commits wait behind its fetches
+	config.Consumer.Group.Heartbeat.Interval = 300 * time.Millisecond
+	group, problem := sarama.NewConsumerGroup([]string{arguments[0]}, arguments[2], config)
+	check(problem)
+	handler := &reader{left: count, stop: cancel}
+	if count == 0 {
+		handler.left = -1
+	}
+	for ctx.Err() == nil {
+		if problem := group.Consume(ctx, []string{arguments[1]}, handler); problem != nil {
+			fmt.Fprintln(os.Stderr, problem)
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	check(group.Close())
+}
+
+func offset(arguments []string) {
+	client, problem := sarama.NewClient([]string{arguments[0]}, settings())
+	check(problem)
+	defer client.Close()
+	for _, timestamp := range strings.Split(arguments[3], ",") {
+		partition := int32(integer(arguments[2]))
+		found, problem := client.GetOffset(arguments[1], partition, int64(integer(timestamp)))
+		check(problem)
+		say("%d", found)
+	}
+}
+
+func main() {
+	commands := map[string]func([]string){"produce": produce, "consume": consume, "offset": offset}
+	commands[os.Args[1]](os.Args[2:])
+}
