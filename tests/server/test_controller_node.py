@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 from contextlib import suppress
@@ -107,6 +108,25 @@ def test_snapshots_come_by_themselves() -> None:
         harness.create(f"t{number}")
     names = [n for n in harness.disk.list(METADATA_LOG) if n.endswith(".checkpoint")]
     assert 1 <= len(names) <= 3
+
+
+def test_a_snapshot_waits_for_descriptors() -> None:
+    """A process that ran out of descriptors has a healthy disk: the node goes on without it."""
+    harness = Harness().bring_up()
+    harness.create("t", 5)
+    harness.disk.fail(lambda call: ".checkpoint" in call.path, errno.EMFILE)
+    harness.node.write_snapshot()
+    harness.pump()
+    harness.create("u")
+    assert not [n for n in harness.disk.list(METADATA_LOG) if n.endswith(".checkpoint")]
+    snapshot_id = harness.node.write_snapshot()
+    harness.pump()
+    values = _values(harness)
+    harness.node.stop()
+    assert ReplicatedLog.open(harness.disk, now_ms=0).snapshots == [snapshot_id]
+    harness.start()
+    harness.pump()
+    assert _values(harness) == values
 
 
 def test_idle_logs_move_on() -> None:

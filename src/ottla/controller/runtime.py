@@ -21,6 +21,7 @@ from ottla.protocol.records.metadata import AbortTransactionRecord, NoOpRecord
 from ottla.purgatory.pending import Pending
 from ottla.raft.batch_accumulator import MAX_BATCH_BYTES
 from ottla.raft.snapshot import encode_snapshot
+from ottla.storage.disk_errors import is_exhaustion
 from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -287,6 +288,14 @@ class ControllerRuntime:
 
         def done(_result: object, error: Exception | None) -> None:
             self._is_writing_snapshot = False
+            if is_exhaustion(error):
+                log.warning(
+                    "the metadata snapshot %s waits for descriptors: %s",
+                    snapshot_id,
+                    error,
+                    extra={"event": "snapshot.put_off"},
+                )
+                return  # the log holds all of it; the next snapshot comes when it is due
             if error is not None:
                 self.failed(error)
                 return
