@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,3 +50,15 @@ def test_acknowledged_records_survive_a_kill(kafka_cluster: Callable[..., Kafka]
     kafka.start(1)
     orders.produce(["after"])
     assert orders.values() == ["before", "after"]
+
+
+@pytest.mark.usefixtures("kafka")
+def test_the_package_is_imported_as_it_is() -> None:
+    """Pytest does not rewrite a node's modules: it would parse them on the node's thread."""
+    loaders = {
+        type(module.__loader__).__name__
+        for name, module in list(sys.modules.items())
+        if name.startswith("ottla.server.")
+    }
+    assert "SourceFileLoader" in loaders
+    assert "AssertionRewritingHook" not in loaders

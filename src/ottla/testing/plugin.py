@@ -28,6 +28,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Let the package be imported as it is: pytest would rewrite all of a plug-in's asserts.
+
+    That costs every run that imports Ottla, and a node imports on its own thread: two threads that
+    parse at once are an error in Python before 3.11.8. Where pytest keeps its marks otherwise, it
+    goes on rewriting.
+    """
+    hook = getattr(early_config.pluginmanager, "rewrite_hook", None)
+    marked = getattr(hook, "_must_rewrite", None)
+    if isinstance(marked, set):
+        marked.discard("ottla")
+        getattr(hook, "_marked_for_rewrite_cache", {}).clear()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
