@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaConnectionError
 from kafka.structs import OffsetAndMetadata
 
 from tests.conformance.clients.commands import key_of, main, say, timestamp_of, until_told, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RECONNECTING = {"reconnect_backoff_max_ms": 500}
 
@@ -65,6 +69,15 @@ class Announcer(ConsumerRebalanceListener):  # type: ignore[misc] # the library 
         """Do nothing: all that was said is committed."""
 
 
+def _until_connected(call: Callable[[], Any]) -> Any:
+    """Call again while no node is there: the library raises what its own next try would mend."""
+    while True:
+        try:
+            return call()
+        except KafkaConnectionError:
+            time.sleep(0.1)
+
+
 def consume(arguments: list[str]) -> None:
     """Read as a member of a group; commit what was said."""
     bootstrap, topic, group, count = arguments
@@ -82,17 +95,15 @@ def consume(arguments: list[str]) -> None:
     seen = 0
     while not told.is_set() and (int(count) == 0 or seen < int(count)):
         most = 100 if int(count) == 0 else int(count) - seen
-        try:
-            batches = consumer.poll(timeout_ms=200, max_records=most)
-        except KafkaConnectionError:  # raised by the oldest versions; the next poll tries again
-            continue
+        batches = _until_connected(partial(consumer.poll, timeout_ms=200, max_records=most))
         for records in batches.values():
             for one in records:
                 say(one.partition, one.offset, one.value.decode())
             seen += len(records)
         if batches:
             ends = {part: records[-1].offset + 1 for part, records in batches.items()}
-            consumer.commit({part: OffsetAndMetadata(end, "", -1) for part, end in ends.items()})
+            offsets = {part: OffsetAndMetadata(end, "", -1) for part, end in ends.items()}
+            _until_connected(partial(consumer.commit, offsets))
     consumer.close()
 
 
