@@ -9,6 +9,7 @@ import pytest
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.replication.fetch_session import MIN_EVICTION_MS, FetchSessionCache
+from ottla.types import Uuid
 
 Topic = FetchRequest.FetchTopic
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
@@ -60,6 +61,18 @@ def test_a_session_remembers_partitions(cache: FetchSessionCache) -> None:
     again = cache.plan(request(session_id=plan.session_id, epoch=1, forgotten=(0,)), 12, 0)
     assert again.is_incremental
     assert [wanted.key.partition for wanted in again.partitions] == [1]
+
+
+def test_topics_are_forgotten_by_their_id(cache: FetchSessionCache) -> None:
+    """From version 13 on topics have ids only, also where they are forgotten (KAFKA-13079)."""
+    ids = [Uuid(bytes([number]) * 16) for number in (1, 2)]
+    first = request(0)
+    first.topics = [Topic(topic_id=one, partitions=first.topics[0].partitions) for one in ids]
+    session_id = cache.plan(first, 13, 0).session_id
+    forgotten = FetchRequest.ForgottenTopic(topic_id=ids[0], partitions=[0])
+    later = request(session_id=session_id, epoch=1)
+    later.forgotten_topics_data = [forgotten]
+    assert [wanted.key.topic_id for wanted in cache.plan(later, 13, 0).partitions] == [ids[1]]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ import pytest
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import iterate_batches
 from ottla.replication.partition import Partition
+from ottla.storage import entry_index
 from ottla.storage.append_info import FetchIsolation
+from ottla.storage.leader_epochs import decode_leader_epochs
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_dir import LogDirectory
 from ottla.storage.log_set import LogSet
@@ -75,13 +77,18 @@ def test_07_readers_at_the_end_never_see_above_the_watermark() -> None:
             assert batch.next_offset <= log.high_watermark
 
 
-def test_08_an_index_that_grows_is_never_read_stale() -> None:
-    """Each offset is found at once after each append, while the index gets its entries."""
+def test_08_an_index_that_grows_is_never_read_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each offset is found at once after each append, while the index gets its entries.
+
+    Little of it is kept in memory, so that old offsets are looked up in what was read of the file.
+    """
+    monkeypatch.setattr(entry_index, "TAIL_ENTRIES", 32)
+    monkeypatch.setattr(entry_index, "WRITE_GROUP_ENTRIES", 4)
     log = new_log(config=LogConfig(index_interval_bytes=1, segment_index_bytes=4000))
-    for number in range(200):
+    for number in range(400):
         put(log)
         log.update_high_watermark(log.log_end_offset)
-        for offset in {0, number // 2, number}:
+        for offset in {0, number // 2, max(0, number - 150), number}:
             data = log.read(
                 offset, 1, isolation=FetchIsolation.HIGH_WATERMARK, min_one_message=True
             )
@@ -107,6 +114,8 @@ def test_09_a_power_cut_while_epochs_are_written_leaves_the_old_or_the_new_file(
             pass
         disk.heal()
         disk.crash()
+        if disk.exists("t-0/leader-epoch-checkpoint"):
+            decode_leader_epochs(disk.read_file("t-0/leader-epoch-checkpoint"))
         found = new_log(disk, recovery_point=0)
         epochs = [entry.epoch for entry in found.leader_epochs.entries]
         assert epochs == sorted(set(epochs))

@@ -265,6 +265,12 @@ def test_truncation_takes_producers_back() -> None:
     log.truncate_to(8, now_ms=NOW_MS)
     assert log.producer_state.producers[1].last_sequence == 3
     assert send(log, 1, 4).first_offset == 8
+    send(log, 2, 0, transactional=True)
+    log.truncate_to(9, now_ms=NOW_MS)
+    for _ in range(3):
+        put(log)
+    log.update_high_watermark(12)
+    assert log.last_stable_offset == 12
 
 
 def test_snapshots_are_kept_with_their_segments() -> None:

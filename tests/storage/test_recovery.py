@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.storage.batches import scan_batches
+from ottla.storage.log_config import LogConfig
 from ottla.testing.disk import Call, SimulatedDisk
 from tests.storage.logs import NOW_MS, SMALL, close, content, flush, new_log, put, send
 
@@ -140,7 +141,10 @@ def test_an_empty_active_segment_without_its_index() -> None:
     log.roll(NOW_MS)
     close(log)
     disk.remove("t-0/00000000000000000001.index")
-    assert new_log(disk, clean=True).log_end_offset == 1
+    log = new_log(disk, clean=True)
+    assert put(log).first_offset == 1
+    close(log)
+    assert new_log(disk, clean=True).log_end_offset == 2
 
 
 def test_orphaned_and_deleted_files_go() -> None:
@@ -162,7 +166,14 @@ def test_orphaned_and_deleted_files_go() -> None:
 def test_a_swap_is_finished_and_keeps_producers() -> None:
     """KAFKA-12520: the compacted segment takes its place, sequences are not forgotten."""
     disk = SimulatedDisk()
-    filled(disk, 12)
+    log = new_log(disk, config=LogConfig())
+    send(log, 1, 0)
+    send(log, 2, 7)  # its only batch is compacted away
+    for number in range(1, 11):
+        send(log, 1, number)
+    log.roll(NOW_MS)
+    send(log, 1, 11)
+    close(log)
     data = disk.read_file("t-0/00000000000000000000.log")
     first, *_, last = scan_batches(data)
     kept = data[: first.size] + data[last.position :]
@@ -171,8 +182,10 @@ def test_a_swap_is_finished_and_keeps_producers() -> None:
     log = new_log(disk, clean=True)
     assert not [name for name in disk.list("t-0") if name.endswith(".swap")]
     assert log.segments[0].size == len(kept)
-    assert log.log_end_offset == 12
+    assert log.log_end_offset == 13
     assert log.producer_state.producers[1].last_sequence == 11
+    assert log.producer_state.producers[2].last_sequence == 7
+    assert send(log, 2, 8).first_offset == 13
 
 
 def test_a_start_above_the_end_begins_anew() -> None:

@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""Put the bugs that others had back, one at a time, and see that the tests named for them fail.
+
+    .venv/bin/python scripts/planted_bugs.py [--only 7,22] [--verbose]
+
+`tests/planted_bugs.toml` holds for each bug of docs/reliability.md the edits of src/ottla that
+plant it (an exact old text and the new one) and the test that must catch it. The sources are
+copied into a temporary directory once; there one bug after the other is planted, its test run
+alone, and the file put back. Before that all tests named must pass on the copy as it is.
+
+Prints a table (number, test, what happened, seconds) and, last, `N of 86 caught`. A bug counts
+when all its plants are caught: by a test that failed, not by code that cannot be imported or run.
+Exit 1 when one is missed, when an old text is not found exactly once, or when a test fails with
+nothing planted.
+
+Kafka: none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import compileall
+import importlib.machinery
+import os
+import py_compile
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree as ET
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+ROOT = Path(__file__).parents[1]
+PLANTS = ROOT / "tests" / "planted_bugs.toml"
+ALL_BUGS = 86
+TEST_LIMIT_S = 60
+"""How long one test may take; a bug may be that something never ends."""
+BROKEN_PLANT = re.compile(
+    r"(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|NameError|UnboundLocalError)\b"
+)
+"""Failures that say that the plant is no program, not that a test caught it."""
+
+
+class Edit(NamedTuple):
+    """One change of a source file, whose name is relative to src/ottla."""
+
+    file: str
+    old: str
+    new: str
+
+
+class Plant(NamedTuple):
+    """One way to re-introduce a bug, and the test that must fail by it."""
+
+    number: int
+    what: str
+    test: str
+    edits: tuple[Edit, ...]
+
+
+class Verdict(NamedTuple):
+    """What became of a plant; `why` is the first line of the failure, or what was wrong."""
+
+    plant: Plant
+    is_caught: bool
+    why: str
+    took_s: float
+
+
+class PlantError(Exception):
+    """A plant cannot be tried: the sources have changed, or a test fails without it."""
+
+
+def read_plants(path: Path = PLANTS) -> list[Plant]:
+    """Return all plants of the data file, in order of their numbers."""
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    plants = [
+        Plant(
+            bug["number"],
+            bug["what"],
+            bug["test"],
+            tuple(Edit(edit["file"], edit["old"], edit["new"]) for edit in bug["edit"]),
+        )
+        for bug in data["bug"]
+    ]
+    return sorted(plants, key=lambda plant: plant.number)
+
+
+def copy_sources(plants: list[Plant], target: Path) -> Path:
+    """Copy src; modules that get planted lose their compiled form, which would hide the plant.
+
+    Byte code is made with hashes of the sources, so that a planted file is never taken for the old.
+    """
+    sources = target / "src"
+    shutil.copytree(ROOT / "src", sources, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in {edit.file for plant in plants for edit in plant.edits}:
+        module = sources / "ottla" / name
+        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+            module.with_name(module.stem + suffix).unlink(missing_ok=True)
+    compileall.compile_dir(
+        sources, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
+    )
+    return sources
+
+
+def environment(sources: Path) -> dict[str, str]:
+    """Return the environment in which tests import the copy and nothing else of ours."""
+    return {**os.environ, "PYTHONPATH": str(sources), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def check_imports(plants: list[Plant], sources: Path) -> None:
+    """See that Python takes every module that gets planted from the copy, as source."""
+    files = sorted({edit.file for plant in plants for edit in plant.edits})
+    modules = ["ottla." + file.removesuffix(".py").replace("/", ".") for file in files]
+    code = "import sys, importlib.util as u; [print(u.find_spec(n).origin) for n in sys.argv[1:]]"
+    found = subprocess.run(
+        [sys.executable, "-c", code, *modules],
+        env=environment(sources),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    if found != [str(sources / "ottla" / file) for file in files]:
+        raise PlantError(f"the copy in {sources} is not what gets imported: {found}")
+
+
+def run_tests(tests: list[str], sources: Path) -> list[str]:
+    """Run tests on the copy; return the failures' first lines. PlantError when they cannot run."""
+    with tempfile.NamedTemporaryFile(suffix=".xml") as report:
+        plugins = [
+            option for name in ("cacheprovider", "randomly") for option in ("-p", f"no:{name}")
+        ]
+        command = [sys.executable, "-m", "pytest", "-q", *plugins, f"--timeout={TEST_LIMIT_S}"]
+        done = subprocess.run(
+            [*command, f"--junitxml={report.name}", *tests],
+            env=environment(sources),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode not in (0, 1):
+            raise PlantError(f"pytest ended with {done.returncode}: {done.stdout[-2000:]}")
+        cases = list(ET.parse(report.name).getroot().iter("testcase"))
+    failures = [
+        (failure.get("message") or "failed").partition("\n")[0]
+        for case in cases
+        for failure in (*case.findall("failure"), *case.findall("error"))
+    ]
+    if not cases or (done.returncode == 1) != bool(failures):
+        raise PlantError(f"no test ran, or it did not say what failed: {done.stdout[-2000:]}")
+    return failures
+
+
+def planted(plant: Plant, sources: Path) -> dict[Path, str]:
+    """Return the files as the plant has them. PlantError when an old text is not there once."""
+    texts: dict[Path, str] = {}
+    for edit in plant.edits:
+        path = sources / "ottla" / edit.file
+        text = texts.get(path) or path.read_text(encoding="utf-8")
+        if text.count(edit.old) != 1:
+            raise PlantError(f"{edit.file} holds {text.count(edit.old)} times: {edit.old!r}")
+        texts[path] = text.replace(edit.old, edit.new)
+    return texts
+
+
+def judge(plant: Plant, sources: Path) -> Verdict:
+    """Plant one bug, run its test, put the files back."""
+    began = time.monotonic()
+    try:
+        texts = planted(plant, sources)
+        before = {path: path.read_text(encoding="utf-8") for path in texts}
+        try:
+            for path, text in texts.items():
+                path.write_text(text, encoding="utf-8")
+            failures = run_tests([plant.test], sources)
+        finally:
+            for path, text in before.items():
+                path.write_text(text, encoding="utf-8")
+    except PlantError as error:
+        return Verdict(plant, False, str(error), time.monotonic() - began)
+    is_caught = bool(failures) and not any(map(BROKEN_PLANT.match, failures))
+    why = failures[0] if failures else "the test passes"
+    return Verdict(plant, is_caught, why, time.monotonic() - began)
+
+
+def show(verdicts: list[Verdict], console: Console) -> None:
+    """Print the table, and why what was missed was missed."""
+    table = Table("no.", "test", "", "seconds", box=None)
+    for one in verdicts:
+        name = one.plant.test.rpartition("::")[2]
+        word = "caught" if one.is_caught else "[bold red]MISSED[/]"
+        table.add_row(str(one.plant.number), name, word, f"{one.took_s:.1f}")
+    console.print(table)
+    for one in verdicts:
+        if not one.is_caught:
+            console.print(f"{one.plant.number} ({one.plant.what}): {one.why}", markup=False)
+
+
+def main() -> int:
+    """Plant, judge, print; return the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", metavar="NUMBERS", help="only these bugs, as 7,22")
+    parser.add_argument("--verbose", action="store_true", help="also how each one was caught")
+    options = parser.parse_args()
+    plants = read_plants()
+    if options.only:
+        wanted = {int(number) for number in options.only.split(",")}
+        plants = [plant for plant in plants if plant.number in wanted]
+    console = Console(width=max(100, Console().width))
+    with tempfile.TemporaryDirectory() as folder:
+        sources = copy_sources(plants, Path(folder))
+        check_imports(plants, sources)
+        failures = run_tests(sorted({plant.test for plant in plants}), sources)
+        if failures:
+            raise PlantError(f"tests fail with nothing planted: {failures}")
+        progress = Console(stderr=True)
+        verdicts = [judge(one, sources) for one in track(plants, "planting", console=progress)]
+    show(verdicts, console)
+    if options.verbose:
+        for one in verdicts:
+            console.print(f"{one.plant.number}: {one.why}", markup=False, soft_wrap=True)
+    missed = {one.plant.number for one in verdicts if not one.is_caught}
+    caught = {one.plant.number for one in verdicts} - missed
+    print(f"{len(caught)} of {ALL_BUGS} caught")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PlantError as error:
+        sys.exit(f"planted_bugs: {error}")
