@@ -10,6 +10,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
 from ottla.types import Uuid
 from tests.controller.harness import DIRECTORY_ID, Harness
@@ -131,6 +132,38 @@ def test_after_an_unclean_shutdown_the_last_leader_recovers() -> None:
     harness.heartbeat()
     partition = harness.image.topics.by_name["t"].partitions[0]
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, (1,), 1)
+
+
+def with_an_eligible_leader() -> Harness:
+    """Return a cluster whose only broker is fenced, and an eligible leader of the topic t."""
+    harness = Harness().bring_up()
+    harness.create("t")
+    harness.clock.ms += harness.config.broker_session_timeout_ms
+    harness.node.tick(harness.clock.ms)
+    harness.pump()
+    assert harness.image.topics.by_name["t"].partitions[0].eligible_leader_replicas == (1,)
+    return harness
+
+
+def test_an_unclean_restart_leaves_the_eligible_leaders() -> None:
+    """A fenced broker that was eligible and comes back without its tail is so no more."""
+    harness = with_an_eligible_leader()
+    harness.register(previous_broker_epoch=-1)
+    partition = harness.image.topics.by_name["t"].partitions[0]
+    assert partition.eligible_leader_replicas == ()
+    assert (partition.leader, partition.last_known_elr) == (-1, (1,))
+
+
+def test_another_min_insync_replicas_clears_the_eligible_leaders() -> None:
+    """Who was eligible by the old number may lack records by the new one (KAFKA-16540)."""
+    harness = with_an_eligible_leader()
+    struct = IncrementalAlterConfigsRequest.AlterConfigsResource
+    change = struct.AlterableConfig(name="min.insync.replicas", config_operation=0, value="2")
+    resource = struct(resource_type=2, resource_name="t", configs=[change])
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    answer = harness.commit(harness.node.incremental_alter_configs(request))
+    assert answer.responses[0].error_code == ErrorCode.NONE
+    assert not harness.image.topics.by_name["t"].partitions[0].eligible_leader_replicas
 
 
 def test_producer_ids_come_in_blocks_and_never_twice() -> None:

@@ -195,6 +195,7 @@ def test_unload_during_load_leaves_no_stale_copy() -> None:
     bench.runtime.on_resigned(0, 1)
     assert bench.runtime.partitions == {0: ShardState.LOADING}
     bench.runtime.on_resigned(0, 2)
+    assert bench.runtime.partitions == {}
     bench.runtime.on_elected(0, 3)
     for now_ms in range(1, 10):
         bench.advance(now_ms)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
+from ottla.config.broker import parse_broker_config
 from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.records.batch import iterate_batches
 from ottla.replication.partition import Partition
+from ottla.replication.replica_set import ReplicaSet
+from ottla.server.upkeep import Upkeep
 from ottla.storage import entry_index
 from ottla.storage.append_info import FetchIsolation
 from ottla.storage.leader_epochs import decode_leader_epochs
@@ -17,6 +22,8 @@ from ottla.storage.log_dir import LogDirectory
 from ottla.storage.log_set import LogSet
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import TopicPartition
+from tests.controller.harness import PROPERTIES
+from tests.coordinator.harness import VirtualClock
 from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID, close, content, flush, new_log, put
 
 HOUR_MS = 3_600_000
@@ -58,6 +65,35 @@ def test_02_a_crash_at_any_write_of_a_stop_leaves_no_false_marker(count: int) ->
     found = again.get(TopicPartition("a", 0))
     assert found is not None
     assert found.log_end_offset == 12
+
+
+def test_02_no_timer_touches_the_logs_after_the_stop() -> None:
+    """Retention that becomes due between the stop of the timers and the end changes no file."""
+    disk, clock, timer = SimulatedDisk(), VirtualClock(), TimingWheel(0)
+    logs = open_set(disk)
+    log = logs.get_or_create(TopicPartition("a", 0), topic_id=TOPIC_ID, now_ms=NOW_MS)
+    for _ in range(12):
+        put(log)
+    log.update_high_watermark(log.log_end_offset)
+    failures: list[Exception] = []
+    upkeep = Upkeep(
+        ReplicaSet(1, logs),
+        parse_broker_config(PROPERTIES),
+        clock=clock,
+        timer=timer,
+        workers=SimpleNamespace(run=lambda job, done: done(job(), None)),  # type: ignore[arg-type]  # runs at once
+        on_failure=failures.append,
+    )
+    upkeep.start()
+    upkeep.stop()
+    logs.shutdown(7)
+    before = disk.list("a-0")
+    clock.time_ms = HOUR_MS
+    timer.advance(HOUR_MS)
+    assert disk.list("a-0") == before
+    assert not failures
+    disk.kill()
+    assert open_set(disk).directories[0].had_clean_shutdown
 
 
 def test_07_readers_at_the_end_never_see_above_the_watermark() -> None:

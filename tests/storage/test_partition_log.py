@@ -262,6 +262,20 @@ def test_followers_copy_what_leaders_wrote() -> None:
         follower.append_as_follower(broken, leader_epoch=2, now_ms=NOW_MS)
 
 
+def test_offsets_far_from_a_segments_base_begin_another() -> None:
+    """Relative offsets have 31 bits: a gap that is wider makes a segment (KAFKA-5413)."""
+    disk = SimulatedDisk()
+    config = LogConfig(index_interval_bytes=0, cleanup_policy=("compact",))
+    log = new_log(disk, config=config)
+    put(log)
+    far = (1 << 31) + 5
+    for number in range(3):
+        batch = encode_batch([(NOW_MS, b"k", b"v", ())], base_offset=far + number)
+        log.append_as_follower(batch, leader_epoch=0, now_ms=NOW_MS)
+    assert log.segments.base_offsets == [0, far]
+    assert new_log(disk, config=config).log_end_offset == far + 3
+
+
 def test_a_follower_skips_batches_of_a_newer_epoch() -> None:
     """What comes from a leader we do not know yet is left for the next fetch."""
     leader, follower = new_log(), new_log()

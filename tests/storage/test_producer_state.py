@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.records.builder import encode_batch
 from ottla.storage import partition_log
 from ottla.storage.append_info import FetchIsolation
 from ottla.storage.log_config import LogConfig
@@ -14,6 +16,9 @@ from ottla.storage.producer_entry import BatchMetadata, ProducerEntry
 from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.testing.disk import SimulatedDisk
 from tests.storage.logs import NOW_MS, close, end, flush, new_log, put, send
+
+if TYPE_CHECKING:
+    from ottla.storage.append_info import AppendInfo
 
 LAST = 0x7FFF_FFFF
 
@@ -184,8 +189,6 @@ def test_transactions_begin_only_when_verified() -> None:
     assert code_of(send, log, 1, 0, transactional=True) is ErrorCode.INVALID_TXN_STATE
     guard = log.start_verification(1, 0, 0, now_ms=NOW_MS, supports_epoch_bump=False)
     assert guard is not None
-    from ottla.records.builder import encode_batch
-
     batch = encode_batch(
         [(NOW_MS, None, b"v", ())],
         producer_id=1,
@@ -196,6 +199,40 @@ def test_transactions_begin_only_when_verified() -> None:
     log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS, verification=guard)
     assert log.start_verification(1, 1, 0, now_ms=NOW_MS, supports_epoch_bump=False) is None
     send(log, 1, 1, transactional=True)
+
+
+def test_a_batch_whose_verification_failed_is_not_overtaken() -> None:
+    """The second batch may not begin where the first was expected (KAFKA-14920)."""
+    log = new_log(config=LogConfig(transaction_partition_verification_enable=True))
+    log.start_verification(1, 0, 0, now_ms=NOW_MS, supports_epoch_bump=False)
+    guard = log.start_verification(1, 1, 0, now_ms=NOW_MS, supports_epoch_bump=False)
+
+    def begin(sequence: int) -> AppendInfo:
+        batch = encode_batch(
+            [(NOW_MS, None, b"v", ())],
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        return log.append_as_leader(
+            memoryview(batch), leader_epoch=0, now_ms=NOW_MS, verification=guard
+        )
+
+    assert code_of(begin, 1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert begin(0).first_offset == 0
+    assert begin(1).first_offset == 1
+
+
+def test_a_marker_keeps_its_producer_known() -> None:
+    """The time of the last marker counts for the expiry of a producer (KAFKA-9144)."""
+    log = new_log(config=LogConfig(producer_id_expiration_ms=1000))
+    send(log, 1, 0, transactional=True, timestamp=NOW_MS - 900)
+    end(log, 1, commit=True)
+    log.remove_expired_producers(NOW_MS + 500)
+    assert set(log.producer_state.producers) == {1}
+    log.remove_expired_producers(NOW_MS + 1000)
+    assert not log.producer_state.producers
 
 
 def test_a_fenced_producer_is_refused_before_verification() -> None:
