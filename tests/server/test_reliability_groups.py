@@ -199,6 +199,18 @@ def test_62_a_group_never_gets_larger_than_its_limit() -> None:
     assert len(leader.members) == 3
 
 
+def test_62_ids_that_were_handed_out_do_not_make_room() -> None:
+    """Members that join with the ids they were given count like all others (KIP-394)."""
+    at = world(group_max_size=3, group_initial_rebalance_delay_ms=1000)
+    handed = [join(at, version=5).value for _ in range(6)]
+    assert {answer.error_code for answer in handed} == {ErrorCode.MEMBER_ID_REQUIRED}
+    answers = [join(at, answer.member_id, version=5) for answer in handed]
+    at.advance(REBALANCE_MS)
+    codes = [answer.value.error_code for answer in answers]
+    assert codes.count(ErrorCode.NONE) == 3
+    assert codes.count(ErrorCode.GROUP_MAX_SIZE_REACHED) == 3
+
+
 def test_63_offsets_expire_after_a_load_when_they_would_have_without() -> None:
     """Retention is counted from the commit that was read, not from the load."""
     week_ms = GroupCoordinatorConfig().offsets_retention_ms
@@ -267,6 +279,9 @@ def test_70_a_member_of_an_older_generation_changes_nothing() -> None:
     at.advance(20)
     assert answer.value.members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
     mine = newer.value
+    early = commit(at, 8, mine.member_id, mine.generation_id)
+    assert early == ErrorCode.REBALANCE_IN_PROGRESS
+    assert committed(at) < 7
     assert sync(at, mine.member_id, mine.generation_id, mine.member_id).value.error_code == 0
 
 

@@ -162,6 +162,19 @@ def test_09_a_power_cut_while_epochs_are_written_leaves_the_old_or_the_new_file(
             assert found.leader_epochs.latest_epoch >= found.log_end_offset - 1
 
 
+def test_15_a_leader_that_never_wrote_is_known_after_a_restart() -> None:
+    """Taking the lead notes the epoch in the log, not the first write (KAFKA-7415)."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    put(log, epoch=1)
+    held = Partition(TopicPartition("t", 0), TOPIC_ID, log)
+    held.replicas = held.isr = (1,)
+    held.become_leader(1, 7)
+    flush(log)
+    log = new_log(disk)
+    assert (log.latest_epoch, tuple(log.epoch_end_offset(1))) == (7, (1, 1))
+
+
 def test_22_a_smaller_limit_does_not_hide_larger_older_batches() -> None:
     """max.message.bytes shrinks: what is stored is read, and taken from a leader (KAFKA-9617)."""
     disk = SimulatedDisk()

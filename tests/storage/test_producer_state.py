@@ -295,10 +295,13 @@ def test_a_failed_transaction_index_freezes_the_stable_offset() -> None:
 
 def test_truncation_takes_producers_back() -> None:
     """After a truncation the state is that of the batches that are left (KAFKA-12153)."""
-    log = new_log()
+    disk = SimulatedDisk()
+    log = new_log(disk)
     for number in range(10):
         send(log, 1, number)
         put(log)
+    close(log)  # leaves a snapshot of the end, which is about to be cut
+    log = new_log(disk, clean=True)
     log.truncate_to(8, now_ms=NOW_MS)
     assert log.producer_state.producers[1].last_sequence == 3
     assert send(log, 1, 4).first_offset == 8
