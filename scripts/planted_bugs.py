@@ -95,16 +95,18 @@ def read_plants(path: Path = PLANTS) -> list[Plant]:
 
 
 def copy_sources(plants: list[Plant], target: Path) -> Path:
-    """Copy src; modules that get planted lose their compiled form, which would hide the plant.
+    """Copy src; without compiled modules if one of them is planted, which it would hide.
 
-    Byte code is made with hashes of the sources, so that a planted file is never taken for the old.
+    They know each other's layout, so that it is all or none. Byte code is made with hashes of the
+    sources: a planted file is never taken for the old one.
     """
     sources = target / "src"
     shutil.copytree(ROOT / "src", sources, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in {edit.file for plant in plants for edit in plant.edits}:
-        module = sources / "ottla" / name
-        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-            module.with_name(module.stem + suffix).unlink(missing_ok=True)
+    suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
+    planted = [sources / "ottla" / edit.file for plant in plants for edit in plant.edits]
+    if any(module.with_suffix(suffix).exists() for module in planted):
+        for compiled in sources.rglob("*" + suffix):
+            compiled.unlink()
     compileall.compile_dir(
         sources, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
     )
@@ -161,7 +163,7 @@ def run_tests(tests: list[str], sources: Path) -> list[str]:
     return failures
 
 
-def planted(plant: Plant, sources: Path) -> dict[Path, str]:
+def with_plant(plant: Plant, sources: Path) -> dict[Path, str]:
     """Return the files as the plant has them. PlantError when an old text is not there once."""
     texts: dict[Path, str] = {}
     for edit in plant.edits:
@@ -177,7 +179,7 @@ def judge(plant: Plant, sources: Path) -> Verdict:
     """Plant one bug, run its test, put the files back."""
     began = time.monotonic()
     try:
-        texts = planted(plant, sources)
+        texts = with_plant(plant, sources)
         before = {path: path.read_text(encoding="utf-8") for path in texts}
         try:
             for path, text in texts.items():
