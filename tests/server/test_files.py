@@ -6,14 +6,10 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.server.files import RealDirectory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.fixture
@@ -46,58 +42,6 @@ def test_no_descriptor_is_held_before_the_first_use(directory: RealDirectory) ->
     assert _descriptors() == before + 1
     files[0].close()
     assert _descriptors() == before
-
-
-def test_no_more_files_are_open_than_may_be(tmp_path: Path) -> None:
-    """Those opened first are closed first, but for the ones in use, and open themselves again."""
-    before = _descriptors()
-    directory = RealDirectory(str(tmp_path / "root"), create=True, most_open=4)
-    files = [directory.open(f"f{number}", create=True) for number in range(10)]
-    files[0].pin()
-    for file in files:
-        file.append([b"x"])
-        assert _descriptors() <= before + 4
-    pinned = files[0].fileno()
-    for file in files:
-        file.append([b"y"])
-        assert file.read(0, 9) == b"xy"
-    assert files[0].fileno() == pinned
-    for file in files:
-        file.close()
-    files[0].unpin()
-    assert _descriptors() == before
-
-
-def test_a_file_is_opened_in_anothers_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When the process has no descriptor left, another file is closed for it."""
-    directory = RealDirectory(str(tmp_path / "root"), create=True, most_open=100)
-    first, second = (directory.open(name, create=True) for name in "ab")
-    first.append([b"x"])
-    free, real_open = [0], os.open
-
-    def scarce(path: str, flags: int, mode: int = 0o777) -> int:
-        if not free[0]:
-            raise OSError(errno.EMFILE, "Too many open files", path)
-        free[0] -= 1
-        return real_open(path, flags, mode)
-
-    def close(descriptor: int, real_close: Callable[[int], None] = os.close) -> None:
-        free[0] += 1
-        real_close(descriptor)
-
-    monkeypatch.setattr(os, "open", scarce)
-    monkeypatch.setattr(os, "close", close)
-    second.append([b"y"])
-    assert second.read(0, 9) == b"y"
-    first.append([b"z"])
-    first.pin()
-    with pytest.raises(OSError, match="Too many open files"):
-        second.append([b"!"])
-    monkeypatch.undo()
-    first.unpin()
-    assert first.read(0, 9) == b"xz"
 
 
 def test_a_missing_file_is_an_error(directory: RealDirectory) -> None:

@@ -1,8 +1,7 @@
 """The real disk: the only module that makes operating-system file calls.
 
 Hot path: `RealFile.append`, `RealFile.is_cached` and `RealFile.read` (benchmarks/log.py).
-Descriptors are opened on first use, so that a node of ten thousand idle partitions holds none, and
-those of files opened long ago are closed where there would be too many.
+Descriptors are opened on first use, so that a node of ten thousand idle partitions holds none.
 Kafka: org.apache.kafka.common.record.FileRecords, org.apache.kafka.common.utils.Utils, FileLock.
 """
 
@@ -11,14 +10,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import resource
 import shutil
-import sys
 from contextlib import suppress
-from itertools import islice
 from typing import TYPE_CHECKING
-
-from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,65 +25,14 @@ RECENT_BYTES = 32 * 1024 * 1024
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
-class OpenFiles:
-    """The open files of one directory: so many at most, those opened first are closed first.
-
-    A closed file opens itself again, so nothing is lost but the time for that.
-    """
-
-    __slots__ = ("_files", "_most")
-
-    def __init__(self, most: int) -> None:
-        self._files: dict[RealFile, None] = {}
-        self._most = most
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def open(self, file: RealFile, path: str) -> int:
-        """Return a new descriptor for the file, closing others where it takes that."""
-        if len(self._files) >= self._most:
-            self._make_room()
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError as error:
-            if not is_exhaustion(error) or not self._make_room():
-                raise
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        self._files[file] = None
-        return descriptor
-
-    def closed(self, file: RealFile) -> None:
-        """Forget a file that was closed."""
-        self._files.pop(file, None)
-
-    def _make_room(self) -> int:
-        """Close a part of those that no worker uses; return how many."""
-        idle = (file for file in list(self._files) if not file.is_pinned)
-        victims = list(islice(idle, max(1, len(self._files) // 16)))
-        for file in victims:
-            file.close()
-        return len(victims)
-
-
 class RealFile:
     """A file that opens itself when first used. Kept in step by one owner: the node's loop."""
 
-    __slots__ = (
-        "_closing",
-        "_descriptor",
-        "_end",
-        "_old_end",
-        "_open_files",
-        "_path",
-        "_pins",
-        "_prefix",
-    )
+    __slots__ = ("_closing", "_descriptor", "_end", "_old_end", "_path", "_pins", "_prefix")
 
-    def __init__(self, prefix: str, path: str, open_files: OpenFiles) -> None:
+    def __init__(self, prefix: str, path: str) -> None:
         self._prefix = prefix
         self._path = path
-        self._open_files = open_files
         self._descriptor = -1
         self._end = -1
         self._old_end = 0
@@ -97,7 +40,7 @@ class RealFile:
         self._closing = False
 
     def _open(self) -> int:
-        descriptor = self._open_files.open(self, self._prefix + self._path)
+        descriptor = os.open(self._prefix + self._path, os.O_RDWR | os.O_CLOEXEC)
         self._end = self._old_end = os.fstat(descriptor).st_size
         self._descriptor = descriptor
         return descriptor
@@ -231,13 +174,7 @@ class RealFile:
         self._closing = False
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
-            self._open_files.closed(self)
             os.close(descriptor)
-
-    @property
-    def is_pinned(self) -> bool:
-        """Whether a worker may be using the descriptor."""
-        return self._pins > 0
 
     def moved(self, path: str) -> None:
         """Take note of the file's new path, for when it is opened again."""
@@ -245,11 +182,6 @@ class RealFile:
 
 
 _MISSES = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL})
-
-
-def _half_of_the_descriptors() -> int:
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if limit < 0 else max(limit // 2, 1)
 
 
 class RealLock:
@@ -268,15 +200,11 @@ class RealLock:
 
 
 class RealDirectory:
-    """A directory tree of the operating system below one root.
+    """A directory tree of the operating system below one root."""
 
-    Of the process's descriptors its files take half at most, unless `most_open` says otherwise.
-    """
+    __slots__ = ("_prefix", "root")
 
-    __slots__ = ("_open_files", "_prefix", "root")
-
-    def __init__(self, root: str, *, create: bool = False, most_open: int | None = None) -> None:
-        self._open_files = OpenFiles(most_open or _half_of_the_descriptors())
+    def __init__(self, root: str, *, create: bool = False) -> None:
         self.root = os.path.abspath(root)
         self._prefix = self.root + "/"
         if create:
@@ -292,7 +220,7 @@ class RealDirectory:
             os.close(os.open(full, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
         elif not os.path.exists(full):
             raise FileNotFoundError(errno.ENOENT, "no such file", full)
-        return RealFile(self._prefix, path, self._open_files)
+        return RealFile(self._prefix, path)
 
     def exists(self, path: str) -> bool:
         """Say whether the name is there."""
