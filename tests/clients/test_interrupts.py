@@ -75,6 +75,14 @@ print(caught, len([one for one in threading.enumerate() if one.name == "ottla-co
 """
 
 
+@pytest.fixture(autouse=True)
+def _pythons_own_handler() -> Iterator[None]:
+    """Take away a handler that another test has left: Spark's context puts one in for good."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     """Yield the address of a node with 2,000 records."""
