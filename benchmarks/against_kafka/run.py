@@ -136,7 +136,6 @@ def back_free_pages() -> None:
 
 def run_case(loader: str, broker: Broker, case: Case) -> Sample:
     """Run the load once and return what it cost."""
-    back_free_pages()
     before = broker.cpu_seconds()
     spread = ["-partitions", str(case.partitions)] if case.partitions > 1 else []
     command = [loader, *case.arguments, *spread]
@@ -202,6 +201,7 @@ def compare(loader: str, brokers: list[Broker], case: Case, runs: int) -> dict[s
         for broker in brokers:
             if broker.name == "floor" and not has_floor(case):
                 continue
+            back_free_pages()
             samples[broker.name].append(run_case(loader, broker, case))
     medians = {
         name: Sample(*(statistics.median(column) for column in zip(*some, strict=True)))
