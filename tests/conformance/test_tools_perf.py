@@ -293,12 +293,17 @@ VERIFYING: list[tuple[str, ...]] = [
 ]
 
 
-def test_verifiable_consumer(real_kafka: RealKafka, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def nine_records(real_kafka: RealKafka) -> str:
+    """Return a topic that has them, whichever test reads it first."""
+    words = ("--topic", "verify-read", "--max-messages", "9")
+    assert ours("verifiable-producer", *address(real_kafka), *words).status == 0
+    return "verify-read"
+
+
+def test_verifiable_consumer(real_kafka: RealKafka, nine_records: str, tmp_path: Path) -> None:
     """Rebalances, records and commits are told alike."""
-    ours(
-        "verifiable-producer", *address(real_kafka), "--topic", "verify-read", "--max-messages", "9"
-    )
-    flags = (*address(real_kafka), "--topic", "verify-read", "--max-messages", "7", "--group-id")
+    flags = (*address(real_kafka), "--topic", nine_records, "--max-messages", "7", "--group-id")
     for number, words in enumerate(VERIFYING):
         name, more = str(number), with_file(words, tmp_path)
         theirs = java(real_kafka, "verifiable-consumer", *flags, f"vj{name}", *more)
@@ -315,13 +320,14 @@ def _detail(line: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("tool", ["verifiable-producer", "verifiable-consumer"])
 def test_the_old_name_of_the_file_of_settings(
-    tool: str, real_kafka: RealKafka, tmp_path: Path
+    tool: str, real_kafka: RealKafka, nine_records: str, tmp_path: Path
 ) -> None:
     """It is taken, and said to be old in Kafka's words."""
     old = f"--{tool.removeprefix('verifiable-')}.config"
-    words = (*address(real_kafka), "--topic", "verify-read", "--max-messages", "1")
-    group = ("--group-id", "old-name") if tool.endswith("consumer") else ()
-    flags = with_file((*words, *group, old, "FILE"), tmp_path)
+    reads = tool.endswith("consumer")
+    group = ("--group-id", "old-name") if reads else ()
+    words = ("--topic", nine_records if reads else "old", "--max-messages", "1", old, "FILE")
+    flags = (*address(real_kafka), *group, *with_file(words, tmp_path))
     theirs, mine = java(real_kafka, tool, *flags), ours(tool, *flags)
     assert mine.lines[0] == theirs.lines[0]
     assert "deprecated" in mine.lines[0]
