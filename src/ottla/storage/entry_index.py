@@ -4,13 +4,15 @@ New entries wait in memory and go to the file in groups; a crash may lose them, 
 segment that was not flushed is recovered, and with it its indexes rebuilt. The file of an active
 segment is preallocated as a hole, as Kafka's, and trimmed when the segment is closed or rolled.
 Of a long index only the end stays in memory; the rest is read when somebody asks for old offsets,
-and given back by `release`.
+and given back by `release`. No descriptor is kept: a group is written once in some 256 KiB of log,
+where Kafka maps the file into memory and needs none either.
 
 Kafka: org.apache.kafka.storage.internals.log.AbstractIndex, LazyIndex.
 """
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar
 
 from ottla.errors import CorruptMessage
@@ -25,7 +27,7 @@ TAIL_ENTRIES = 8192
 
 
 class EntryIndex:
-    """An index file; nothing is opened before it is needed."""
+    """An index file; it is opened for each use."""
 
     entry: ClassVar[Struct]
 
@@ -33,7 +35,6 @@ class EntryIndex:
         "_cold",
         "_count",
         "_dirty",
-        "_file",
         "_preallocated",
         "_tail",
         "_tail_first",
@@ -56,7 +57,6 @@ class EntryIndex:
         self._tail_first = 0  # number of the first entry that `_tail` holds
         self._cold: bytes | None = None
         self._written = 0  # entries that the file has
-        self._file: File | None = None
         self._preallocated = False
         self._dirty = False  # entries or length changed since the last `pin_for_sync`
 
@@ -94,34 +94,28 @@ class EntryIndex:
 
     def create(self, *, preallocate: bool) -> None:
         """Start empty, with or without the hole that an active segment's file has."""
-        file = self._open(create=True)
-        file.truncate(0)
-        if preallocate:
-            file.truncate(self.max_entries * self.entry.size)
+        with self._opened() as file:
+            file.truncate(0)
+            if preallocate:
+                file.truncate(self.max_entries * self.entry.size)
         self._preallocated = preallocate
         self._count = self._written = self._tail_first = 0
         self._tail.clear()
         self._cold = None
-        self.close_file()
 
     def preallocate(self) -> None:
         """Grow the file of a segment that became active again."""
         if not self._preallocated:
             count = self.count
-            self._open(create=True).truncate(max(self.max_entries, count) * self.entry.size)
+            self._truncate_file(max(self.max_entries, count))
             self._preallocated = True
-            self.close_file()
 
-    def _open(self, *, create: bool = False) -> File:
-        if self._file is None:
-            self._file = self.directory.open(self.path, create=create)
-        return self._file
+    def _opened(self) -> closing[File]:
+        return closing(self.directory.open(self.path, create=True))
 
-    def close_file(self) -> None:
-        """Give the descriptor back."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+    def _truncate_file(self, entries: int) -> None:
+        with self._opened() as file:
+            file.truncate(entries * self.entry.size)
 
     def _append(self, entry: bytes) -> None:
         """Add an entry; the caller has checked order and room."""
@@ -137,7 +131,8 @@ class EntryIndex:
         if self._count > self._written:
             size = self.entry.size
             start = (self._written - self._tail_first) * size
-            self._open(create=True).write_at(self._written * size, bytes(self._tail[start:]))
+            with self._opened() as file:
+                file.write_at(self._written * size, bytes(self._tail[start:]))
             self._written = self._count
             self._dirty = True
         if self._count - self._tail_first > TAIL_ENTRIES:
@@ -153,27 +148,28 @@ class EntryIndex:
         if self._count == self._written and not self._preallocated:
             return
         self.write_pending()
-        self._open(create=True).truncate(self._count * self.entry.size)
+        self._truncate_file(self._count)
         self._preallocated = False
         self._dirty = True
-        self.close_file()
 
     def pin_for_sync(self) -> File | None:
-        """Hand out the file, pinned and with all entries written, or None if nothing changed."""
+        """Hand out the file with all entries written, or None if nothing changed.
+
+        It is pinned and asked to close, so that its last `unpin` closes it.
+        """
         if self._count < 0:
             return None
         self.write_pending()
         if not self._dirty:
             return None
+        with self._opened() as file:
+            file.pin()
         self._dirty = False
-        file = self._open(create=True)
-        file.pin()
         return file
 
     def release(self) -> None:
         """Forget what the file knows too; for segments that nobody appends to."""
         if self._count >= 0 and self._count == self._written and not self._preallocated:
-            self.close_file()
             self._count = -1
             self._tail.clear()
             self._cold = None
@@ -189,11 +185,11 @@ class EntryIndex:
         else:
             del self._tail[(count - self._tail_first) * self.entry.size :]
         if count < self._written:
-            file = self._open(create=True)
-            file.truncate(count * self.entry.size)
+            with self._opened() as file:
+                file.truncate(count * self.entry.size)
+                if self._preallocated:
+                    file.truncate(self.max_entries * self.entry.size)
             self._dirty = True
-            if self._preallocated:
-                file.truncate(self.max_entries * self.entry.size)
             self._written = count
         self._count = count
 
@@ -204,7 +200,8 @@ class EntryIndex:
             return bytes(self._tail[start : start + size])
         cold = self._cold
         if cold is None:
-            cold = self._cold = self._open().read(0, self._tail_first * size)
+            with closing(self.directory.open(self.path)) as file:
+                cold = self._cold = file.read(0, self._tail_first * size)
             if len(cold) < self._tail_first * size:
                 self._cold = None
                 raise CorruptMessage(f"{self.path} is shorter than its entries")
@@ -232,9 +229,3 @@ class EntryIndex:
             else:
                 high = middle
         return low - 1
-
-    def moved(self, path: str) -> None:
-        """Take note of a new name."""
-        self.path = path
-        if self._file is not None:
-            self._file.moved(path)

@@ -420,9 +420,7 @@ class Segment:
         self.close_files()
 
     def close_files(self) -> None:
-        """Give every descriptor back; the next use opens again."""
-        self.offset_index.close_file()
-        self.time_index.close_file()
+        """Give the descriptor back; the next use opens again."""
         self.file.close()
 
     def release_if_idle(self, *, is_active: bool) -> bool:
@@ -458,8 +456,8 @@ class Segment:
 
     def _renamed(self) -> None:
         self.file.moved(self.path(LOG_SUFFIX))
-        self.offset_index.moved(self.path(INDEX_SUFFIX))
-        self.time_index.moved(self.path(TIME_INDEX_SUFFIX))
+        self.offset_index.path = self.path(INDEX_SUFFIX)
+        self.time_index.path = self.path(TIME_INDEX_SUFFIX)
         self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
 
     def remove_files(self) -> None:

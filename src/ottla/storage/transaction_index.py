@@ -8,6 +8,7 @@ Kafka: org.apache.kafka.storage.internals.log.TransactionIndex, AbortedTxn.
 
 from __future__ import annotations
 
+from contextlib import closing
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -103,14 +104,18 @@ class TransactionIndex:
         self._entries = []
 
     def pin_for_sync(self) -> File | None:
-        """Hand out the file, pinned, or None when nothing changed."""
+        """Hand out the file, or None when nothing changed.
+
+        It is pinned and asked to close, so that its last `unpin` closes it.
+        """
         if not self._dirty:
             return None
-        self._dirty = False
         if not self.directory.exists(self.path):
+            self._dirty = False
             return None
-        file = self.directory.open(self.path, create=True)
-        file.pin()
+        with closing(self.directory.open(self.path)) as file:
+            file.pin()
+        self._dirty = False
         return file
 
     def release(self) -> None:
