@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.builder import encode_batch
-from ottla.storage import partition_log
 from ottla.storage.append_info import FetchIsolation
 from ottla.storage.log_config import LogConfig
 from ottla.storage.producer_entry import BatchMetadata, ProducerEntry
@@ -62,34 +60,6 @@ def test_sequences_and_epochs(sequence: int, epoch: int, expected: ErrorCode | N
     else:
         assert code_of(send, log, 1, sequence, producer_epoch=epoch) is expected
         assert log.log_end_offset == 3
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_short_way_equals_the_judgement(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Right, repeated, skipped and fenced batches: same answers and state by both ways."""
-    rng = Random(seed)
-    steps = [
-        (rng.randrange(2), rng.choice((0, 0, 0, 0, -1, 1)), rng.randrange(3)) for _ in range(60)
-    ]
-    short = _answers(steps)
-    monkeypatch.setattr(partition_log, "next_in_sequence", lambda *_: None)
-    assert short == _answers(steps)
-
-
-def _answers(steps: list[tuple[int, int, int]]) -> tuple[list[object], list[object]]:
-    """Send batches whose sequence or epoch is off by the second number; return all that shows."""
-    log, answers = new_log(), list[object]()
-    next_sequence = {0: LAST - 5, 1: 0}
-    for producer_id, error, count in steps:
-        sequence = (next_sequence[producer_id] + 2 * error) & LAST
-        try:
-            info = send(log, producer_id, sequence, count + 1, producer_epoch=5 + min(error, 0))
-        except KafkaError as refused:
-            answers.append(refused.code)
-            continue
-        answers.append(tuple(info))
-        next_sequence[producer_id] = (sequence + count + 1) & LAST
-    return answers, [entry.as_tuple() for entry in log.producer_state.producers.values()]
 
 
 def test_an_unknown_producer_may_begin_anywhere() -> None:

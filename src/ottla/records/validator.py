@@ -161,7 +161,7 @@ def validate(
     plain, start = (
         (view, HEADER_BYTES)
         if not codec
-        else _unfold(view, codec, rules, decompressor, is_client=origin is _CLIENT)
+        else unfold(view, codec, rules, decompressor, is_client=origin is _CLIENT)
     )
     end = len(plain)
     stamped = rules.timestamp_type is _LOG_APPEND_TIME
@@ -350,7 +350,7 @@ def _refuse_client_batch(batch: RecordBatch, rules: ValidationRules) -> None:
     )
 
 
-def _unfold(
+def unfold(
     view: memoryview,
     codec: int,
     rules: ValidationRules,

@@ -18,6 +18,7 @@ from ottla.protocol.api_keys import ApiKey, response_class
 from ottla.protocol.frames import encode_response, split_header
 from ottla.purgatory.pending import Pending
 from ottla.server.context import Context
+from ottla.server.produce_lane import ProduceLane
 from ottla.server.throttling import MeasuredRequest
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.types import SendItem
 
     Handler = Callable[[Context, Any], Any]
+    Take = Callable[[Connection, memoryview], bool]
 
 log = logging.getLogger("ottla.dispatch")
 HANDLER_MODULES = (
@@ -54,7 +56,8 @@ HANDLER_MODULES = (
     "telemetry",
     "sasl",
 )
-_API_VERSIONS = 18
+_PRODUCE, _API_VERSIONS = 0, 18
+_HEADER_BYTES = 10
 
 
 class Api(NamedTuple):
@@ -92,6 +95,10 @@ def served_apis(listener: str = "broker") -> dict[int, Api]:
     return {key: api for key, api in _registry.items() if listener in api.request.api_listeners}
 
 
+def _nothing_taken(_connection: Connection, _frame: memoryview) -> bool:
+    return False
+
+
 class Dispatcher:
     """Answers the frames of all connections of one kind of listener."""
 
@@ -99,6 +106,9 @@ class Dispatcher:
         self._broker = broker
         self._listener = listener
         self._apis = served_apis(listener)
+        self._produced: Take = _nothing_taken
+        if _PRODUCE in self._apis:
+            self._produced = ProduceLane(broker).take
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget whose metrics came over it; the rest is kept by the connection itself."""
@@ -106,6 +116,8 @@ class Dispatcher:
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
         """Decode and answer one request; a stranger's bytes close the connection."""
+        if len(frame) > _HEADER_BYTES and not frame[1] and self._produced(connection, frame):
+            return
         try:
             key, version, correlation_id, client_id, position = split_header(frame)
             ctx = Context(self._broker, connection, self._listener, key, version)

@@ -21,9 +21,9 @@ from ottla.storage.aborted import aborted_transactions
 from ottla.storage.append_info import AppendInfo, FetchData, FetchIsolation, UnexpectedAppendOffset
 from ottla.storage.batches import scan_batches
 from ottla.storage.leader_epochs import UNDEFINED_EPOCH
-from ottla.storage.log_truncation import TruncatableLog
+from ottla.storage.plain_append import PlainAppends
 from ottla.storage.producer_append import TRANSACTION_VERSION_UNKNOWN
-from ottla.storage.producer_update import has_producers, judge_batches, next_in_sequence
+from ottla.storage.producer_update import has_producers, judge_batches
 from ottla.storage.recovery import LogLoader
 from ottla.storage.timestamps import offset_for_timestamp
 from ottla.storage.transaction_index import AbortedTransaction
@@ -32,7 +32,7 @@ from ottla.types import FileSlice, TopicPartition, Uuid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ottla.records.validator import BatchSummary
+    from ottla.records.validator import BatchSummary, ValidatedRecords
     from ottla.storage.batches import BatchHeader
     from ottla.storage.directory import Directory
     from ottla.storage.log_config import LogConfig
@@ -46,7 +46,7 @@ NO_DATA = b""
 _CRC_START = 21
 
 
-class PartitionLog(TruncatableLog):
+class PartitionLog(PlainAppends):
     """One partition's log; made by `open`. Offsets: start <= LSO <= HW <= end."""
 
     @classmethod
@@ -115,38 +115,27 @@ class PartitionLog(TruncatableLog):
         duplicate of one of the producer's last five batches is not written and answered with the
         old offsets.
         """
+        if type(records) is memoryview and origin is AppendOrigin.CLIENT and verification is None:
+            plain = self.append_plain(records, leader_epoch, now_ms)
+            if plain is not None:
+                return plain
         if self.failure is not None or self.is_deleted:
             self._refuse()
-        next_offset = self.log_end_offset
-        if isinstance(records, CheckedBatch):
-            validated = place_checked(records, next_offset, leader_epoch, now_ms)
-        else:
-            validated = validate(
-                records,
-                next_offset=next_offset,
-                leader_epoch=leader_epoch,
-                now_ms=now_ms,
-                rules=self._rules,
-                origin=origin,
-            )
-        batches = validated.batches
-        judgement = producer = None
+        validated = self._validated(records, leader_epoch, now_ms, origin)
+        batches, buffers = validated.batches, validated.buffers
+        judgement = None
         if has_producers(batches):
-            producer = next_in_sequence(self.producer_state, batches, origin, verification)
-            if producer is None:
-                buffers = validated.buffers
-                judgement = judge_batches(
-                    self.producer_state,
-                    batches,
-                    lambda batch: _slice(buffers, batch.position, batch.size),
-                    origin=origin,
-                    verification=verification,
-                    verification_required=self.config.transaction_partition_verification_enable,
-                    transaction_version=transaction_version,
-                )
-                if judgement.duplicate is not None:
-                    return self._duplicate(judgement)
-        size = sum(map(len, validated.buffers))
+            judgement = judge_batches(
+                self.producer_state,
+                batches,
+                lambda batch: _slice(buffers, batch.position, batch.size),
+                origin=origin,
+                verification=verification,
+                verification_required=self.config.transaction_partition_verification_enable,
+                transaction_version=transaction_version,
+            )
+            if judgement.duplicate is not None:
+                return self._duplicate(judgement)
         info = AppendInfo(
             validated.first_offset,
             validated.last_offset,
@@ -154,16 +143,32 @@ class PartitionLog(TruncatableLog):
             validated.log_append_time,
             self.log_start_offset,
             validated.record_count,
-            size,
+            sum(map(len, buffers)),
         )
-        self._append(validated.buffers, batches, info, judgement, now_ms)
+        self._append(buffers, batches, info, judgement, now_ms)
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.on_flush_overdue(self)
-        if producer is not None:
-            producer.take_next(batches[0])
         if leader_epoch != self.leader_epochs.latest_epoch and leader_epoch >= 0:
             self.assign_epoch(leader_epoch, info.first_offset)
         return info
+
+    def _validated(
+        self,
+        records: memoryview | CheckedBatch,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin,
+    ) -> ValidatedRecords:
+        if isinstance(records, CheckedBatch):
+            return place_checked(records, self.log_end_offset, leader_epoch, now_ms)
+        return validate(
+            records,
+            next_offset=self.log_end_offset,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+            rules=self._rules,
+            origin=origin,
+        )
 
     def _duplicate(self, judgement: Judgement) -> AppendInfo:
         old = judgement.duplicate

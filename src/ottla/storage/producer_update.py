@@ -18,7 +18,6 @@ from ottla.storage.producer_append import (
     EndTransactionMarker,
     ProducerAppend,
     Verification,
-    follows,
 )
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from ottla.records.validator import BatchSummary
     from ottla.storage.batches import BatchHeader
-    from ottla.storage.producer_entry import BatchMetadata, ProducerEntry
+    from ottla.storage.producer_entry import BatchMetadata
     from ottla.storage.producer_state import ProducerState
     from ottla.types import Buffer
 
@@ -49,38 +48,6 @@ def has_producers(batches: Iterable[BatchHeader | BatchSummary]) -> bool:
         if batch.producer_id >= 0:
             return True
     return False
-
-
-def next_in_sequence(
-    state: ProducerState,
-    batches: Sequence[BatchHeader | BatchSummary],
-    origin: AppendOrigin,
-    verification: Verification | None,
-) -> ProducerEntry | None:
-    """Return the producer whose plain next batch this is: nothing needs to be judged then.
-
-    One batch of an idempotent client outside of any transaction, in the known epoch, right behind
-    the last one known: what nearly every append is, at a fifth of the cost of a judgement.
-    """
-    batch = batches[0]
-    if (
-        len(batches) > 1
-        or batch.is_transactional
-        or batch.is_control
-        or verification is not None
-        or origin is not _CLIENT
-    ):
-        return None
-    entry = state.producers.get(batch.producer_id)
-    if (
-        entry is None
-        or not entry.batches
-        or entry.producer_epoch != batch.producer_epoch
-        or entry.transaction_first_offset >= 0
-        or not follows(entry.batches[-1].last_sequence, batch.base_sequence)
-    ):
-        return None
-    return entry
 
 
 def judge_batches(

@@ -1,0 +1,171 @@
+"""Plain produce requests answered the short way: the same bytes as the long way's."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.protocol import frames
+from ottla.protocol.apis.produce import ProduceRequest
+from ottla.records.builder import encode_batch
+from ottla.server.dispatch import Dispatcher
+from ottla.testing.cluster import Cluster
+from ottla.types import Uuid
+from tests.server.strangers import Peer, create_topic, produce
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.network.connection import Connection
+    from ottla.server.node import Node
+    from ottla.types import SendItem
+
+Topic = ProduceRequest.TopicProduceData
+TOPICS = ("plain", "__consumer_offsets", "gone", "grün")
+
+
+class Ear:
+    """Stands in for a connection and keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self.peer_host = "127.0.0.1"
+        self.listener_name = "PLAINTEXT"
+        self.connection_id = "1"
+
+    def respond(self, items: Sequence[SendItem]) -> None:
+        self.heard.append(b"".join(bytes(one) for one in items))  # type: ignore[arg-type] # no slices in its answers
+
+    def request_done(self) -> None:
+        self.heard.append(b"no answer")
+
+    def close(self) -> None:
+        self.heard.append(b"closed")
+
+
+def requests(rng: Random, now_ms: int) -> list[tuple[ProduceRequest, int]]:
+    """Return many requests, most of them plain."""
+    made = []
+    sequence = 0
+    for _ in range(300):
+        version = rng.choice((3, 8, 9, 9, 11, 12, 12))
+        is_producers = rng.random() < 0.3
+        batch = encode_batch(
+            [(now_ms, b"k", rng.randbytes(rng.randrange(300)), ())] * rng.choice((1, 1, 3)),
+            producer_id=7 if is_producers else -1,
+            producer_epoch=0 if is_producers else -1,
+            base_sequence=sequence if is_producers else -1,
+        )
+        if is_producers and rng.random() < 0.9:
+            sequence += int.from_bytes(batch[57:61], "big")
+        if rng.random() < 0.1:
+            batch[rng.randrange(len(batch))] ^= 4
+        made.append((_request(rng, bytes(batch)), version))
+    return made
+
+
+def _request(rng: Random, records: bytes) -> ProduceRequest:
+    partition = Topic.PartitionProduceData(index=rng.choice((0,) * 9 + (1,)), records=records)
+    return ProduceRequest(
+        acks=rng.choice((-1, -1, 1, 1, 1, 0, 3)),
+        timeout_ms=1000,
+        topic_data=[
+            Topic(
+                name=rng.choice(TOPICS + TOPICS[:1] * 5),
+                partition_data=[partition] * rng.choice((1, 1, 1, 1, 2)),
+            )
+        ],
+    )
+
+
+def answers(node: Node, made: list[tuple[ProduceRequest, int]], *, is_short: bool) -> list[bytes]:
+    """Let a dispatcher answer all requests."""
+    dispatcher: Any = Dispatcher(node.broker)
+    taken = 0
+    take = dispatcher._produced
+
+    def counted(connection: Connection, frame: memoryview) -> bool:
+        nonlocal taken
+        is_taken = bool(take(connection, frame))
+        taken += is_taken
+        return is_taken
+
+    dispatcher._produced = counted if is_short else lambda *_: False
+    ear = Ear()
+    for request, version in made:
+        parts: list[Any] = frames.encode_request(request, version, 5, "me")
+        dispatcher.handle_frame(ear, memoryview(bytearray(b"".join(parts)[4:])))
+    assert (taken > 30) is is_short
+    return ear.heard
+
+
+def contents(node: Node) -> dict[str, tuple[int, int, bytes]]:
+    """Return end, watermark and bytes of each log."""
+    found = {}
+    for one in node.broker.replicas:
+        log = one.log
+        active = log.segments.active
+        found[log.name] = (
+            log.log_end_offset,
+            log.high_watermark,
+            active.file.read(0, active.size),
+        )
+    return found
+
+
+def _run(seed: int, *, is_short: bool) -> tuple[list[bytes], dict[str, tuple[int, int, bytes]]]:
+    with Cluster() as cluster:
+        assert create_topic(cluster, "plain") == [0]
+        now_ms = 1_700_000_000_000
+        heard = cluster.run(
+            lambda node: answers(node, requests(Random(seed), now_ms), is_short=is_short)
+        )
+        return heard, cluster.run(contents)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_both_ways_answer_the_same(seed: int) -> None:
+    """All acks, producers in and out of order, damaged batches, missing and internal topics."""
+    assert _run(seed, is_short=True) == _run(seed, is_short=False)
+
+
+def test_ids_and_quotas() -> None:
+    """Version 13 names topics by id; a client with a quota goes the long way."""
+    batch = bytes(encode_batch([(1_700_000_000_000, b"k", b"v", ())]))
+
+    def ask(node: Node, topic_id: Uuid) -> bool:
+        topic = Topic(
+            topic_id=topic_id,
+            partition_data=[Topic.PartitionProduceData(index=0, records=batch)],
+        )
+        request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
+        parts: list[Any] = frames.encode_request(request, 13, 5, "me")
+        lane: Any = Dispatcher(node.broker)._produced
+        return bool(lane(Ear(), memoryview(bytearray(b"".join(parts)[4:]))))
+
+    def asked(node: Node) -> list[bool]:
+        topic_id = node.broker.topic_id("plain")
+        assert topic_id is not None
+        found = [ask(node, topic_id), ask(node, Uuid(b"0123456789abcdef"))]
+        node.broker.quotas.is_on = True
+        return [*found, ask(node, topic_id)]
+
+    def append_first(cluster: Cluster) -> None:
+        peer = Peer(cluster.bootstrap)
+        assert produce(peer, "plain", batch) == 0
+        peer.close()
+
+    with Cluster() as cluster:
+        assert create_topic(cluster, "plain") == [0]
+        append_first(cluster)  # which prepares the log's files
+        assert cluster.run(asked) == [True, False, False]
+
+
+def test_a_controller_takes_no_records() -> None:
+    """Its listener serves no Produce, by whichever way."""
+    with Cluster() as cluster:
+        lane = cluster.run(lambda node: Dispatcher(node.broker, "controller")._produced)
+        frame = memoryview(bytearray(100))
+        assert lane(Ear(), frame) is False  # type: ignore[arg-type] # stands in for a connection
