@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ottla.types import SendItem
 
 log = logging.getLogger("ottla.network")
+_SIZE_BYTES = 4
+_from_bytes = int.from_bytes
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
 """No new request is read from a socket with more than this unsent."""
 
@@ -131,7 +133,7 @@ class Connection:
             self._is_reading = False
             return
         try:
-            frame = self._receive()
+            frame = self._receive() if self._reader.is_inside_frame else self._receive_whole()
         except BlockingIOError:
             return
         except OSError:
@@ -140,7 +142,8 @@ class Connection:
         except OttlaError as error:
             self._hang_up(error)
             return
-        self._handle_frames(frame)
+        if frame is not None:
+            self._handle_frames(frame)
 
     def _handle_frames(self, frame: memoryview | None) -> None:
         """Handle this frame and those buffered behind it, until one has to wait."""
@@ -150,7 +153,7 @@ class Connection:
                 self._is_busy = True
                 self.frame_count += 1
                 self._handler.handle_frame(self, frame)
-                if self._is_busy or self.is_closed or not self._reader.has_buffered_bytes:
+                if self._is_busy or self.is_closed or not self._reader.left:
                     return
                 frame = self._reader.next_frame()
         except OttlaError as error:
@@ -163,6 +166,18 @@ class Connection:
         extra = {"event": "frame.invalid", "client": self.peer_host}
         log.info("closing: %s", error, extra=extra)
         self.close()
+
+    def _receive_whole(self) -> memoryview | None:
+        """Receive between frames: most often one whole frame, and nothing is asked but its size."""
+        scratch, reader = self._scratch, self._reader
+        count = self._socket.recv_into(scratch)
+        size = count - _SIZE_BYTES
+        if 0 <= size <= reader.max_bytes and _from_bytes(scratch[:_SIZE_BYTES]) == size:
+            return memoryview(bytearray(scratch[_SIZE_BYTES:count]))
+        if count:
+            return reader.take(scratch[:count])
+        self.close()
+        return None
 
     def _receive(self) -> memoryview | None:
         space = self._reader.space()
@@ -185,13 +200,15 @@ class Connection:
         if self.is_closed:
             return
         try:
-            if len(items) != 1 or self._queue or not self._sent_whole(items[0]):
+            if len(items) != 1 or self._queue.items or not self._sent_whole(items[0]):
                 self._queue.add(items)
                 self._flush()
         except OSError:
             self.close()
             return
-        self.request_done()
+        self._is_busy = False
+        if not self._is_handling:
+            self.request_done()
 
     def _sent_whole(self, data: SendItem) -> bool:
         """Send one small answer without the queue; False when it has to go through it."""
@@ -236,7 +253,7 @@ class Connection:
         self._is_busy = False
         if self._is_handling or self.is_closed:
             return
-        if self._reader.has_buffered_bytes:
+        if self._reader.left:
             self._loop.call_soon(self._resume)
         self._read_again()
 

@@ -30,27 +30,29 @@ def _nothing() -> None:
 class FrameReader:
     """The unfinished frame of one connection, and what was read behind the last complete one."""
 
-    __slots__ = ("_budget", "_filled", "_frame", "_left", "_size", "max_bytes", "resume")
+    __slots__ = (
+        "_budget",
+        "_filled",
+        "_frame",
+        "_size",
+        "is_inside_frame",
+        "left",
+        "max_bytes",
+        "resume",
+    )
 
     def __init__(self, max_bytes: int, budget: FrameBudget | None = None) -> None:
         self.max_bytes = max_bytes
         self._budget = budget
         self.resume: Callable[[], None] = _nothing
         """Called when the budget has room again."""
-        self._left = b""
+        self.left = b""
+        """Bytes behind the last frame, which wait here rather than in the kernel."""
+        self.is_inside_frame = False
+        """Whether a frame has begun and is not complete: what a slow sender is timed by."""
         self._frame: bytearray | None = None
         self._size = 0
         self._filled = 0
-
-    @property
-    def has_buffered_bytes(self) -> bool:
-        """Whether bytes behind the last frame wait here rather than in the kernel."""
-        return bool(self._left)
-
-    @property
-    def is_inside_frame(self) -> bool:
-        """Whether a frame has begun and is not complete: what a slow sender is timed by."""
-        return self._frame is not None or bool(self._left)
 
     @property
     def frame_size(self) -> int:
@@ -60,7 +62,7 @@ class FrameReader:
     @property
     def received_bytes(self) -> int:
         """How much of the unfinished frame has arrived."""
-        return self._filled if self._frame is not None else len(self._left)
+        return self._filled if self._frame is not None else len(self.left)
 
     def space(self) -> memoryview | None:
         """Return where to receive directly, or None: use the shared buffer and `take`.
@@ -83,6 +85,7 @@ class FrameReader:
         if self._filled < self._size or self._frame is None:
             return None
         frame, self._frame = self._frame, None
+        self.is_inside_frame = False
         self.release()
         return memoryview(frame)
 
@@ -93,17 +96,18 @@ class FrameReader:
 
     def take(self, received: memoryview) -> memoryview | None:
         """Take bytes from the shared buffer; return the first complete frame, keep the rest."""
-        if not self._left and len(received) >= 4:
+        if not self.left and len(received) >= 4:
             size = _from_bytes(received[:4], "big", signed=True)
             if size == len(received) - 4 and size <= self.max_bytes:
                 return memoryview(bytearray(received[4:]))  # the common case: one whole frame
-        self._left = self._left + received if self._left else bytes(received)
+        self.left = self.left + received if self.left else bytes(received)
         return self.next_frame()
 
     def next_frame(self) -> memoryview | None:
         """Return the next frame from buffered bytes; raise KafkaError for an illegal size."""
-        left = self._left
+        left = self.left
         available = len(left) - 4
+        self.is_inside_frame = bool(left)
         if available < 0:
             return None
         size = _from_bytes(left[:4], "big", signed=True)
@@ -114,7 +118,8 @@ class FrameReader:
             )
         if available >= size:
             frame = memoryview(bytearray(left[4 : size + 4]))
-            self._left = left[size + 4 :]
+            self.left = left[size + 4 :]
+            self.is_inside_frame = bool(self.left)
             return frame
         self._start(left, size)
         return None
@@ -123,4 +128,4 @@ class FrameReader:
         self._size, self._filled = size, len(left) - 4
         self._frame = bytearray(left[4:])
         self._frame.extend(bytes(min(size, max(FIRST_BYTES, 2 * self._filled)) - self._filled))
-        self._left = b""
+        self.left = b""

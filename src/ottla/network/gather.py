@@ -27,14 +27,12 @@ _GATHER_LIMIT = 512
 class SendQueue:
     """What is still to be sent on one socket, in order."""
 
-    __slots__ = ("_items", "size_bytes")
+    __slots__ = ("items", "size_bytes")
 
     def __init__(self) -> None:
-        self._items: deque[Buffer | FileSlice] = deque()
+        self.items: deque[Buffer | FileSlice] = deque()
+        """Not sent yet, the first of them perhaps in part; others only look."""
         self.size_bytes = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._items)
 
     def add(self, items: Iterable[SendItem]) -> None:
         """Queue buffers and slices; neighbouring buffers are joined into one."""
@@ -47,7 +45,7 @@ class SendQueue:
             else:
                 self._add_joined(small)
                 small = []
-                self._items.append(item)
+                self.items.append(item)
                 self.size_bytes += item.size
         self._add_joined(small)
 
@@ -55,7 +53,7 @@ class SendQueue:
         if not buffers:
             return
         joined = buffers[0] if len(buffers) == 1 else b"".join(buffers)
-        self._items.append(joined)
+        self.items.append(joined)
         self.size_bytes += len(joined)
 
     def flush(self, sock: socket.socket) -> bool:
@@ -64,8 +62,8 @@ class SendQueue:
         Raises OSError when the connection is broken or a file ends before its slice does.
         """
         try:
-            while self._items:
-                head = self._items[0]
+            while self.items:
+                head = self.items[0]
                 if type(head) is FileSlice:
                     self._send_slice(sock, head)
                 else:
@@ -75,13 +73,13 @@ class SendQueue:
         return True
 
     def _send_buffer(self, sock: socket.socket, data: Buffer) -> None:
-        more = _MORE if len(self._items) > 1 else 0
+        more = _MORE if len(self.items) > 1 else 0
         sent = sock.send(data, more)
         self.size_bytes -= sent
         if sent == len(data):
-            self._items.popleft()
+            self.items.popleft()
         else:
-            self._items[0] = memoryview(data)[sent:]
+            self.items[0] = memoryview(data)[sent:]
 
     def _send_slice(self, sock: socket.socket, part: FileSlice) -> None:
         sent = os.sendfile(sock.fileno(), part.file.fileno(), part.position, part.size)
@@ -89,6 +87,6 @@ class SendQueue:
             raise OSError("a log file ended before the slice to be sent")
         self.size_bytes -= sent
         if sent == part.size:
-            self._items.popleft()
+            self.items.popleft()
         else:
-            self._items[0] = FileSlice(part.file, part.position + sent, part.size - sent)
+            self.items[0] = FileSlice(part.file, part.position + sent, part.size - sent)
