@@ -15,44 +15,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
 from ottla.purgatory.pending import Pending
-from ottla.records.validation_rules import RecordValidationError, TooMuchForTheLoop
+from ottla.records.validation_rules import TooMuchForTheLoop
 from ottla.records.validator import AppendOrigin, UnreadableRecords
 from ottla.server.dispatch import handles
-from ottla.types import TopicPartition
+from ottla.server.handlers.produce_answers import (
+    PartitionResponse,
+    TopicResponse,
+    after_flushes,
+    appended,
+    failed,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from ottla.records.validation_rules import CheckedBatch
     from ottla.replication.partition import Partition
     from ottla.server.context import Context
-    from ottla.storage.append_info import AppendInfo
 
     TopicData = ProduceRequest.TopicProduceData
     PartitionData = TopicData.PartitionProduceData
 
-TopicResponse = ProduceResponse.TopicProduceResponse
-PartitionResponse = TopicResponse.PartitionProduceResponse
 log = logging.getLogger("ottla.produce")
 ADMIN_CLIENT_ID = "__admin_client"
 _TOPIC_IDS_FROM = 13
 _ZSTD_FROM = 7
 _MAGIC_POSITION, _FLAGS_POSITION = 16, 22  # in a batch; the low byte of its attributes
 _CODEC, _ZSTD, _TRANSACTIONAL = 0x07, 4, 0x10
-# Kafka tells the log's start with all other errors of an append
-_WITHOUT_LOG_START = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-    }
-)
 
 
 class _Later(NamedTuple):
@@ -100,40 +87,8 @@ def _when_flushed(
 ) -> Pending[ProduceResponse | None]:
     """Answer when all logs of the request are flushed that have to be; what failed is told so."""
     answer: Pending[ProduceResponse | None] = Pending()
-    _after_flushes(ctx, responses, lambda: answer.complete(_answer(ctx, request, responses)))
+    after_flushes(ctx, responses, lambda: answer.complete(_answer(ctx, request, responses)))
     return answer
-
-
-def _after_flushes(
-    ctx: Context, responses: list[TopicResponse], then: Callable[[], object]
-) -> None:
-    """Go on once the logs that were just appended to are flushed, where they have to be."""
-    replicas = ctx.broker.replicas
-    if not replicas.overdue_flushes:
-        then()
-        return
-    waits = replicas.logs.await_flushes()
-    left = len(waits)
-
-    def one_is_over(_wait: Pending[None]) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            _mark_unflushed(responses, waits)
-            then()
-
-    for wait in waits.values():
-        wait.on_done(one_is_over)
-
-
-def _mark_unflushed(
-    responses: list[TopicResponse], waits: Mapping[TopicPartition, Pending[None]]
-) -> None:
-    for topic in responses:
-        for number, one in enumerate(topic.partition_responses):
-            wait = waits.get(TopicPartition(topic.name, one.index))
-            if not one.error_code and wait is not None and isinstance(wait.error, KafkaError):
-                topic.partition_responses[number] = _failed(one.index, wait.error)
 
 
 def _refused_whole(request: ProduceRequest) -> ErrorCode | None:
@@ -164,7 +119,7 @@ def _refuse_topic(ctx: Context, topic: TopicData, code: ErrorCode) -> TopicRespo
         name=topic.name,
         topic_id=topic.topic_id,
         partition_responses=[
-            _failed(one.index, KafkaError(missing if find(name, one.index) is None else code))
+            failed(one.index, KafkaError(missing if find(name, one.index) is None else code))
             for one in topic.partition_data
         ],
     )
@@ -191,9 +146,9 @@ def _when_checked(
 
     def append(one: _Later) -> None:
         one.responses[one.position] = _append_checked(ctx, request, one)
-        _after_flushes(ctx, responses, part_is_over)
+        after_flushes(ctx, responses, part_is_over)
 
-    _after_flushes(ctx, responses, part_is_over)
+    after_flushes(ctx, responses, part_is_over)
     for one in later:
         one.checked.on_done(lambda _done, one=one: append(one))  # type: ignore[misc] # a lambda's default binds the loop's value
     return answer
@@ -205,7 +160,7 @@ def _append_checked(ctx: Context, request: ProduceRequest, one: _Later) -> Parti
     name, index = partition.topic_partition
     try:
         if replicas.find(name, index) is not partition:
-            return _failed(index, _not_held(ctx, name, index, one.missing))
+            return failed(index, _not_held(ctx, name, index, one.missing))
         info = replicas.append(
             partition,
             one.checked.value,
@@ -215,12 +170,12 @@ def _append_checked(ctx: Context, request: ProduceRequest, one: _Later) -> Parti
         )
     except KafkaError as error:
         _log_refusal(ctx, name, index, error)
-        return _failed(index, error, partition)
+        return failed(index, error, partition)
     except Exception as error:
         extra = {"event": "request.failed", "client": ctx.client}
         log.exception("append failed", exc_info=error, extra=extra)
-        return _failed(index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR), partition)
-    return _appended(index, info)
+        return failed(index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR), partition)
+    return appended(index, info)
 
 
 def _append_topic(
@@ -232,9 +187,8 @@ def _append_topic(
         try:
             response = _append_partition(ctx, request, name, data, missing)
         except TooMuchForTheLoop as large:
-            response = PartitionResponse(
-                index=data.index, base_offset=-1
-            )  # stands there until it is known
+            # stands there until it is known
+            response = PartitionResponse(index=data.index, base_offset=-1)
             partition = ctx.broker.replicas.get(name, data.index)
             partition.append_count -= 1  # it counts when it comes back
             checked = ctx.broker.unfolding.check(large, now_ms=ctx.now_ms, client=ctx.client)
@@ -281,17 +235,8 @@ def _append_partition(
         )
     except KafkaError as error:
         _log_refusal(ctx, topic, data.index, error)
-        return _failed(data.index, error, partition)
-    return _appended(data.index, info)
-
-
-def _appended(index: int, info: AppendInfo) -> PartitionResponse:
-    return PartitionResponse(
-        index=index,
-        base_offset=info.first_offset,
-        log_append_time_ms=info.log_append_time_ms,
-        log_start_offset=info.log_start_offset,
-    )
+        return failed(data.index, error, partition)
+    return appended(data.index, info)
 
 
 def _not_held(ctx: Context, topic: str, index: int, missing: ErrorCode) -> KafkaError:
@@ -306,25 +251,3 @@ def _internal(topic: str) -> KafkaError:
 def _log_refusal(ctx: Context, topic: str, index: int, error: KafkaError) -> None:
     extra = {"event": "produce.refused", "client": ctx.client, "client_id": ctx.client_id}
     log.info("refused for %s-%d: %s", topic, index, error, extra=extra)
-
-
-def _failed(index: int, error: KafkaError, partition: Partition | None = None) -> PartitionResponse:
-    """Shape a refusal; only records that break a rule of the topic are told why, as in Kafka."""
-    response = PartitionResponse(
-        index=index, error_code=int(error.code), base_offset=-1, log_append_time_ms=-1
-    )
-    if isinstance(error, RecordValidationError):
-        response.error_message = error.message
-        response.record_errors = [
-            PartitionResponse.BatchIndexAndErrorMessage(
-                batch_index=batch_index, batch_index_error_message=message
-            )
-            for batch_index, message in error.record_errors
-        ]
-    if isinstance(error, UnreadableRecords):
-        if error.message != error.code.text:
-            response.error_message = error.message
-    elif partition is not None and error.code not in _WITHOUT_LOG_START:
-        partition.failed_append_count += 1  # Kafka leaves out what clients must expect
-        response.log_start_offset = partition.log.log_start_offset
-    return response
