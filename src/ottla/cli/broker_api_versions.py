@@ -11,7 +11,7 @@ import click
 
 from ottla.cli.connection import open_admin, require
 from ottla.cli.java_names import java_text
-from ottla.cli.tool import fail, server_options
+from ottla.cli.tool import failures_told, server_options
 from ottla.errors import KafkaError
 from ottla.protocol.api_keys import ApiKey, request_class
 
@@ -32,12 +32,12 @@ Examples:
 def broker_api_versions(**options: Any) -> None:
     """Print which versions of which API each broker serves, and which of them is used."""
     require(options["bootstrap_server"], "bootstrap-server")
-    try:
-        with open_admin(options["bootstrap_server"], options["command_config"]) as admin:
-            for node in admin.describe_cluster().brokers:
-                click.echo(broker_text(node, _versions(admin, node)))
-    except KafkaError as error:
-        fail(java_text(error))
+    with (
+        failures_told(),
+        open_admin(options["bootstrap_server"], options["command_config"]) as admin,
+    ):
+        for node in admin.describe_cluster().brokers:
+            click.echo(broker_text(node, _versions(admin, node)))
 
 
 def _versions(admin: Any, node: Node) -> Mapping[int, tuple[int, int]] | KafkaError:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ottla.cli.connection import open_admin
-from ottla.cli.java_names import java_text
-from ottla.cli.tool import ToolGroup, current_name, fail
+from ottla.cli.tool import ToolGroup, current_name, fail, failures_told
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -58,15 +57,15 @@ def _run(options: dict[str, Any], action: Callable[[Admin], None]) -> None:
         raise click.UsageError(
             "argument --bootstrap-controller/-C: not allowed with argument --bootstrap-server/-b"
         )
-    try:
-        with open_admin(
+    with (
+        failures_told(),
+        open_admin(
             options["bootstrap_server"] or "",
             current_name(options, "config"),
             bootstrap_controller=options["bootstrap_controller"],
-        ) as admin:
-            action(admin)
-    except KafkaError as error:
-        fail(java_text(error))
+        ) as admin,
+    ):
+        action(admin)
 
 
 @cluster.command("cluster-id")

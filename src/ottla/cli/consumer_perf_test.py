@@ -6,18 +6,15 @@ Kafka: bin/kafka-consumer-perf-test.sh, org.apache.kafka.tools.ConsumerPerforman
 from __future__ import annotations
 
 import random
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ottla.cli.connection import consumer_settings, read_file, require
-from ottla.cli.java_names import java_text
 from ottla.cli.perf import BYTES_PER_MB, decimals, java_date, pairs, print_metrics, ratio
-from ottla.cli.tool import version_option
+from ottla.cli.tool import failures_told, version_option
 from ottla.clients.consumer.core import RebalanceListener
-from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
     from ottla.clients.blocking import Consumer
@@ -79,15 +76,11 @@ def consumer_perf_test(**flags: Any) -> None:
     given = _settings(flags)
     from ottla.clients.blocking import Consumer
 
-    try:
-        with Consumer(config=consumer_settings(given)) as consumer:
-            reading = Reading(consumer, flags)
-            reading.run()
-            measured = consumer.metrics() if flags["prints_metrics"] else None
-        reading.finish()
-    except KafkaError as error:
-        click.echo(java_text(error), err=True)
-        sys.exit(1)
+    with failures_told(), Consumer(config=consumer_settings(given)) as consumer:
+        reading = Reading(consumer, flags)
+        reading.run()
+        measured = consumer.metrics() if flags["prints_metrics"] else None
+    reading.finish()
     if measured is not None:
         print_metrics(measured)
 

@@ -11,7 +11,7 @@ import click
 
 from ottla.cli.connection import open_admin, require
 from ottla.cli.java_names import java_text
-from ottla.cli.tool import ToolError, fail, json_field, read_json, server_options
+from ottla.cli.tool import ToolError, failures_told, json_field, read_json, server_options
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
 
@@ -34,15 +34,11 @@ def delete_records(**options: Any) -> None:
     """Delete the records of partitions below an offset."""
     require(options["bootstrap_server"], "bootstrap-server")
     require(options["offset_json_file"], "offset-json-file")
-    try:
+    with failures_told():
         offsets = parse_offsets(read_json(options["offset_json_file"]))
         with open_admin(options["bootstrap_server"], options["command_config"]) as admin:
             click.echo("Executing records delete operation")
             outcomes = admin.delete_records(offsets)
-    except ToolError as error:
-        fail(str(error))
-    except KafkaError as error:
-        fail(java_text(error))
     click.echo("Records delete operation completed:")
     for partition, outcome in outcomes.items():
         if isinstance(outcome, KafkaError):

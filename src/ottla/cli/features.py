@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from ottla.cli.connection import open_admin
-from ottla.cli.java_names import java_text
-from ottla.cli.tool import ToolError, ToolGroup, controller_option, fail, server_options
+from ottla.cli.tool import (
+    ToolError,
+    ToolGroup,
+    controller_option,
+    fail,
+    failures_told,
+    server_options,
+)
 from ottla.errors import KafkaError
 from ottla.metadata.features import (
     KRAFT_VERSION,
@@ -82,17 +88,15 @@ def _run(action: Callable[[Any], None]) -> None:
             "Command line error: You must specify either --bootstrap-controller or "
             "--bootstrap-server.. Type --help for help."
         )
-    try:
-        with open_admin(
+    with (
+        failures_told(),
+        open_admin(
             options["bootstrap_server"] or "",
             options["command_config"],
             bootstrap_controller=options["bootstrap_controller"],
-        ) as admin:
-            action(admin)
-    except ToolError as error:
-        fail(str(error))
-    except KafkaError as error:
-        fail(java_text(error))
+        ) as admin,
+    ):
+        action(admin)
 
 
 # ---------------------------------------------------------------- describe

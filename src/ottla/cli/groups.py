@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.connection import open_admin, require
-from ottla.cli.java_names import java_text
-from ottla.cli.tool import fail, server_options
-from ottla.errors import KafkaError
+from ottla.cli.tool import fail, failures_told, server_options
 
 if TYPE_CHECKING:
     from ottla.clients.admin.groups import GroupListing
@@ -58,11 +56,11 @@ def groups(**options: Any) -> None:
     wanted = options["group_type"]
     if wanted is not None and wanted.capitalize() not in TYPES:
         fail("--group-type must be a valid group type.")
-    try:
-        with open_admin(options["bootstrap_server"], options["command_config"]) as admin:
-            found = admin.list_groups()
-    except KafkaError as error:
-        fail(java_text(error))
+    with (
+        failures_told(),
+        open_admin(options["bootstrap_server"], options["command_config"]) as admin,
+    ):
+        found = admin.list_groups()
     _print([group for group in found if _is_wanted(group, options)])
 
 

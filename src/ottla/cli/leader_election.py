@@ -15,6 +15,7 @@ from ottla.cli.tool import (
     ToolError,
     current_name,
     fail,
+    failures_told,
     json_field,
     read_json,
     server_options,
@@ -47,17 +48,13 @@ Examples:
 @click.option("--all-topic-partitions", is_flag=True, help="All partitions that may have one.")
 def leader_election(**options: Any) -> None:
     """Elect new leaders for partitions."""
-    try:
+    with failures_told():
         _check(options)
         partitions = _partitions(options)
         config_file = current_name(options, "admin.config")
         with open_admin(options["bootstrap_server"], config_file) as admin:
             kind = options["election_type"].lower()
             outcomes = admin.elect_leaders(ELECTION_TYPES[kind], partitions)
-    except ToolError as error:
-        fail(str(error))
-    except KafkaError as error:
-        fail(java_text(error))
     _tell(outcomes, kind.upper())
 
 

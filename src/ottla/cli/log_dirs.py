@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.connection import open_admin, require
-from ottla.cli.java_names import java_class, java_text
-from ottla.cli.tool import ToolError, fail, server_options
-from ottla.errors import KafkaError
+from ottla.cli.java_names import java_class
+from ottla.cli.tool import ToolError, failures_told, server_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,13 +37,11 @@ def log_dirs(**options: Any) -> None:
     """Show which replicas lie in which log directory, as JSON."""
     require(options["bootstrap_server"], "bootstrap-server")
     require(options["describe"] or None, "describe")
-    try:
-        with open_admin(options["bootstrap_server"], options["command_config"]) as admin:
-            _describe(admin, options["broker_list"], _words(options["topic_list"]))
-    except ToolError as error:
-        fail(str(error))
-    except KafkaError as error:
-        fail(java_text(error))
+    with (
+        failures_told(),
+        open_admin(options["bootstrap_server"], options["command_config"]) as admin,
+    ):
+        _describe(admin, options["broker_list"], _words(options["topic_list"]))
 
 
 def _words(text: str) -> list[str]:

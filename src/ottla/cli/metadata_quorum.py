@@ -15,11 +15,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.connection import open_admin, read_file
-from ottla.cli.java_names import java_text
-from ottla.cli.tool import ToolError, ToolGroup, controller_option, fail, server_options
+from ottla.cli.tool import (
+    ToolError,
+    ToolGroup,
+    controller_option,
+    fail,
+    failures_told,
+    server_options,
+)
 from ottla.clients.admin.quorum import VoterEndpoint
 from ottla.config.properties import parse_properties
-from ottla.errors import KafkaError
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
@@ -68,18 +73,16 @@ def metadata_quorum(**options: Any) -> None:
 
 def _run(action: Callable[[Admin], None], *, warn: bool = True) -> None:
     options = click.get_current_context().obj
-    try:
-        with open_admin(
+    with (
+        failures_told(),
+        open_admin(
             options["bootstrap_server"] or "",
             options["command_config"],
             bootstrap_controller=options["bootstrap_controller"],
             warn=warn,
-        ) as admin:
-            action(admin)
-    except ToolError as error:
-        fail(str(error))
-    except KafkaError as error:
-        fail(java_text(error))
+        ) as admin,
+    ):
+        action(admin)
 
 
 # ---------------------------------------------------------------- describe

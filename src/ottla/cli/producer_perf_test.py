@@ -6,7 +6,6 @@ Kafka: bin/kafka-producer-perf-test.sh, org.apache.kafka.tools.ProducerPerforman
 from __future__ import annotations
 
 import re
-import sys
 import time
 from pathlib import Path
 from random import Random
@@ -31,6 +30,7 @@ from ottla.cli.perf import (
     ratio,
     refuse,
 )
+from ottla.cli.tool import failures_told, say_old
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -85,16 +85,13 @@ def producer_perf_test(**flags: Any) -> None:
             f"Warmup first {flags['warmup_records']} records. Steady state results will print "
             "after the complete test summary."
         )
-    try:
+    with failures_told():
         with Producer(producer_settings(given)) as producer:
             run = Run(producer, flags)
             run.send_all(payload)
             producer.flush()
             measured = producer.metrics() if flags["prints_metrics"] else None
         run.finish()
-    except KafkaError as error:
-        click.echo(java_text(error), err=True)
-        sys.exit(1)
     if measured is not None:
         print_metrics(measured)
 
@@ -171,13 +168,10 @@ def _read_payloads(name: str, delimiter: str) -> list[bytes]:
 
 
 def _settings(flags: dict[str, Any]) -> dict[str, Any]:
-    for old, new in (("producer_props", "property"), ("producer_config", "config")):
-        if flags[old]:
-            shown = {"producer_props": "--producer-props"}.get(old, "--producer.config")
-            click.echo(
-                f"Option {shown} has been deprecated and will be removed in a future version. "
-                f"Use --command-{new} instead."
-            )
+    if flags["producer_props"]:
+        say_old("producer-props", "command-property")
+    if flags["producer_config"]:
+        say_old("producer.config")
     given: dict[str, Any] = read_file(flags["command_config"] or flags["producer_config"])
     given |= pairs(flags["command_property"] or flags["producer_props"])
     if flags["bootstrap_server"]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from ottla.cli.connection import bootstrap_option
+from ottla.cli.java_names import java_text
+from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -93,11 +96,27 @@ def current_name(options: dict[str, Any], old: str) -> str | None:
     """Return the file of --command-config, or of the flag it had before, and say that it is old."""
     given: str | None = options[old.replace(".", "_")]
     if given is not None:
-        click.echo(
-            f"Option --{old} has been deprecated and will be removed in a future version. "
-            "Use --command-config instead."
-        )
+        say_old(old)
     return options["command_config"] or given
+
+
+def say_old(flag: str, successor: str = "command-config") -> None:
+    """Tell, in Kafka's words, which flag to use instead."""
+    click.echo(
+        f"Option --{flag} has been deprecated and will be removed in a future version. "
+        f"Use --{successor} instead."
+    )
+
+
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """End the tool with one line for what a broker refuses or an argument lacks."""
+    try:
+        yield
+    except ToolError as error:
+        fail(str(error))
+    except KafkaError as error:
+        fail(java_text(error))
 
 
 def fail(*lines: str) -> NoReturn:

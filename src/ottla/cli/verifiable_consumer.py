@@ -13,6 +13,7 @@ import click
 from ottla.cli.connection import consumer_settings, read_file
 from ottla.cli.java_names import java_text
 from ottla.cli.perf import INTEGER, ArgparseCommand, need, refuse
+from ottla.cli.tool import say_old
 from ottla.cli.verifiable_events import EventWriter, StopRequest
 from ottla.clients.consumer.core import RebalanceListener
 from ottla.errors import ErrorCode, KafkaError
@@ -86,10 +87,7 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
     if flags["consumer_config"] and flags["command_config"]:
         refuse("Options --consumer.config and --command-config are mutually exclusive.")
     if flags["consumer_config"]:
-        click.echo(
-            "Option --consumer.config has been deprecated and will be removed in a future "
-            "version. Use --command-config instead."
-        )
+        say_old("consumer.config")
     given: dict[str, Any] = read_file(flags["command_config"] or flags["consumer_config"])
     if flags["group_protocol"].lower() == "consumer":
         given["group.protocol"] = flags["group_protocol"]

@@ -15,6 +15,7 @@ import click
 from ottla.cli.connection import producer_settings, read_file
 from ottla.cli.java_names import java_class
 from ottla.cli.perf import INTEGER, LONG, ArgparseCommand, Pace, need, ratio, refuse
+from ottla.cli.tool import say_old
 from ottla.cli.verifiable_events import EventWriter, StopRequest
 from ottla.errors import KafkaError
 
@@ -74,10 +75,7 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
     if flags["producer_config"] and flags["command_config"]:
         refuse("Options --producer.config and --command-config are mutually exclusive.")
     if flags["producer_config"]:
-        click.echo(
-            "Option --producer.config has been deprecated and will be removed in a future "
-            "version. Use --command-config instead."
-        )
+        say_old("producer.config")
     return {
         "bootstrap.servers": flags["bootstrap_server"],
         "acks": str(flags["acks"]),
