@@ -18,15 +18,13 @@ from ottla.clients.admin.blocking import Admin
 from ottla.clients.consumer.consumer import AsyncConsumer
 from ottla.clients.consumer.core import ConsumerCore, call_listener
 from ottla.clients.interceptors import ProducerRecord
-from ottla.clients.loops import LoopThread, TurnLoop
+from ottla.clients.loops import Blocking, LoopThread, TurnLoop
 from ottla.clients.producer.producer import AsyncProducer, call_on_delivery
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from types import TracebackType
-    from typing import Self
 
     from ottla.clients.consumer.classic_group import Step
     from ottla.clients.consumer.core import Batches, GroupMetadata, RebalanceListener
@@ -43,28 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Admin", "Consumer", "Producer"]
 
 
-class _Blocking:
-    """Context manager and thread of a façade."""
-
-    _thread: LoopThread | TurnLoop
-
-    def close(self) -> None:
-        """Close; overridden."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class Producer(_Blocking):
+class Producer(Blocking):
     """Sends records; may be shared by threads. Use as `with Producer(...) as producer`.
 
     Settings are Kafka's: keyword arguments with underscores (`linger_ms=20`) or a mapping with
@@ -163,7 +140,7 @@ class Producer(_Blocking):
             self._thread.stop()
 
 
-class Consumer(_Blocking):
+class Consumer(Blocking):
     """Reads records; for one thread. Use as `with Consumer(...) as consumer`.
 
     Settings are Kafka's: keyword arguments with underscores or a mapping with dotted names.

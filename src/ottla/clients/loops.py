@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -15,12 +16,33 @@ from ottla.clients.interrupts import Interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from types import TracebackType
+    from typing import Self
 
     from ottla.clients.transport import Runtime
 
 T = TypeVar("T")
 IDLE_SECONDS = 0.1
 JOIN_SECONDS = 5
+
+
+class Blocking(ABC):
+    """A client that is closed at the end of a `with` block."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 class LoopThread:

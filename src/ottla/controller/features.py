@@ -99,9 +99,8 @@ class FeatureControl:
         for update in request.feature_updates:
             try:
                 level = update.max_version_level
-                kind = (
-                    update.upgrade_type
-                )  # version 0's allow_downgrade counts for nothing, as there
+                # version 0's allow_downgrade counts for nothing, as in Kafka
+                kind = update.upgrade_type
                 self._check(update.feature, level, kind, node_ranges(update.feature))
             except KafkaError as problem:
                 error = KafkaError(

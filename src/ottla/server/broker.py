@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.replication.delayed_fetch import DelayedFetch
     from ottla.replication.partition import Partition
-    from ottla.server.cold_reads import RunInWorker
     from ottla.server.controller_node import ControllerNode
     from ottla.server.producer_ids import ProducerIds
     from ottla.server.telemetry import Telemetry
     from ottla.server.unfolding import Unfolding
+    from ottla.server.workers import RunInWorker
     from ottla.storage.log_set import LogSet
     from ottla.types import Node, Uuid
 

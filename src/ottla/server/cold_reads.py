@@ -12,22 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Protocol
+    from collections.abc import Sequence
 
+    from ottla.server.workers import RunInWorker
     from ottla.storage.directory import File
     from ottla.types import FileSlice
-
-    class RunInWorker(Protocol):
-        """Runs a job on a thread, then `done(result, error)` on the loop."""
-
-        def __call__(
-            self,
-            job: Callable[[], None],
-            done: Callable[[None, Exception | None], None],
-        ) -> None:
-            """Start the job."""
-
 
 T = TypeVar("T")
 CHUNK_BYTES = 1024 * 1024

@@ -11,15 +11,11 @@ from typing import TYPE_CHECKING
 from ottla.config.disk_reserve import reserve_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.replication.replica_set import ReplicaSet
+    from ottla.server.workers import RunInWorker
     from ottla.storage.log_dir import LogDirectory
 
     Found = list[tuple[LogDirectory, int, int]]
-    RunInWorker = Callable[
-        [Callable[[], Found], Callable[[Found | None, Exception | None], None]], None
-    ]
 
 log = logging.getLogger("ottla.disk")
 LONGEST_PAUSE_MS = 1000

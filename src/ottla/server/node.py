@@ -359,9 +359,7 @@ class Node:
         for home in self._homes:
             home.release()
         self._timer.close()
-        self._workers.close()
-        self._receiving.close()
-        self._unfolding.close()
+        self._end_threads()
 
     async def stop(self) -> None:
         """Stop serving, flush and close the logs, leave the clean marker."""
@@ -376,15 +374,18 @@ class Node:
         self.broker.groups.close()
         self._lifecycle.stop()
         self._timer.close()
-        self._workers.close()
-        self._receiving.close()
-        self._unfolding.close()
+        self._end_threads()
         await asyncio.sleep(0)  # lets the workers' last answers arrive
         self.controller.stop()
         self._policies.close()
         self._reporters.close()
         self.broker.logs.shutdown(self._lifecycle.broker_epoch)
         self.http.stop()
+
+    def _end_threads(self) -> None:
+        """Wait for what is under way; nothing is done for what waits behind it."""
+        for workers in (self._workers, self._receiving, self._unfolding):
+            workers.close()
 
     async def _say_goodbye(self) -> None:
         """Leave the cluster in order; a broker that cannot is fenced when its session ends."""
@@ -402,9 +403,7 @@ class Node:
         self._upkeep.stop()
         self._lifecycle.stop()
         self._timer.close()
-        self._workers.close()
-        self._receiving.close()
-        self._unfolding.close()
+        self._end_threads()
         for home in self._homes:
             home.release()
 

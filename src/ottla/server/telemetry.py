@@ -22,13 +22,12 @@ from ottla.purgatory.pending import Pending
 from ottla.records.compression import Compression, decompress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ottla.metadata.image.image import MetadataImage
     from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
+    from ottla.server.workers import RunInWorker
     from ottla.types import Uuid
-
-    RunInWorker = Callable[[Callable[[], None], Callable[[None, Exception | None], None]], None]
 
 log = logging.getLogger("ottla.telemetry")
 MOST_INSTANCES: Final = 16_384

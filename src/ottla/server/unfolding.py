@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from ottla.config.limits import LimitSettings
     from ottla.records.validation_rules import CheckedBatch, TooMuchForTheLoop
-
-    RunInWorker = Callable[[Callable[[], Any], Callable[[Any, Exception | None], None]], None]
+    from ottla.server.workers import RunInWorker
 
 log = logging.getLogger("ottla.unfolding")
 MOST_WAITING_BYTES = 256 * 1024 * 1024

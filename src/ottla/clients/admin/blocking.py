@@ -9,12 +9,10 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ottla.clients.admin.admin import AsyncAdmin
-from ottla.clients.loops import LoopThread
+from ottla.clients.loops import Blocking, LoopThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
-    from types import TracebackType
-    from typing import Self
 
     from ottla.clients.windows import MetricName
 
@@ -34,7 +32,7 @@ def waited_for(
     return call
 
 
-class Admin:
+class Admin(Blocking):
     """Every method of AsyncAdmin, waited for. Use as `with Admin(...) as admin`."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
@@ -89,14 +87,3 @@ class Admin:
         if not self._async.is_closed:
             self._thread.call(self._async.close())
             self._thread.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
