@@ -184,6 +184,14 @@ class Lane:
         self._outcomes["answered"] += 1
         return True
 
+    def end_idle(self, poller: select.poll, lanes: dict[int, Lane]) -> None:
+        """Close a connection that the node closed after its answer; Broken for bytes more."""
+        assert self._sock is not None
+        with suppress(OSError):
+            if self._sock.recv(1 << 20):
+                raise Broken(f"bytes behind the answer to {self._mutant.frame.hex()}")
+        self.give_up("closed after its answer", poller, lanes)
+
     def give_up(self, outcome: str, poller: select.poll, lanes: dict[int, Lane]) -> None:
         """Close the connection and count why."""
         assert self._sock is not None
@@ -220,7 +228,7 @@ class Fuzzer:
         self.outcomes: Counter[str] = Counter()
         self._poller = select.poll()
         self._idle = [Lane(address, self.outcomes) for _ in range(LANES)]
-        self._busy: dict[int, Lane] = {}
+        self._connected: dict[int, Lane] = {}
         self._under_way: set[Lane] = set()
 
     def send_all(self, mutants: Iterator[Mutant]) -> Iterator[None]:
@@ -229,7 +237,7 @@ class Fuzzer:
             while not self._idle:
                 self._wait()
             lane = self._idle.pop()
-            lane.send(mutant, self._poller, self._busy)
+            lane.send(mutant, self._poller, self._connected)
             self._under_way.add(lane)
             if number % 50 == 0:
                 yield
@@ -240,12 +248,14 @@ class Fuzzer:
 
     def _wait(self) -> None:
         for descriptor, _ in self._poller.poll(ANSWER_LIMIT_S * 1000 / 4):
-            lane = self._busy[descriptor]
-            if lane.receive(self._poller, self._busy):
+            lane = self._connected[descriptor]
+            if lane not in self._under_way:
+                lane.end_idle(self._poller, self._connected)
+            elif lane.receive(self._poller, self._connected):
                 self._done(lane)
         now_s = time.monotonic()
         for lane in [one for one in self._under_way if one.deadline_s < now_s]:
-            lane.give_up("no answer yet", self._poller, self._busy)
+            lane.give_up("no answer yet", self._poller, self._connected)
             self._done(lane)
 
     def _done(self, lane: Lane) -> None:
