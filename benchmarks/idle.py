@@ -9,15 +9,12 @@ versions and the metadata, as clients do when they begin, and is silent from the
 from __future__ import annotations
 
 import argparse
-import json
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-import psutil
+from against_kafka.brokers import Ottla
 
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
@@ -29,25 +26,11 @@ HELLO = (
 )
 
 
-def start(directory: Path) -> tuple[psutil.Process, tuple[str, int]]:
-    """Start a node and return it with its address."""
-    ready = directory / "ready.json"
-    command = [sys.executable, "-m", "ottla", "server-start", "--ready-file", str(ready)]
-    listeners = "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
-    overrides = ["--override", listeners, "--override", f"log.dirs={directory / 'data'}"]
-    child = subprocess.Popen([*command, *overrides], stdout=subprocess.DEVNULL)
-    while not ready.exists():
-        time.sleep(0.01)
-    host, port = json.loads(ready.read_text())["bootstrap"].rsplit(":", 1)
-    return psutil.Process(child.pid), (host, int(port))
-
-
-def cpu_share(node: psutil.Process, seconds: float) -> float:
+def cpu_share(node: Ottla, seconds: float) -> float:
     """Return how much of one core the node uses, in percent."""
-    before = node.cpu_times()
+    before = node.cpu_seconds()
     time.sleep(seconds)
-    after = node.cpu_times()
-    return 100 * (after.user + after.system - before.user - before.system) / seconds
+    return 100 * (node.cpu_seconds() - before) / seconds
 
 
 def connect(address: tuple[str, int]) -> socket.socket:
@@ -67,24 +50,25 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=1000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        node, address = start(Path(directory))
+        node = Ottla(Path(directory) / "node")
+        host, _, port = node.bootstrap.rpartition(":")
+        address = (host, int(port))
         try:
             time.sleep(3)
             alone = cpu_share(node, options.seconds)
             warm = [connect(address) for _ in range(10)]  # what the first ones cost is not theirs
-            before = node.memory_info().rss
+            before = node.resident_mb()
             silent = [connect(address) for _ in range(options.connections)]
             time.sleep(1)
-            grown = node.memory_info().rss - before
+            grown = node.resident_mb() - before
             beside = cpu_share(node, options.seconds)
         finally:
-            node.terminate()
-            node.wait(30)
+            node.stop()
         for sock in warm + silent:
             sock.close()
     print(f"idle: {alone:.2f} % of a core")
     print(f"beside {options.connections} silent connections: {beside:.2f} %")
-    print(f"a silent connection: {grown / options.connections / 1024:.1f} KB")
+    print(f"a silent connection: {1024 * grown / options.connections:.1f} KB")
 
 
 if __name__ == "__main__":

@@ -13,10 +13,9 @@ from ottla.controller.configs import AlterOperation
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
-from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.apis.list_config_resources import ListConfigResourcesRequest
 from tests.conformance.pair import Pair, running_pair
-from tests.controller.harness import topic
+from tests.controller.harness import incremental_change, topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,9 +34,11 @@ def pair(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pai
     with running_pair(kafka, tmp_path_factory.mktemp("configs")) as pair:
         pair.compare(
             CreateTopicsRequest(topics=[topic("set", retention_ms="5000000")]),
-            change(GROUP, "g", ("consumer.session.timeout.ms", SET, "46000")),
-            change(METRICS, "m", ("metrics", SET, "org.apache."), ("interval.ms", SET, "1000")),
-            change(
+            incremental_change(GROUP, "g", ("consumer.session.timeout.ms", SET, "46000")),
+            incremental_change(
+                METRICS, "m", ("metrics", SET, "org.apache."), ("interval.ms", SET, "1000")
+            ),
+            incremental_change(
                 BROKER,
                 "1",
                 ("log.cleaner.threads", SET, "2"),
@@ -46,7 +47,7 @@ def pair(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pai
                 ("listener.name.plaintext.max.connections", SET, "500"),
                 ("nobodys.setting", SET, "1"),
             ),
-            change(BROKER, "", ("log.retention.ms", SET, "700000")),
+            incremental_change(BROKER, "", ("log.retention.ms", SET, "700000")),
         )
         _await_applied(pair)
         yield pair
@@ -60,21 +61,6 @@ def _await_applied(pair: Pair) -> None:
         if answer.results[0].configs[0].value == wanted:
             return
     raise AssertionError("Kafka did not take the change over")
-
-
-def change(
-    kind: int, name: str, *changes: tuple[str, int, str | None], only_check: bool = False
-) -> IncrementalAlterConfigsRequest:
-    struct = IncrementalAlterConfigsRequest.AlterConfigsResource
-    resource = struct(
-        resource_type=kind,
-        resource_name=name,
-        configs=[
-            struct.AlterableConfig(name=key, config_operation=operation, value=value)
-            for key, operation, value in changes
-        ],
-    )
-    return IncrementalAlterConfigsRequest(resources=[resource], validate_only=only_check)
 
 
 def replace(
@@ -208,73 +194,87 @@ def test_descriptions(
 
 
 CHANGES: list[Request] = [
-    change(LOGGER, "", ("root", SET, "INFO")),
-    change(LOGGER, "7", ("root", SET, "INFO")),
-    change(LOGGER, "x", ("root", SET, "INFO")),
-    change(LOGGER, "1", ("root", SET, "LOUD")),
-    change(LOGGER, "1", ("root", SET, "info")),
-    change(LOGGER, "1", ("root", SET, None)),
-    change(LOGGER, "1", ("root", SET, "")),
-    change(LOGGER, "1", ("root", DELETE, None)),
-    change(LOGGER, "1", ("root", APPEND, "INFO")),
-    change(LOGGER, "1", ("root", SUBTRACT, "INFO")),
-    change(LOGGER, "1", ("root", 7, "INFO")),
-    change(LOGGER, "1", ("no.such.logger", SET, "INFO")),
-    change(LOGGER, "1", ("no.such.logger", DELETE, None)),
-    change(LOGGER, "1", ("root", SET, "INFO"), ("root", SET, "WARN")),
-    change(LOGGER, "1", ("root", SET, "INFO"), ("no.such.logger", SET, "WARN")),
-    change(LOGGER, "1", ("root", SET, "WARN"), only_check=True),
-    change(LOGGER, "1"),
+    incremental_change(LOGGER, "", ("root", SET, "INFO")),
+    incremental_change(LOGGER, "7", ("root", SET, "INFO")),
+    incremental_change(LOGGER, "x", ("root", SET, "INFO")),
+    incremental_change(LOGGER, "1", ("root", SET, "LOUD")),
+    incremental_change(LOGGER, "1", ("root", SET, "info")),
+    incremental_change(LOGGER, "1", ("root", SET, None)),
+    incremental_change(LOGGER, "1", ("root", SET, "")),
+    incremental_change(LOGGER, "1", ("root", DELETE, None)),
+    incremental_change(LOGGER, "1", ("root", APPEND, "INFO")),
+    incremental_change(LOGGER, "1", ("root", SUBTRACT, "INFO")),
+    incremental_change(LOGGER, "1", ("root", 7, "INFO")),
+    incremental_change(LOGGER, "1", ("no.such.logger", SET, "INFO")),
+    incremental_change(LOGGER, "1", ("no.such.logger", DELETE, None)),
+    incremental_change(LOGGER, "1", ("root", SET, "INFO"), ("root", SET, "WARN")),
+    incremental_change(LOGGER, "1", ("root", SET, "INFO"), ("no.such.logger", SET, "WARN")),
+    incremental_change(LOGGER, "1", ("root", SET, "WARN"), only_check=True),
+    incremental_change(LOGGER, "1"),
     replace(LOGGER, "1", ("root", "INFO")),
     replace(LOGGER, "7", ("root", "INFO")),
-    change(TOPIC, "set", ("retention.ms", SET, "1"), only_check=True),
-    change(TOPIC, "set", ("retention.ms", 9, "1")),
-    change(TOPIC, "set", ("retention.ms", SET, "-7")),
-    change(TOPIC, "set", ("nosuch", SET, "1")),
-    change(TOPIC, "set", ("nosuch", DELETE, None)),
-    change(TOPIC, "set"),
-    change(TOPIC, "bad*name", ("retention.ms", SET, "1")),
-    change(BROKER, "1", ("num.io.threads", SET, "1")),
-    change(BROKER, "1", ("num.io.threads", SET, "100")),
-    change(BROKER, "1", ("num.io.threads", SET, "0")),
-    change(BROKER, "1", ("num.io.threads", SET, "x")),
-    change(BROKER, "", ("num.network.threads", SET, "2"), only_check=True),
-    change(BROKER, "", ("num.network.threads", SET, "4"), only_check=True),
-    change(BROKER, "1", ("background.threads", SET, "200")),
-    change(BROKER, "1", ("num.replica.fetchers", SET, "3")),
-    change(BROKER, "1", ("num.recovery.threads.per.data.dir", SET, "9")),
-    change(BROKER, "1", ("log.cleaner.threads", SET, "9")),
-    change(BROKER, "1", ("log.cleaner.dedupe.buffer.size", SET, "1000")),
-    change(BROKER, "1", ("max.connections", SET, "-1")),
-    change(BROKER, "", ("max.connections.per.ip", SET, "0"), only_check=True),
-    change(BROKER, "", ("max.connections.per.ip.overrides", SET, "a:b:c"), only_check=True),
-    change(BROKER, "", ("max.connections.per.ip.overrides", SET, "127.0.0.1:x"), only_check=True),
-    change(BROKER, "", ("max.connections.per.ip.overrides", SET, "127.0.0.1:5"), only_check=True),
-    change(BROKER, "1", ("auto.create.topics.enable", SET, "false")),
-    change(BROKER, "", ("auto.create.topics.enable", SET, "false")),
-    change(BROKER, "1", ("nosuch.setting", SET, "1"), only_check=True),
-    change(BROKER, "1", ("ssl.keystore.location", SET, "/x")),
-    change(
+    incremental_change(TOPIC, "set", ("retention.ms", SET, "1"), only_check=True),
+    incremental_change(TOPIC, "set", ("retention.ms", 9, "1")),
+    incremental_change(TOPIC, "set", ("retention.ms", SET, "-7")),
+    incremental_change(TOPIC, "set", ("nosuch", SET, "1")),
+    incremental_change(TOPIC, "set", ("nosuch", DELETE, None)),
+    incremental_change(TOPIC, "set"),
+    incremental_change(TOPIC, "bad*name", ("retention.ms", SET, "1")),
+    incremental_change(BROKER, "1", ("num.io.threads", SET, "1")),
+    incremental_change(BROKER, "1", ("num.io.threads", SET, "100")),
+    incremental_change(BROKER, "1", ("num.io.threads", SET, "0")),
+    incremental_change(BROKER, "1", ("num.io.threads", SET, "x")),
+    incremental_change(BROKER, "", ("num.network.threads", SET, "2"), only_check=True),
+    incremental_change(BROKER, "", ("num.network.threads", SET, "4"), only_check=True),
+    incremental_change(BROKER, "1", ("background.threads", SET, "200")),
+    incremental_change(BROKER, "1", ("num.replica.fetchers", SET, "3")),
+    incremental_change(BROKER, "1", ("num.recovery.threads.per.data.dir", SET, "9")),
+    incremental_change(BROKER, "1", ("log.cleaner.threads", SET, "9")),
+    incremental_change(BROKER, "1", ("log.cleaner.dedupe.buffer.size", SET, "1000")),
+    incremental_change(BROKER, "1", ("max.connections", SET, "-1")),
+    incremental_change(BROKER, "", ("max.connections.per.ip", SET, "0"), only_check=True),
+    incremental_change(
+        BROKER, "", ("max.connections.per.ip.overrides", SET, "a:b:c"), only_check=True
+    ),
+    incremental_change(
+        BROKER, "", ("max.connections.per.ip.overrides", SET, "127.0.0.1:x"), only_check=True
+    ),
+    incremental_change(
+        BROKER, "", ("max.connections.per.ip.overrides", SET, "127.0.0.1:5"), only_check=True
+    ),
+    incremental_change(BROKER, "1", ("auto.create.topics.enable", SET, "false")),
+    incremental_change(BROKER, "", ("auto.create.topics.enable", SET, "false")),
+    incremental_change(BROKER, "1", ("nosuch.setting", SET, "1"), only_check=True),
+    incremental_change(BROKER, "1", ("ssl.keystore.location", SET, "/x")),
+    incremental_change(
         BROKER, "1", ("listener.name.external.ssl.keystore.location", SET, "/x"), only_check=True
     ),
-    change(BROKER, "", ("listener.name.plaintext.max.connections", SET, "10"), only_check=True),
-    change(BROKER, "1", ("listener.name.plaintext.max.connections", SET, "10"), only_check=True),
-    change(BROKER, "1", ("metric.reporters", SET, "no.such.Reporter")),
-    change(BROKER, "", ("metric.reporters", APPEND, "no.such.Reporter")),
-    change(BROKER, "1", ("cordoned.log.dirs", SET, "/nosuch")),
-    change(BROKER, "", ("cordoned.log.dirs", SET, "*")),
-    change(BROKER, "1", ("listeners", SET, "PLAINTEXT://:1")),
-    change(BROKER, "1", ("listeners", SET, "nonsense")),
-    change(BROKER, "1", ("unclean.leader.election.enable", SET, "maybe")),
-    change(BROKER, "", ("unclean.leader.election.enable", SET, "true"), only_check=True),
-    change(BROKER, "1", ("log.retention.ms", SET, "0")),
-    change(BROKER, "1", ("log.local.retention.ms", SET, "5")),
-    change(BROKER, "1", ("log.message.timestamp.type", SET, "Sometimes")),
-    change(BROKER, "1", ("min.insync.replicas", SET, "2")),
-    change(BROKER, "", ("min.insync.replicas", SET, "0")),
-    change(BROKER, "", ("leader.replication.throttled.rate", SET, "5"), only_check=True),
-    change(BROKER, "1", ("leader.replication.throttled.rate", SET, "-5")),
-    change(BROKER, "1", ("config.providers", SET, "file"), only_check=True),
+    incremental_change(
+        BROKER, "", ("listener.name.plaintext.max.connections", SET, "10"), only_check=True
+    ),
+    incremental_change(
+        BROKER, "1", ("listener.name.plaintext.max.connections", SET, "10"), only_check=True
+    ),
+    incremental_change(BROKER, "1", ("metric.reporters", SET, "no.such.Reporter")),
+    incremental_change(BROKER, "", ("metric.reporters", APPEND, "no.such.Reporter")),
+    incremental_change(BROKER, "1", ("cordoned.log.dirs", SET, "/nosuch")),
+    incremental_change(BROKER, "", ("cordoned.log.dirs", SET, "*")),
+    incremental_change(BROKER, "1", ("listeners", SET, "PLAINTEXT://:1")),
+    incremental_change(BROKER, "1", ("listeners", SET, "nonsense")),
+    incremental_change(BROKER, "1", ("unclean.leader.election.enable", SET, "maybe")),
+    incremental_change(
+        BROKER, "", ("unclean.leader.election.enable", SET, "true"), only_check=True
+    ),
+    incremental_change(BROKER, "1", ("log.retention.ms", SET, "0")),
+    incremental_change(BROKER, "1", ("log.local.retention.ms", SET, "5")),
+    incremental_change(BROKER, "1", ("log.message.timestamp.type", SET, "Sometimes")),
+    incremental_change(BROKER, "1", ("min.insync.replicas", SET, "2")),
+    incremental_change(BROKER, "", ("min.insync.replicas", SET, "0")),
+    incremental_change(
+        BROKER, "", ("leader.replication.throttled.rate", SET, "5"), only_check=True
+    ),
+    incremental_change(BROKER, "1", ("leader.replication.throttled.rate", SET, "-5")),
+    incremental_change(BROKER, "1", ("config.providers", SET, "file"), only_check=True),
     replace(BROKER, "1", ("log.cleaner.threads", "9")),
     replace(BROKER, "1", ("log.cleaner.threads", None)),
     replace(BROKER, "7", ("log.cleaner.threads", "2")),
@@ -282,18 +282,20 @@ CHANGES: list[Request] = [
     replace(TOPIC, "set", ("retention.ms", None)),
     replace(TOPIC, "set", ("retention.ms", "5"), ("retention.ms", "6")),
     replace(99, "set", ("retention.ms", "5")),
-    change(GROUP, "g", ("share.isolation.level", SET, "all"), only_check=True),
-    change(GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "60000"), only_check=True),
-    change(GROUP, "g", ("nosuch", SET, "1")),
-    change(GROUP, "g", ("consumer.session.timeout.ms", APPEND, "1")),
-    change(METRICS, "m", ("interval.ms", SET, "99")),
-    change(METRICS, "m", ("interval.ms", SET, "3600001")),
-    change(METRICS, "m", ("match", SET, "nosuch=.*")),
-    change(METRICS, "m", ("match", SET, "client_id")),
-    change(METRICS, "m", ("match", SET, "client_id=[")),
-    change(METRICS, "m", ("match", SET, "client_id=a,client_id=b")),
-    change(METRICS, "m", ("metrics", APPEND, "org.other."), only_check=True),
-    change(METRICS, "m", ("interval.ms", APPEND, "5")),
+    incremental_change(GROUP, "g", ("share.isolation.level", SET, "all"), only_check=True),
+    incremental_change(
+        GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "60000"), only_check=True
+    ),
+    incremental_change(GROUP, "g", ("nosuch", SET, "1")),
+    incremental_change(GROUP, "g", ("consumer.session.timeout.ms", APPEND, "1")),
+    incremental_change(METRICS, "m", ("interval.ms", SET, "99")),
+    incremental_change(METRICS, "m", ("interval.ms", SET, "3600001")),
+    incremental_change(METRICS, "m", ("match", SET, "nosuch=.*")),
+    incremental_change(METRICS, "m", ("match", SET, "client_id")),
+    incremental_change(METRICS, "m", ("match", SET, "client_id=[")),
+    incremental_change(METRICS, "m", ("match", SET, "client_id=a,client_id=b")),
+    incremental_change(METRICS, "m", ("metrics", APPEND, "org.other."), only_check=True),
+    incremental_change(METRICS, "m", ("interval.ms", APPEND, "5")),
     replace(METRICS, "m", ("interval.ms", "5")),
 ]
 
@@ -306,13 +308,13 @@ def test_refused_and_checked_changes(pair: Pair, request_: Request) -> None:
 
 def test_several_resources_in_one_request(pair: Pair) -> None:
     """One resource named twice spoils itself, not the others; kinds may be mixed."""
-    first = change(TOPIC, "set", ("nosuch", SET, "1"))
-    first.resources += change(LOGGER, "7", ("root", SET, "INFO")).resources
-    first.resources += change(GROUP, "g", ("nosuch", SET, "1")).resources
-    twice = change(TOPIC, "set", ("nosuch", SET, "1"))
+    first = incremental_change(TOPIC, "set", ("nosuch", SET, "1"))
+    first.resources += incremental_change(LOGGER, "7", ("root", SET, "INFO")).resources
+    first.resources += incremental_change(GROUP, "g", ("nosuch", SET, "1")).resources
+    twice = incremental_change(TOPIC, "set", ("nosuch", SET, "1"))
     twice.resources *= 2
-    twice.resources += change(BROKER, "1", ("log.dirs", SET, "1")).resources
-    loggers = change(LOGGER, "1", ("root", SET, "LOUD"))
+    twice.resources += incremental_change(BROKER, "1", ("log.dirs", SET, "1")).resources
+    loggers = incremental_change(LOGGER, "1", ("root", SET, "LOUD"))
     loggers.resources *= 2
     for request in (first, twice, loggers):
         theirs, ours = pair.ask(request)

@@ -18,10 +18,9 @@ from tests.conformance.test_api_answers_configs import (
     METRICS,
     SET,
     TOPIC,
-    change,
     replace,
 )
-from tests.controller.harness import assigned_topic, topic
+from tests.controller.harness import assigned_topic, incremental_change, topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,19 +70,21 @@ def test_changes_are_refused_by_policy(pair: Pair) -> None:
     """The policy sees what was named and would be different, nulls for what is taken back."""
     pair.ask(_create(topic("guarded.topic"), topic("free")))
     pair.compare(
-        change(TOPIC, "guarded.topic", ("retention.ms", SET, "5")),
-        change(TOPIC, "guarded.topic", ("retention.ms", DELETE, None)),
-        change(TOPIC, "guarded.topic", ("retention.ms", SET, "5"), ("segment.ms", DELETE, None)),
-        change(TOPIC, "guarded.topic"),
-        change(TOPIC, "guarded.absent", ("retention.ms", SET, "5")),
-        change(TOPIC, "guarded.topic", ("retention.ms", SET, "z")),
-        change(TOPIC, "guarded.topic", ("retention.ms", SET, "5"), only_check=True),
-        change(GROUP, "guarded", ("consumer.session.timeout.ms", SET, "46000")),
-        change(METRICS, "guarded", ("interval.ms", SET, "1000")),
+        incremental_change(TOPIC, "guarded.topic", ("retention.ms", SET, "5")),
+        incremental_change(TOPIC, "guarded.topic", ("retention.ms", DELETE, None)),
+        incremental_change(
+            TOPIC, "guarded.topic", ("retention.ms", SET, "5"), ("segment.ms", DELETE, None)
+        ),
+        incremental_change(TOPIC, "guarded.topic"),
+        incremental_change(TOPIC, "guarded.absent", ("retention.ms", SET, "5")),
+        incremental_change(TOPIC, "guarded.topic", ("retention.ms", SET, "z")),
+        incremental_change(TOPIC, "guarded.topic", ("retention.ms", SET, "5"), only_check=True),
+        incremental_change(GROUP, "guarded", ("consumer.session.timeout.ms", SET, "46000")),
+        incremental_change(METRICS, "guarded", ("interval.ms", SET, "1000")),
         replace(TOPIC, "guarded.topic", ("retention.ms", "5")),
         replace(TOPIC, "guarded.topic"),
-        change(TOPIC, "free", ("retention.ms", SET, "5")),
-        change(TOPIC, "free", ("retention.ms", SET, "666")),
+        incremental_change(TOPIC, "free", ("retention.ms", SET, "5")),
+        incremental_change(TOPIC, "free", ("retention.ms", SET, "666")),
     )
 
 

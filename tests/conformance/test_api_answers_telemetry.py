@@ -16,7 +16,8 @@ from ottla.protocol.apis.get_telemetry_subscriptions import GetTelemetrySubscrip
 from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
 from ottla.types import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 from tests.conformance.pair import Conversation, Pair, Speaker, running_pair
-from tests.conformance.test_api_answers_configs import DELETE, METRICS, SET, change
+from tests.conformance.test_api_answers_configs import DELETE, METRICS, SET
+from tests.controller.harness import incremental_change
 from tests.server.receivers import Receiver
 
 if TYPE_CHECKING:
@@ -103,17 +104,21 @@ def _subscriptions(pair: Pair) -> None:
     by_id = ("match", SET, f"client_instance_id={instance}")
     metrics = ("metrics", SET, "org.apache.kafka.,other.")
     for settings in (
-        change(METRICS, "one", metrics, ("interval.ms", SET, "2000"), matching),
-        change(METRICS, "two", ("metrics", SET, "two."), ("interval.ms", SET, "1500"), by_id),
-        change(METRICS, "three", ("metrics", SET, "not."), ("interval.ms", SET, "100"), others),
-        change(METRICS, "all", ("metrics", SET, "*"), matching),
+        incremental_change(METRICS, "one", metrics, ("interval.ms", SET, "2000"), matching),
+        incremental_change(
+            METRICS, "two", ("metrics", SET, "two."), ("interval.ms", SET, "1500"), by_id
+        ),
+        incremental_change(
+            METRICS, "three", ("metrics", SET, "not."), ("interval.ms", SET, "100"), others
+        ),
+        incremental_change(METRICS, "all", ("metrics", SET, "*"), matching),
     ):
         pair.compare(settings)
         _both_get(pair, instance)
         _both_get(pair, instance)
     for name in ("one", "two", "three", "all"):
         gone = [(key, DELETE, None) for key in ("metrics", "interval.ms", "match")]
-        pair.compare(change(METRICS, name, *gone))
+        pair.compare(incremental_change(METRICS, name, *gone))
         _both_get(pair, instance)
 
 
@@ -195,7 +200,9 @@ def test_a_connection_that_ends_takes_its_client_along(pair: Pair) -> None:
 
 def test_kafkas_own_client_hands_in_its_metrics(pair: Pair) -> None:
     """A producer in Java asks what it should measure, and the receiver in Python gets it."""
-    subscription = change(METRICS, "java", ("metrics", SET, "*"), ("interval.ms", SET, "200"))
+    subscription = incremental_change(
+        METRICS, "java", ("metrics", SET, "*"), ("interval.ms", SET, "200")
+    )
     pair.compare(subscription)
     Receiver.received.clear()
     pair.real.kafka.run(
@@ -204,7 +211,7 @@ def test_kafkas_own_client_hands_in_its_metrics(pair: Pair) -> None:
         *("--num-records", "300", "--record-size", "10", "--throughput", "100"),
     )
     gone = [(key, DELETE, None) for key in ("metrics", "interval.ms")]
-    pair.compare(change(METRICS, "java", *gone))
+    pair.compare(incremental_change(METRICS, "java", *gone))
     context, payload = Receiver.received[-1]
     assert context.client_id == "perf-producer-client"
     assert context.client_software_name == "apache-kafka-java"

@@ -16,12 +16,11 @@ from ottla.protocol.apis.create_partitions import CreatePartitionsRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
 from ottla.protocol.apis.elect_leaders import ElectLeadersRequest
-from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.apis.update_features import UpdateFeaturesRequest
 from ottla.protocol.frames import encode_request
 from ottla.types import ZERO_UUID, Uuid
 from tests.conformance.kafka import exchange, join
-from tests.controller.harness import Harness, assigned_topic, topic
+from tests.controller.harness import Harness, assigned_topic, incremental_change, topic
 
 if TYPE_CHECKING:
     from ottla.protocol.schema import Request, Response
@@ -59,19 +58,6 @@ def _quota(key: str, value: float, **entity: str) -> Request:
         ops=[struct.OpData(key=key, value=value, remove=False)],
     )
     return AlterClientQuotasRequest(entries=[entry], validate_only=False)
-
-
-def _alter(kind: int, name: str, *changes: tuple[str, int, str | None]) -> Request:
-    struct = IncrementalAlterConfigsRequest.AlterConfigsResource
-    resource = struct(
-        resource_type=kind,
-        resource_name=name,
-        configs=[
-            struct.AlterableConfig(name=key, config_operation=operation, value=value)
-            for key, operation, value in changes
-        ],
-    )
-    return IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
 
 
 def _delete(*topics: tuple[str | None, Uuid]) -> Request:
@@ -129,28 +115,28 @@ REQUESTS: list[Request] = [
     _quota("producer_byte_rate", 1.5, user="cmp"),
     _quota("producer_byte_rate", 10.0, user="cmp"),
     _quota("connection_creation_rate", 1.0, ip="not an ip!"),
-    _alter(TOPIC, "cmp.a", ("retention.ms", SET, None)),
-    _alter(TOPIC, "cmp.a", ("retention.ms", SET, "1"), ("retention.ms", DELETE, None)),
-    _alter(TOPIC, "cmp.a", ("retention.ms", APPEND, "1")),
-    _alter(TOPIC, "cmp.a", ("cleanup.policy", APPEND, "compact")),
-    _alter(TOPIC, "cmp.a", ("cleanup.policy", SUBTRACT, "delete")),
-    _alter(
+    incremental_change(TOPIC, "cmp.a", ("retention.ms", SET, None)),
+    incremental_change(TOPIC, "cmp.a", ("retention.ms", SET, "1"), ("retention.ms", DELETE, None)),
+    incremental_change(TOPIC, "cmp.a", ("retention.ms", APPEND, "1")),
+    incremental_change(TOPIC, "cmp.a", ("cleanup.policy", APPEND, "compact")),
+    incremental_change(TOPIC, "cmp.a", ("cleanup.policy", SUBTRACT, "delete")),
+    incremental_change(
         TOPIC, "cmp.a", ("min.compaction.lag.ms", SET, "5"), ("max.compaction.lag.ms", SET, "1")
     ),
-    _alter(TOPIC, "cmp.a", ("remote.storage.enable", SET, "true")),
-    _alter(TOPIC, "", ("retention.ms", SET, "5")),
-    _alter(TOPIC, "nosuch", ("retention.ms", SET, "5")),
-    _alter(BROKER, "x", ("log.cleaner.threads", SET, "2")),
-    _alter(BROKER, "7", ("log.cleaner.threads", SET, "2")),
-    _alter(BROKER, "1", ("log.dirs", SET, "2")),
-    _alter(BROKER, "1", ("min.insync.replicas", SET, "1")),
-    _alter(BROKER, "", ("min.insync.replicas", DELETE, None)),
-    _alter(BROKER, "", ("listeners", SET, "x")),
-    _alter(GROUP, "", ("consumer.session.timeout.ms", SET, "50000")),
-    _alter(GROUP, "cmp", ("consumer.session.timeout.ms", SET, "1")),
-    _alter(METRICS, "cmp", ("nope", SET, "1")),
-    _alter(METRICS, "cmp", ("interval.ms", SET, "5")),
-    _alter(99, "cmp", ("interval.ms", SET, "5")),
+    incremental_change(TOPIC, "cmp.a", ("remote.storage.enable", SET, "true")),
+    incremental_change(TOPIC, "", ("retention.ms", SET, "5")),
+    incremental_change(TOPIC, "nosuch", ("retention.ms", SET, "5")),
+    incremental_change(BROKER, "x", ("log.cleaner.threads", SET, "2")),
+    incremental_change(BROKER, "7", ("log.cleaner.threads", SET, "2")),
+    incremental_change(BROKER, "1", ("log.dirs", SET, "2")),
+    incremental_change(BROKER, "1", ("min.insync.replicas", SET, "1")),
+    incremental_change(BROKER, "", ("min.insync.replicas", DELETE, None)),
+    incremental_change(BROKER, "", ("listeners", SET, "x")),
+    incremental_change(GROUP, "", ("consumer.session.timeout.ms", SET, "50000")),
+    incremental_change(GROUP, "cmp", ("consumer.session.timeout.ms", SET, "1")),
+    incremental_change(METRICS, "cmp", ("nope", SET, "1")),
+    incremental_change(METRICS, "cmp", ("interval.ms", SET, "5")),
+    incremental_change(99, "cmp", ("interval.ms", SET, "5")),
     _elect(0, "cmp.a", 0, 9),
     _elect(1, "cmp.a", 0),
     _elect(0, "nosuch", 0),

@@ -10,6 +10,7 @@ from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.server.controller_node import ControllerNode
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import Uuid
@@ -32,6 +33,22 @@ PROPERTIES = {
     "controller.quorum.voters": "1@127.0.0.1:9093",
     "log.dirs": "data",
 }
+
+
+def incremental_change(
+    kind: int, name: str, *changes: tuple[str, int, str | None], only_check: bool = False
+) -> IncrementalAlterConfigsRequest:
+    """Return a request for one resource; a change is name, operation and value."""
+    struct = IncrementalAlterConfigsRequest.AlterConfigsResource
+    resource = struct(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            struct.AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in changes
+        ],
+    )
+    return IncrementalAlterConfigsRequest(resources=[resource], validate_only=only_check)
 
 
 class HandClock:

@@ -9,9 +9,8 @@ from ottla.errors import ErrorCode
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
-from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.types import ZERO_UUID
-from tests.controller.harness import Harness
+from tests.controller.harness import Harness, incremental_change
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = AlterOperation
@@ -28,16 +27,7 @@ def harness() -> Harness:
 def _alter(
     harness: Harness, kind: int, name: str, *changes: tuple[str, int, str | None]
 ) -> tuple[int, str | None]:
-    struct = IncrementalAlterConfigsRequest.AlterConfigsResource
-    resource = struct(
-        resource_type=kind,
-        resource_name=name,
-        configs=[
-            struct.AlterableConfig(name=key, config_operation=operation, value=value)
-            for key, operation, value in changes
-        ],
-    )
-    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    request = incremental_change(kind, name, *changes)
     result = harness.commit(harness.node.incremental_alter_configs(request)).responses[0]
     return result.error_code, result.error_message
 

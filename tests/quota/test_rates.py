@@ -18,16 +18,10 @@ from ottla.quota.mutations import MutationQuota
 from ottla.quota.quotas import Quotas
 from ottla.quota.rate import SampledRate, Window
 from ottla.quota.rates import RateQuota
+from ottla.server.node_settings import development_defaults
 
 WINDOW = Window(11, 1000)
 START_MS = 5_000_000
-NODE = {
-    "process.roles": "broker,controller",
-    "node.id": "1",
-    "listeners": "PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2",
-    "controller.listener.names": "CONTROLLER",
-    "controller.quorum.bootstrap.servers": "127.0.0.1:2",
-}
 ANN_APP = (("client-id", "app"), ("user", "ann"))
 ANYBODY = (("user", None),)
 
@@ -184,7 +178,7 @@ def test_a_node_over_its_rate_waits() -> None:
 
 def test_only_those_with_a_limit_are_concerned() -> None:
     """Each key counts; what was known is forgotten with every change."""
-    quotas = Quotas(parse_broker_config(NODE))
+    quotas = Quotas(parse_broker_config(development_defaults()))
     assert not quotas.is_on
     for key in ("producer_byte_rate", "controller_mutation_rate"):
         quotas.update({ANN_APP: {key: 1.0}}, [ANN_APP])

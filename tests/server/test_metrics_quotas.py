@@ -9,15 +9,9 @@ from ottla.config.broker import parse_broker_config
 from ottla.metadata.quota_keys import PRODUCER_BYTE_RATE
 from ottla.quota.quotas import Quotas
 from ottla.server.metrics_quotas import QuotaMetrics
+from ottla.server.node_settings import development_defaults
 
 NOW_MS = 5_000_000
-NODE = {
-    "process.roles": "broker,controller",
-    "node.id": "1",
-    "listeners": "PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2",
-    "controller.listener.names": "CONTROLLER",
-    "controller.quorum.bootstrap.servers": "127.0.0.1:2",
-}
 
 
 def shown(quotas: Quotas, now_ms: int) -> dict[str, dict[str, Any]]:
@@ -32,7 +26,7 @@ def shown(quotas: Quotas, now_ms: int) -> dict[str, dict[str, Any]]:
 
 def limited() -> Quotas:
     """Return quotas with a limit of 1000 bytes a second for each user."""
-    quotas = Quotas(parse_broker_config(NODE))
+    quotas = Quotas(parse_broker_config(development_defaults()))
     entity = (("user", None),)
     quotas.update({entity: {PRODUCER_BYTE_RATE: 1000.0}}, [entity])
     return quotas
@@ -40,7 +34,7 @@ def limited() -> Quotas:
 
 def test_nobody_is_limited() -> None:
     """Without a quota there is no series."""
-    assert shown(Quotas(parse_broker_config(NODE)), NOW_MS) == {}
+    assert shown(Quotas(parse_broker_config(development_defaults())), NOW_MS) == {}
 
 
 def test_a_throttled_client_is_told() -> None:
