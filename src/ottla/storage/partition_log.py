@@ -402,19 +402,18 @@ class PartitionLog(PlainAppends):
     ) -> FileSlice | bytes | None:
         segment = self.segments[number]
         try:
-            start = segment.position_of(offset)
-            if start is None:
+            place = segment.place_of(offset)
+            if place is None:
                 return None
+            start, first_bytes = place
             end = segment.size
             if limit < self.segments.end_of(number, self.log_end_offset):
                 limit_position = segment.position_of(limit)
                 end = segment.size if limit_position is None else limit_position
             if end - start > max_bytes:
-                first = segment.batch_at(offset)
-                assert first is not None
-                if not min_one_message and first.size > max_bytes:
+                if not min_one_message and first_bytes > max_bytes:
                     return NO_DATA  # clients take a part of a batch for a record too large
-                end = start + max(max_bytes, first.size)
+                end = start + max(max_bytes, first_bytes)
         except OSError as error:
             raise self._storage_error("reading", error) from error
         if end <= start:

@@ -268,13 +268,22 @@ class Segment:
 
     def position_of(self, offset: int) -> int | None:
         """Return where the batch that holds offset, or the next one, starts; None behind all."""
+        place = self.place_of(offset)
+        return None if place is None else place[0]
+
+    def place_of(self, offset: int) -> tuple[int, int] | None:
+        """Return position and size of the batch that holds offset, or of the next one."""
         self.is_used = True
         offsets = self._tail_last_offsets
         if offsets and offset > offsets[0]:
             number = bisect_left(offsets, offset)
-            return self._tail_positions[number] if number < len(offsets) else None
+            if number == len(offsets):
+                return None
+            positions = self._tail_positions
+            end = positions[number + 1] if number + 1 < len(positions) else self.size
+            return positions[number], end - positions[number]
         header = self.batch_at(offset)
-        return None if header is None else header.position
+        return None if header is None else (header.position, header.size)
 
     def batch_at(self, offset: int) -> BatchHeader | None:
         """Return the header of the batch that holds offset, or of the next one."""
