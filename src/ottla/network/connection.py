@@ -200,7 +200,10 @@ class Connection:
         if self.is_closed:
             return
         try:
-            if len(items) != 1 or self._queue.items or not self._sent_whole(items[0]):
+            first = items[0]
+            if len(items) == 1 and type(first) is bytes and not self._queue.items:
+                self._send_alone(first)
+            else:
                 self._queue.add(items)
                 self._flush()
         except OSError:
@@ -210,19 +213,15 @@ class Connection:
         if not self._is_handling:
             self.request_done()
 
-    def _sent_whole(self, data: SendItem) -> bool:
-        """Send one small answer without the queue; False when it has to go through it."""
-        if type(data) is not bytes:
-            return False
+    def _send_alone(self, data: bytes) -> None:
+        """Send one answer without the queue, which most often takes it whole."""
         try:
             sent = self._socket.send(data)
         except BlockingIOError:
-            return False
-        if sent == len(data):
-            return True
-        self._queue.add([memoryview(data)[sent:]])
-        self._flush()
-        return True
+            sent = 0
+        if sent < len(data):
+            self._queue.add([memoryview(data)[sent:]])
+            self._flush()
 
     def respond_and_rest(self, items: Sequence[SendItem], rest_ms: int) -> None:
         """Send the answer at once, and take up no request for a while (KIP-219)."""

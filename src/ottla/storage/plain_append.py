@@ -71,7 +71,8 @@ class PlainAppends(TruncatableLog):
             self.on_flush_overdue(self)
         if producer is not None:
             producer.take_next(batch)
-        if leader_epoch != self.leader_epochs.latest_epoch and leader_epoch >= 0:
+        epochs = self.leader_epochs.entries
+        if leader_epoch >= 0 and (not epochs or epochs[-1].epoch != leader_epoch):
             self.assign_epoch(leader_epoch, first)
         return _new_tuple(
             AppendInfo, (first, last, largest, -1, self.log_start_offset, count, size, False)
