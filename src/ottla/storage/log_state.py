@@ -112,10 +112,7 @@ class LogState:
 
     def update_high_watermark(self, offset: int) -> int:
         """Move the high watermark, kept between the log's start and end; return where it is."""
-        if offset < self.log_start_offset:
-            offset = self.log_start_offset
-        if offset > self.log_end_offset:
-            offset = self.log_end_offset
+        offset = min(max(offset, self.log_start_offset), self.log_end_offset)
         if offset != self.high_watermark:
             self.high_watermark = offset
             if self._first_unstable_offset is not None:
