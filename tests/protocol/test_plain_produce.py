@@ -10,7 +10,13 @@ import pytest
 from ottla.errors import CorruptMessage
 from ottla.protocol import codec, frames
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
-from ottla.protocol.plain_produce import BYTES_BEHIND, PlainProduce, plain_answer, split_plain
+from ottla.protocol.plain_produce import (
+    BYTES_BEHIND,
+    PlainProduce,
+    client_id_of,
+    plain_answer,
+    split_plain,
+)
 from ottla.protocol.primitives import encode_uvarint
 from ottla.types import Uuid
 from tests.protocol.messages import random_message
@@ -78,6 +84,7 @@ def test_every_plain_request_is_read(version: int, client_id: str | None) -> Non
         plain = split_plain(memoryview(frame))
         assert plain is not None
         assert_as_codec(plain, frame)
+        assert client_id_of(memoryview(frame)) == (client_id or "")
 
 
 @pytest.mark.parametrize(("size", "is_plain"), [(3_000_000, True), (300_000_000, False)])

@@ -149,8 +149,12 @@ def test_ids_and_quotas() -> None:
         topic_id = node.broker.topic_id("plain")
         assert topic_id is not None
         found = [ask(node, topic_id), ask(node, Uuid(b"0123456789abcdef"))]
-        node.broker.quotas.is_on = True
-        return [*found, ask(node, topic_id)]
+        for limited in ("me", "another"):
+            entity = (("client-id", limited),)
+            node.broker.quotas.update({entity: {"producer_byte_rate": 1e9}}, [entity])
+            found.append(ask(node, topic_id))
+            node.broker.quotas.update({}, [entity])
+        return found
 
     def append_first(cluster: Cluster) -> None:
         peer = Peer(cluster.bootstrap)
@@ -160,7 +164,32 @@ def test_ids_and_quotas() -> None:
     with Cluster() as cluster:
         assert create_topic(cluster, "plain") == [0]
         append_first(cluster)  # which prepares the log's files
-        assert cluster.run(asked) == [True, False, False]
+        assert cluster.run(asked) == [True, False, False, True]
+
+
+def test_a_fault_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is appended twice after a fault of ours; the client asks again."""
+
+    def fault(*_: object) -> None:
+        raise ValueError("a bug")
+
+    def asked(node: Node) -> list[bytes]:
+        replicas: Any = node.broker.replicas
+        replicas.append_plain = fault
+        ear: Any = Ear()
+        batch = bytes(encode_batch([(1_700_000_000_000, b"k", b"v", ())]))
+        topic = Topic(
+            name="plain", partition_data=[Topic.PartitionProduceData(index=0, records=batch)]
+        )
+        request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
+        parts: list[Any] = frames.encode_request(request, 9, 5, "me")
+        Dispatcher(node.broker).handle_frame(ear, memoryview(bytearray(b"".join(parts)[4:])))
+        return ear.heard  # type: ignore[no-any-return] # an Ear
+
+    with Cluster() as cluster:
+        assert create_topic(cluster, "plain") == [0]
+        assert cluster.run(asked) == [b"closed"]
+    assert "request failed" in caplog.text
 
 
 def test_a_controller_takes_no_records() -> None:

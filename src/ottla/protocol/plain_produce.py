@@ -98,6 +98,12 @@ def split_plain(frame: memoryview) -> PlainProduce | None:
     return _new_tuple(PlainProduce, (correlation_id, acks, topic, index, position, has_name))
 
 
+def client_id_of(frame: memoryview) -> str:
+    """Return the client's id in a frame that `split_plain` has read, "" for none."""
+    length = _HEADER.unpack_from(frame)[3]
+    return str(frame[10 : 10 + length], "utf-8", "replace") if length > 0 else ""
+
+
 def plain_answer(request: PlainProduce, base_offset: int, log_start_offset: int) -> bytes:
     """Return the whole frame that tells a plain request where its records are."""
     topic = request.topic

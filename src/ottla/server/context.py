@@ -5,11 +5,15 @@ Kafka: org.apache.kafka.common.requests.RequestContext.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
     from ottla.server.broker import Broker
+
+
+ANONYMOUS: Final = "ANONYMOUS"
+"""The principal's name where nobody logs in."""
 
 
 class Context:
@@ -42,7 +46,7 @@ class Context:
     @property
     def user(self) -> str:
         """The principal's name, as quotas know it: nobody logs in yet."""
-        return "ANONYMOUS"
+        return ANONYMOUS
 
     @property
     def client(self) -> str:

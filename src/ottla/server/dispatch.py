@@ -116,7 +116,7 @@ class Dispatcher:
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
         """Decode and answer one request; a stranger's bytes close the connection."""
-        if len(frame) > _HEADER_BYTES and not frame[1] and self._produced(connection, frame):
+        if len(frame) > _HEADER_BYTES and not frame[1] and self._is_produced(connection, frame):
             return
         try:
             key, version, correlation_id, client_id, position = split_header(frame)
@@ -136,6 +136,16 @@ class Dispatcher:
                 measured.handle(self._apis[key].handler, self._error_response)
             else:
                 self._answer(ctx, request)
+
+    def _is_produced(self, connection: Connection, frame: memoryview) -> bool:
+        """Try the short way; after a fault nobody knows what was appended, so nothing is tried."""
+        try:
+            return self._produced(connection, frame)
+        except Exception as error:
+            extra = {"event": "request.failed", "client": connection.peer_host}
+            log.exception("request failed", exc_info=error, extra=extra)
+            connection.close()
+            return True
 
     def _decode(self, ctx: Context, frame: memoryview, position: int) -> Request | None:
         api = self._apis.get(ctx.api_key)

@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import OttlaError
-from ottla.protocol.plain_produce import BYTES_BEHIND, plain_answer, split_plain
+from ottla.protocol.plain_produce import BYTES_BEHIND, client_id_of, plain_answer, split_plain
+from ottla.server.context import ANONYMOUS
 
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
@@ -41,7 +42,12 @@ class ProduceLane:
         else:
             partitions = replicas.by_topic_id.get(topic)
             partition = partitions.get(index) if partitions else None
-        if partition is None or acks not in _ACKNOWLEDGED or broker.quotas.is_on:
+        quotas = broker.quotas
+        if (
+            partition is None
+            or acks not in _ACKNOWLEDGED
+            or (quotas.is_on and quotas.concerns(ANONYMOUS, client_id_of(frame)))
+        ):
             return False
         try:
             info = replicas.append_plain(
