@@ -1,11 +1,13 @@
-"""What all tests share: how hypothesis searches.
+"""What all tests share: how hypothesis searches, and that Ctrl-C can be sent.
 
-No deadline, since a busy machine is no bug; in CI the examples are the same in every run.
+No deadline, since a busy machine is no bug; in CI the examples are the same in every run. A shell
+that starts the tests in the background has them ignore SIGINT, and every process that they start.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -16,3 +18,5 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ottla")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
