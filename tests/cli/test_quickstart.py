@@ -110,7 +110,10 @@ def test_it_ends_cleanly_at_any_point(
     time.sleep(after_seconds)
     process.send_signal(number)
     _, err = process.communicate(timeout=SECONDS)
-    assert process.returncode in (130, -number), err  # -number: before anything had begun
+    if process.returncode not in (130, -number):  # -number: before anything had begun
+        # on a slow machine the interpreter itself has not begun, and ends by a status of its own
+        assert (number, process.returncode) == (signal.SIGINT, 1), err
+        assert err.endswith("KeyboardInterrupt\n")
     assert left_behind(tmp_path) == []
 
 
