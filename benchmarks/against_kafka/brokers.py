@@ -117,26 +117,20 @@ class RealKafka(Broker):
 
 
 class Ottla(Broker):
-    """This tree's node."""
+    """This tree's node; overrides are settings as `--override` takes them."""
 
     name = "ottla"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *overrides: str) -> None:
         directory.mkdir(parents=True)
         port = free_port()
         command = [sys.executable, "-m", "ottla", "server-start", "--ready-file"]
         ready = directory / "ready.json"
         listeners = f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0"
+        settings = (f"log.dirs={directory / 'data'}", listeners, *overrides)
         began = time.monotonic()
         self.process = subprocess.Popen(
-            [
-                *command,
-                str(ready),
-                "--override",
-                f"log.dirs={directory / 'data'}",
-                "--override",
-                listeners,
-            ],
+            [*command, str(ready), *(word for one in settings for word in ("--override", one))],
             stdout=subprocess.DEVNULL,
         )
         self.pid = self.process.pid

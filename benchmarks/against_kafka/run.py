@@ -173,6 +173,17 @@ def create_topics(broker: Broker) -> None:
             )
 
 
+def limit_somebody(broker: Broker) -> None:
+    """Set quotas that do not concern the load, as on clusters that have any."""
+    from ottla import Admin
+
+    limits = {"producer_byte_rate": 1e9, "consumer_byte_rate": 1e9, "request_percentage": 200.0}
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        for error in admin.alter_client_quotas([({"client-id": "somebody"}, limits)]).values():
+            if error is not None:
+                raise error
+
+
 def warm(loader: str, broker: Broker, seconds: float) -> None:
     """Run small produces for a while, so that the JVM has compiled what matters."""
     until = time.monotonic() + seconds
@@ -254,6 +265,9 @@ def main() -> None:
     parser.add_argument("--warm-seconds", type=float, default=60)
     parser.add_argument("--quick", action="store_true", help="3 runs, 15 s of warming")
     parser.add_argument("--floor", action="store_true", help="a bare minimum beside them")
+    parser.add_argument(
+        "--everything", action="store_true", help="with the metrics endpoint and quotas"
+    )
     parser.add_argument("--only", help="only cases whose name holds this")
     options = parser.parse_args()
     runs, warm_seconds = (3, 15.0) if options.quick else (options.runs, options.warm_seconds)
@@ -262,7 +276,8 @@ def main() -> None:
     brokers: list[Broker] = []
     try:
         brokers.append(RealKafka(options.libs, directory / "kafka"))
-        brokers.append(Ottla(directory / "ottla"))
+        endpoint = ["metrics.listener=127.0.0.1:0"] if options.everything else []
+        brokers.append(Ottla(directory / "ottla", *endpoint))
         if options.floor:
             brokers.append(Floor())
         time.sleep(3)
@@ -270,6 +285,8 @@ def main() -> None:
         starts = {broker.name: broker.start_seconds for broker in brokers}
         for broker in brokers:
             create_topics(broker)
+            if options.everything:
+                limit_somebody(broker)
             warm(loader, broker, warm_seconds if broker.name == "kafka" else 3)
         rows = []
         for case in CASES:
