@@ -17,13 +17,13 @@ LOWEST: Final = 9
 HIGHEST: Final = 13
 _IDS_FROM: Final = 13
 _PRODUCE: Final = 0
-_ID_BYTES: Final = 16
-_ONE_BYTE_LENGTHS: Final = 128
-_MOST_BYTES_BEFORE: Final = 3  # a length of four bytes is the longest that is read here
+_MORE_FOLLOWS: Final = 128  # a byte of a length that is not its last
 # what stands before a field is named with it: tags of the header, no transaction
 _HEADER: Final = Struct(">hhih")  # key, version, correlation id, length of the client's id
-_BODY: Final = Struct(">bbhib")  # no tags, no transaction, acks, timeout, one topic
-_PARTITION: Final = Struct(">bi")  # one partition, its index
+# no tags, no transaction, acks, timeout, one topic, then
+_BEFORE_NAME: Final = Struct(">bbhibB")  # the length of its name and one
+_PARTITION: Final = Struct(">biBBB")  # one partition, its index, bytes of a length
+_WITH_ID: Final = Struct(">bbhib16sbiBBB")  # its id and the same
 _ONE: Final = 2  # a compact array of one, its length and one
 _TAGS_BEHIND: Final = b"\0\0\0"  # of partition, topic and request
 BYTES_BEHIND: Final = len(_TAGS_BEHIND)
@@ -54,45 +54,42 @@ def split_plain(frame: memoryview) -> PlainProduce | None:
         if key != _PRODUCE or not LOWEST <= version <= HIGHEST:
             return None
         position = 10 + length if length > 0 else 10
-        tags, transaction, acks, _, topics = _BODY.unpack_from(frame, position)
-        position += 9
         has_name = version < _IDS_FROM
         if has_name:
-            size = frame[position] - 1
-            position += 1
-            if not 0 < size < _ONE_BYTE_LENGTHS - 1:
+            tags, transaction, acks, _, topics, size = _BEFORE_NAME.unpack_from(frame, position)
+            position += _BEFORE_NAME.size
+            topic = bytes(frame[position : position + size - 1])
+            if not 1 < size < _MORE_FOLLOWS:
                 return None
+            position += size - 1
+            partitions, index, first, second, third = _PARTITION.unpack_from(frame, position)
+            position += _PARTITION.size
         else:
-            size = _ID_BYTES
-        topic = bytes(frame[position : position + size])
-        position += size
-        partitions, index = _PARTITION.unpack_from(frame, position)
-        position += 5
-        records = frame[position]
-        position += 1
-        shift = 7
-        if records >= _ONE_BYTE_LENGTHS:
-            records &= 0x7F
-            while shift <= 7 * _MOST_BYTES_BEFORE:
-                byte = frame[position]
-                position += 1
-                records |= (byte & 0x7F) << shift
-                if byte < _ONE_BYTE_LENGTHS:
-                    break
-                shift += 7
-            else:
-                return None
-    except (error, IndexError):
+            (tags, transaction, acks, _, topics, topic, partitions, index, first, second, third) = (
+                _WITH_ID.unpack_from(frame, position)
+            )
+            position += _WITH_ID.size
+    except error:
         return None
+    # a length of one, two or three bytes; the others that were read are records
+    if first < _MORE_FOLLOWS:
+        records = first
+        position -= 2
+    elif second < _MORE_FOLLOWS:
+        records = first & 0x7F | second << 7
+        position -= 1
+    else:
+        records = first & 0x7F | (second & 0x7F) << 7 | third << 14
     end = position + records - 1
     if (
         tags
         or transaction
         or topics != _ONE
         or partitions != _ONE
-        or records < 2
+        or records < _ONE
         or end + BYTES_BEHIND != len(frame)
         or frame[end:].tobytes() != _TAGS_BEHIND
+        or (third >= _MORE_FOLLOWS and second >= _MORE_FOLLOWS and first >= _MORE_FOLLOWS)
     ):
         return None
     return _new_tuple(PlainProduce, (correlation_id, acks, topic, index, position, has_name))

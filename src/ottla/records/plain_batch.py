@@ -38,20 +38,20 @@ def plain_header(view: memoryview, rules: ValidationRules, now_ms: int) -> tuple
     if size <= HEADER_BYTES:
         return None
     header = HEADER.unpack_from(view)
-    attributes, count = header[5], header[12]
+    base, length, _, magic, crc, attributes, delta, start_ms, newest_ms, _, _, _, count = header
     if (
-        header[0]
-        or header[1] + LOG_OVERHEAD_BYTES != size
-        or header[3] != 2
+        base
+        or length + LOG_OVERHEAD_BYTES != size
+        or magic != 2
         or not 0 <= attributes <= _ZSTD
-        or header[6] < 0
-        or count != header[6] + 1
+        or delta < 0
+        or count != delta + 1
         or size > rules.max_message_bytes
         or size > LOOP_BYTES
         or view.readonly
         or rules.timestamp_type is _BROKER_TIME
         or (rules.compression_type is not None and rules.compression_type != attributes)
-        or crc32c(view[ATTRIBUTES_POSITION:]) != header[4]
+        or crc32c(view[ATTRIBUTES_POSITION:]) != crc
     ):
         return None
     plain, start = view, HEADER_BYTES
@@ -65,9 +65,9 @@ def plain_header(view: memoryview, rules: ValidationRules, now_ms: int) -> tuple
         start,
         len(plain),
         count,
-        header[7],
+        start_ms,
         now_ms - rules.before_max_ms,
         latest,
         rules.is_compacted,
     )
-    return None if verdict or largest != header[8] else header
+    return None if verdict or largest != newest_ms else header

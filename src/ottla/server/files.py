@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from ottla.types import Buffer
 
-PROBE_INTERVAL_BYTES = 128 * 1024
-"""As far as systems read ahead: pages come and go by such runs."""
+PROBE_INTERVAL_BYTES = 64 * 1024
 RECENT_BYTES = 32 * 1024 * 1024
 """Behind the end of a file: still in the page cache when this process wrote it."""
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
@@ -107,7 +106,7 @@ class RealFile:
         return b"".join(parts)
 
     def is_cached(self, position: int, size: int) -> bool:
-        """Probe one byte every 128 KiB and the last one; no answer counts as not cached.
+        """Probe one byte every 64 KiB and the last one; no answer counts as not cached.
 
         What was appended lately is there, and is not probed.
         """
