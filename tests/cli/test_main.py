@@ -89,6 +89,14 @@ def test_a_misspelt_flag_is_answered(
     assert f"No such option '{slip}'. Did you mean '{meant}'?" in err
 
 
+@pytest.mark.parametrize("tool", ["metadata-quorum", "features"])
+def test_some_tools_know_no_version(tool: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Kafka's refuse the flag as well."""
+    status, _, err = run(capsys, tool, "--version")
+    assert status == 1
+    assert "No such option '--version'" in err
+
+
 @pytest.mark.parametrize("name", ["kafka-topics.sh", "kafka-topics", "topics"])
 def test_kafkas_own_names_work(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Who types the script's name gets the tool."""

@@ -16,7 +16,7 @@ from ottla.cli.tool import (
     controller_option,
     fail,
     failures_told,
-    server_options,
+    place_options,
 )
 from ottla.errors import KafkaError
 from ottla.metadata.features import (
@@ -74,7 +74,7 @@ UNSAFE_TYPE = 3
 
 
 @click.group("features", cls=ToolGroup, epilog=EXAMPLES)
-@server_options
+@place_options
 @controller_option
 def features(**options: Any) -> None:
     """Describe and change the features of a cluster."""

@@ -21,7 +21,7 @@ from ottla.cli.tool import (
     controller_option,
     fail,
     failures_told,
-    server_options,
+    place_options,
 )
 from ottla.clients.admin.quorum import VoterEndpoint
 from ottla.config.properties import parse_properties
@@ -55,7 +55,7 @@ Examples:
 
 
 @click.group("metadata-quorum", cls=ToolGroup, epilog=EXAMPLES)
-@server_options
+@place_options
 @controller_option
 def metadata_quorum(**options: Any) -> None:
     """Describe the quorum of controllers, add and remove controllers."""

@@ -81,8 +81,13 @@ def version_option(function: F) -> F:
 
 def server_options(function: F) -> F:
     """Add --bootstrap-server, --command-config and --version."""
+    return place_options(version_option(function))
+
+
+def place_options(function: F) -> F:
+    """Add --bootstrap-server and --command-config: some of Kafka's tools know no --version."""
     config = click.option("--command-config", metavar="FILE", help="Settings of the admin client.")
-    return bootstrap_option(config(version_option(function)))
+    return bootstrap_option(config(function))
 
 
 def controller_option(function: F) -> F:
