@@ -3,9 +3,10 @@
 New entries wait in memory and go to the file in groups; a crash may lose them, because every
 segment that was not flushed is recovered, and with it its indexes rebuilt. The file of an active
 segment is preallocated as a hole, as Kafka's, and trimmed when the segment is closed or rolled.
-Of a long index only the end stays in memory; the rest is read when somebody asks for old offsets,
-and given back by `release`. No descriptor is kept: a group is written once in some 256 KiB of log,
-where Kafka maps the file into memory and needs none either.
+Of a long index only the end stays in memory; entries before it are searched in the file when
+somebody asks for old offsets, and a page of them is kept until `release`. No descriptor is kept: a
+group is written once in some 256 KiB of log, where Kafka maps the file into memory and needs none
+either.
 
 Kafka: org.apache.kafka.storage.internals.log.AbstractIndex, LazyIndex.
 """
@@ -18,12 +19,16 @@ from typing import TYPE_CHECKING, ClassVar
 from ottla.errors import CorruptMessage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from struct import Struct
 
     from ottla.storage.directory import Directory, File
 
 WRITE_GROUP_ENTRIES = 64
-TAIL_ENTRIES = 8192
+TAIL_ENTRIES = 128
+"""Kept in memory at most: of ten thousand busy partitions some 25 MB."""
+PAGE_ENTRIES = 512
+"""Read at once for whoever reads old offsets one after another."""
 
 
 class EntryIndex:
@@ -32,9 +37,10 @@ class EntryIndex:
     entry: ClassVar[Struct]
 
     __slots__ = (
-        "_cold",
         "_count",
         "_dirty",
+        "_page",
+        "_page_first",
         "_preallocated",
         "_tail",
         "_tail_first",
@@ -55,7 +61,8 @@ class EntryIndex:
         self._count = -1  # not known until the file was looked at
         self._tail = bytearray()
         self._tail_first = 0  # number of the first entry that `_tail` holds
-        self._cold: bytes | None = None
+        self._page = b""  # entries that were read when somebody asked for an old offset
+        self._page_first = 0
         self._written = 0  # entries that the file has
         self._preallocated = False
         self._dirty = False  # entries or length changed since the last `pin_for_sync`
@@ -101,7 +108,7 @@ class EntryIndex:
         self._preallocated = preallocate
         self._count = self._written = self._tail_first = 0
         self._tail.clear()
-        self._cold = None
+        self._page = b""
 
     def preallocate(self) -> None:
         """Grow the file of a segment that became active again."""
@@ -139,7 +146,6 @@ class EntryIndex:
             drop = TAIL_ENTRIES // 2
             del self._tail[: drop * self.entry.size]
             self._tail_first += drop
-            self._cold = None
 
     def trim(self) -> None:
         """Write what waits and cut the file behind the last entry."""
@@ -172,16 +178,16 @@ class EntryIndex:
         if self._count >= 0 and self._count == self._written and not self._preallocated:
             self._count = -1
             self._tail.clear()
-            self._cold = None
+            self._page = b""
 
     def _truncate_entries(self, count: int) -> None:
         """Keep the first `count` entries."""
         if count >= self.count:
             return
+        self._page = b""
         if count < self._tail_first:
             self._tail.clear()
             self._tail_first = count
-            self._cold = None
         else:
             del self._tail[(count - self._tail_first) * self.entry.size :]
         if count < self._written:
@@ -198,34 +204,63 @@ class EntryIndex:
         if number >= self._tail_first:
             start = (number - self._tail_first) * size
             return bytes(self._tail[start : start + size])
-        cold = self._cold
-        if cold is None:
+        page = self._page
+        if not 0 <= number - self._page_first < len(page) // size:
             with closing(self.directory.open(self.path)) as file:
-                cold = self._cold = file.read(0, self._tail_first * size)
-            if len(cold) < self._tail_first * size:
-                self._cold = None
-                raise CorruptMessage(f"{self.path} is shorter than its entries")
-        return cold[number * size : number * size + size]
+                return self._read_entries(file, number, 1)
+        start = (number - self._page_first) * size
+        return page[start : start + size]
+
+    def _read_entries(self, file: File, first: int, count: int) -> bytes:
+        size = self.entry.size
+        entries = file.read(first * size, count * size)
+        if len(entries) < count * size:
+            raise CorruptMessage(f"{self.path} is shorter than its entries")
+        return entries
 
     def _last_at_most(self, target: int, field: int) -> int:
         """Return the number of the last entry whose field is at most target, or -1."""
-        low, high = 0, self.count
-        first = self._tail_first
-        size = self.entry.size
-        unpack_from = self.entry.unpack_from
-        if first < high and unpack_from(self._tail, 0)[field] <= target:
-            buffer: bytes | bytearray = self._tail
-            low = first
-        elif first:
-            self._entry_bytes(0)  # loads it
-            assert self._cold is not None
-            buffer, first, high = self._cold, 0, first
-        else:
+        count, first = self.count, self._tail_first
+        if first < count and self.entry.unpack_from(self._tail, 0)[field] <= target:
+            return first + self._known_at_most(self._tail, target, field) - 1
+        if not first:
             return -1
-        while low < high:
-            middle = (low + high) >> 1
-            if unpack_from(buffer, (middle - first) * size)[field] <= target:
-                low = middle + 1
-            else:
-                high = middle
-        return low - 1
+        page = self._page
+        known = self._known_at_most(page, target, field)
+        if 0 < known < len(page) // self.entry.size:
+            return self._page_first + known - 1
+        return self._search_file(first, target, field)
+
+    def _known_at_most(self, entries: bytes | bytearray, target: int, field: int) -> int:
+        """Return how many of the entries have a field that is at most target."""
+        unpack_from, size = self.entry.unpack_from, self.entry.size
+        return _count_at_most(
+            len(entries) // size, lambda number: unpack_from(entries, number * size)[field], target
+        )
+
+    def _search_file(self, count: int, target: int, field: int) -> int:
+        """Search the entries that are not in memory; keep a page from the one found on."""
+        unpack = self.entry.unpack
+        with closing(self.directory.open(self.path)) as file:
+            found = (
+                _count_at_most(
+                    count, lambda number: unpack(self._read_entries(file, number, 1))[field], target
+                )
+                - 1
+            )
+            if found >= 0:
+                self._page = self._read_entries(file, found, min(PAGE_ENTRIES, count - found))
+                self._page_first = found
+        return found
+
+
+def _count_at_most(count: int, value: Callable[[int], int], target: int) -> int:
+    """Return how many of the first `count` growing values are at most target."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) >> 1
+        if value(middle) <= target:
+            low = middle + 1
+        else:
+            high = middle
+    return low
