@@ -38,6 +38,9 @@ class Ear:
     def respond(self, items: Sequence[SendItem]) -> None:
         self.heard.append(b"".join(bytes(one) for one in items))  # type: ignore[arg-type] # no slices in its answers
 
+    def respond_bytes(self, data: bytes) -> None:
+        self.heard.append(data)
+
     def request_done(self) -> None:
         self.heard.append(b"no answer")
 

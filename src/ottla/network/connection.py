@@ -197,43 +197,41 @@ class Connection:
 
     def respond(self, items: Sequence[SendItem]) -> None:
         """Send the answer of the request in work and take up the next one."""
+        if len(items) == 1 and type(items[0]) is bytes:
+            self.respond_bytes(items[0])
+        elif not self.is_closed and self._queued(items):
+            self.request_done()
+
+    def respond_bytes(self, data: bytes) -> None:
+        """Respond in one piece, which a socket most often takes whole."""
         if self.is_closed:
             return
         try:
-            first = items[0]
-            if len(items) == 1 and type(first) is bytes and not self._queue.items:
-                self._send_alone(first)
-            else:
-                self._queue.add(items)
-                self._flush()
+            sent = 0 if self._queue.items else self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
         except OSError:
             self.close()
             return
-        self._is_busy = False
-        if not self._is_handling:
-            self.request_done()
+        if sent == len(data) or self._queued((memoryview(data)[sent:],)):
+            self._is_busy = False
+            if not self._is_handling:
+                self.request_done()
 
-    def _send_alone(self, data: bytes) -> None:
-        """Send one answer without the queue, which most often takes it whole."""
-        try:
-            sent = self._socket.send(data)
-        except BlockingIOError:
-            sent = 0
-        if sent < len(data):
-            self._queue.add([memoryview(data)[sent:]])
-            self._flush()
-
-    def respond_and_rest(self, items: Sequence[SendItem], rest_ms: int) -> None:
-        """Send the answer at once, and take up no request for a while (KIP-219)."""
-        if self.is_closed:
-            return
+    def _queued(self, items: Sequence[SendItem]) -> bool:
+        """Queue buffers and send what the socket takes; False when the connection is broken."""
         try:
             self._queue.add(items)
             self._flush()
         except OSError:
             self.close()
-            return
-        self.rest(rest_ms)
+            return False
+        return True
+
+    def respond_and_rest(self, items: Sequence[SendItem], rest_ms: int) -> None:
+        """Send the answer at once, and take up no request for a while (KIP-219)."""
+        if not self.is_closed and self._queued(items):
+            self.rest(rest_ms)
 
     def rest(self, rest_ms: int) -> None:
         """End the request in work, but take up the next one only after a while."""

@@ -99,6 +99,13 @@ def _nothing_taken(_connection: Connection, _frame: memoryview) -> bool:
     return False
 
 
+def _close_after_fault(connection: Connection, error: Exception) -> None:
+    """Give up a request of which nobody knows what was appended."""
+    extra = {"event": "request.failed", "client": connection.peer_host}
+    log.error("request failed", exc_info=error, extra=extra)
+    connection.close()
+
+
 class Dispatcher:
     """Answers the frames of all connections of one kind of listener."""
 
@@ -116,8 +123,13 @@ class Dispatcher:
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
         """Decode and answer one request; a stranger's bytes close the connection."""
-        if len(frame) > _HEADER_BYTES and not frame[1] and self._is_produced(connection, frame):
-            return
+        if len(frame) > _HEADER_BYTES and not frame[1]:
+            try:
+                if self._produced(connection, frame):
+                    return
+            except Exception as error:  # noqa: BLE001 - it must not end the connection's turn half-way
+                _close_after_fault(connection, error)
+                return
         try:
             key, version, correlation_id, client_id, position = split_header(frame)
             ctx = Context(self._broker, connection, self._listener, key, version)
@@ -136,16 +148,6 @@ class Dispatcher:
                 measured.handle(self._apis[key].handler, self._error_response)
             else:
                 self._answer(ctx, request)
-
-    def _is_produced(self, connection: Connection, frame: memoryview) -> bool:
-        """Try the short way; after a fault nobody knows what was appended, so nothing is tried."""
-        try:
-            return self._produced(connection, frame)
-        except Exception as error:
-            extra = {"event": "request.failed", "client": connection.peer_host}
-            log.exception("request failed", exc_info=error, extra=extra)
-            connection.close()
-            return True
 
     def _decode(self, ctx: Context, frame: memoryview, position: int) -> Request | None:
         api = self._apis.get(ctx.api_key)

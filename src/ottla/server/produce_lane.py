@@ -57,5 +57,5 @@ class ProduceLane:
             return False
         if info is None:
             return False
-        connection.respond((plain_answer(request, info[0], info[4]),))
+        connection.respond_bytes(plain_answer(request, info[0], info[4]))
         return True

@@ -52,6 +52,7 @@ class Segment:
         "_bytes_since_index",
         "_first_timestamp",
         "_folder",
+        "_is_index_full",
         "_max_timestamp",
         "_tail_last_offsets",
         "_tail_positions",
@@ -99,6 +100,7 @@ class Segment:
         self.file: File
         self.size = 0
         self._bytes_since_index = 0
+        self._is_index_full = False
         self._first_timestamp = _UNKNOWN
         self._max_timestamp = _UNKNOWN
         self.max_timestamp_offset = base_offset
@@ -213,6 +215,12 @@ class Segment:
             self.time_index.append_if_newer(self.max_timestamp, self.max_timestamp_offset)
         except OSError:
             return
+        finally:
+            self._note_full_index()
+
+    def _note_full_index(self) -> None:
+        """Ask the indexes whenever they may have changed, not at every append."""
+        self._is_index_full = self.offset_index.is_full or self.time_index.is_full
 
     def should_roll(
         self, *, size: int, max_timestamp: int, last_offset: int, now_ms: int, config: LogConfig
@@ -231,8 +239,7 @@ class Segment:
             self.size > config.segment_bytes - size
             or waited_ms > config.segment_ms - self.roll_jitter_ms
             or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
-            or self.offset_index.is_full
-            or self.time_index.is_full
+            or self._is_index_full
         )
 
     @property
@@ -345,6 +352,7 @@ class Segment:
             raise CorruptMessage(f"{self} cannot be read, though its indexes are new")
         self.indexes_rebuilt = True
         rebuild_indexes(self)
+        self._note_full_index()
 
     def position_before(self, timestamp: int) -> int:
         """Return an offset before which no record is as new as timestamp, by the time index."""
@@ -390,6 +398,7 @@ class Segment:
             self._first_timestamp = NO_TIMESTAMP
         self._bytes_since_index = 0
         self._max_timestamp = _UNKNOWN
+        self._note_full_index()
         return cut
 
     def become_inactive(self) -> None:
@@ -409,6 +418,7 @@ class Segment:
             self.time_index.preallocate()
         except CorruptMessage:
             self._heal()
+        self._note_full_index()
 
     def pin_for_sync(self) -> list[File]:
         """Hand out the files that may hold bytes not yet durable, pinned."""
