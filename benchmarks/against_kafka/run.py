@@ -268,7 +268,9 @@ def main() -> None:
     parser.add_argument(
         "--everything", action="store_true", help="with the metrics endpoint and quotas"
     )
-    parser.add_argument("--only", help="only cases whose name holds this")
+    parser.add_argument(
+        "--only", action="append", default=[], help="only cases whose name holds this; repeatable"
+    )
     options = parser.parse_args()
     runs, warm_seconds = (3, 15.0) if options.quick else (options.runs, options.warm_seconds)
     loader = build_loader()
@@ -290,7 +292,7 @@ def main() -> None:
             warm(loader, broker, warm_seconds if broker.name == "kafka" else 3)
         rows = []
         for case in CASES:
-            if options.only and options.only not in case.name:
+            if options.only and not any(one in case.name for one in options.only):
                 continue
             rows.append(compare(loader, brokers, case, runs))
             print(rows[-1], flush=True)
