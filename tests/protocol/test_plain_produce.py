@@ -13,7 +13,6 @@ from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.plain_produce import (
     BYTES_BEHIND,
     PlainProduce,
-    client_id_of,
     plain_answer,
     split_plain,
 )
@@ -84,7 +83,7 @@ def test_every_plain_request_is_read(version: int, client_id: str | None) -> Non
         plain = split_plain(memoryview(frame))
         assert plain is not None
         assert_as_codec(plain, frame)
-        assert client_id_of(memoryview(frame)) == (client_id or "")
+        assert plain.client_id == (client_id or "").encode()
 
 
 @pytest.mark.parametrize(("size", "is_plain"), [(2_000_000, True), (3_000_000, False)])

@@ -138,24 +138,24 @@ def test_ids_and_quotas() -> None:
     """Version 13 names topics by id; a client with a quota goes the long way."""
     batch = bytes(encode_batch([(1_700_000_000_000, b"k", b"v", ())]))
 
-    def ask(node: Node, topic_id: Uuid) -> bool:
+    def ask(lane: Any, topic_id: Uuid) -> bool:
         topic = Topic(
             topic_id=topic_id,
             partition_data=[Topic.PartitionProduceData(index=0, records=batch)],
         )
         request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
         parts: list[Any] = frames.encode_request(request, 13, 5, "me")
-        lane: Any = Dispatcher(node.broker)._produced
         return bool(lane(Ear(), memoryview(bytearray(b"".join(parts)[4:]))))
 
     def asked(node: Node) -> list[bool]:
         topic_id = node.broker.topic_id("plain")
         assert topic_id is not None
-        found = [ask(node, topic_id), ask(node, Uuid(b"0123456789abcdef"))]
-        for limited in ("me", "another"):
+        lane: Any = Dispatcher(node.broker)._produced
+        found = [ask(lane, topic_id), ask(lane, Uuid(b"0123456789abcdef"))]
+        for limited in ("me", "another", "me", "others"):
             entity = (("client-id", limited),)
             node.broker.quotas.update({entity: {"producer_byte_rate": 1e9}}, [entity])
-            found.append(ask(node, topic_id))
+            found += [ask(lane, topic_id), ask(lane, topic_id)]
             node.broker.quotas.update({}, [entity])
         return found
 
@@ -167,7 +167,7 @@ def test_ids_and_quotas() -> None:
     with Cluster() as cluster:
         assert create_topic(cluster, "plain") == [0]
         append_first(cluster)  # which prepares the log's files
-        assert cluster.run(asked) == [True, False, False, True]
+        assert cluster.run(asked) == [True, *[False] * 3, *[True] * 2, *[False] * 2, *[True] * 2]
 
 
 def test_a_fault_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:

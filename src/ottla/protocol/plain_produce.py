@@ -39,6 +39,8 @@ class PlainProduce(NamedTuple):
     """What a plain request says; topic is an id from version 13 on, else a name."""
 
     correlation_id: int
+    client_id: bytes
+    """As it stands there; nothing for none."""
     acks: int
     topic: bytes
     partition: int
@@ -54,6 +56,7 @@ def split_plain(frame: memoryview) -> PlainProduce | None:
         if key != _PRODUCE or not LOWEST <= version <= HIGHEST:
             return None
         position = 10 + length if length > 0 else 10
+        client_id = bytes(frame[10:position])
         has_name = version < _IDS_FROM
         if has_name:
             tags, transaction, acks, _, topics, size = _BEFORE_NAME.unpack_from(frame, position)
@@ -92,13 +95,9 @@ def split_plain(frame: memoryview) -> PlainProduce | None:
         or (third >= _MORE_FOLLOWS and second >= _MORE_FOLLOWS and first >= _MORE_FOLLOWS)
     ):
         return None
-    return _new_tuple(PlainProduce, (correlation_id, acks, topic, index, position, has_name))
-
-
-def client_id_of(frame: memoryview) -> str:
-    """Return the client's id in a frame that `split_plain` has read, "" for none."""
-    length = _HEADER.unpack_from(frame)[3]
-    return str(frame[10 : 10 + length], "utf-8", "replace") if length > 0 else ""
+    return _new_tuple(
+        PlainProduce, (correlation_id, client_id, acks, topic, index, position, has_name)
+    )
 
 
 def plain_answer(request: PlainProduce, base_offset: int, log_start_offset: int) -> bytes:

@@ -61,6 +61,8 @@ class Quotas:
         self._concerned: dict[tuple[str, str], bool] = {}
         self.is_on = False
         """Whether any client is limited; nothing needs to be measured otherwise."""
+        self.version = 0
+        """Grows whenever a limit changes: for whoever remembers answers of `concerns`."""
         self.configure(config)
 
     def configure(self, config: BrokerConfig) -> None:
@@ -84,6 +86,7 @@ class Quotas:
                 quota.set_limit(entity, limits.get(key))
         self._concerned.clear()
         self.is_on = any(quota.is_on for quota in self._of_clients)
+        self.version += 1
 
     def concerns(self, user: str, client_id: str) -> bool:
         """Whether anything limits a user's client; the others shall not pay for it."""

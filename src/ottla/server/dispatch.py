@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ottla.types import SendItem
 
     Handler = Callable[[Context, Any], Any]
-    Take = Callable[[Connection, memoryview], bool]
 
 log = logging.getLogger("ottla.dispatch")
 HANDLER_MODULES = (
@@ -113,9 +112,8 @@ class Dispatcher:
         self._broker = broker
         self._listener = listener
         self._apis = served_apis(listener)
-        self._produced: Take = _nothing_taken
-        if _PRODUCE in self._apis:
-            self._produced = ProduceLane(broker).take
+        self._lane = ProduceLane(broker)
+        self._produced = self._lane.take if _PRODUCE in self._apis else _nothing_taken
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget whose metrics came over it; the rest is kept by the connection itself."""

@@ -24,13 +24,11 @@ from ottla.server.dispatch import Dispatcher
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ottla.network.connection import Connection
     from ottla.server.broker import Broker
     from ottla.server.context import Context
-    from ottla.server.dispatch import Handler, Take
+    from ottla.server.dispatch import Handler
 
 _FETCH = 1
-_VERSION_POSITION = 3  # in a frame: the lower byte
 _PLACE = ("kafka.network", "RequestMetrics")
 _TOTAL = summary(*_PLACE, "TotalTimeMs", "From a decoded request to its answer, waiting included.")
 _LOCAL = summary(*_PLACE, "LocalTimeMs", "Handling, without waiting.")
@@ -107,20 +105,7 @@ class TimedDispatcher(Dispatcher):
             for key, api in self._apis.items()
         }
 
-        self._produced = self._timed_lane(self._produced)
-
-    def _timed_lane(self, take: Take) -> Take:
-        """Return a short way for produce requests that notes its time too."""
-        samples = self._samples.get(ApiKey.PRODUCE, [])
-
-        def timed(connection: Connection, frame: memoryview) -> bool:
-            started_s = perf_counter()
-            if not take(connection, frame):
-                return False
-            samples[frame[_VERSION_POSITION]].append(perf_counter() - started_s)
-            return True
-
-        return timed
+        self._lane.samples = self._samples.get(ApiKey.PRODUCE)
 
     def _timed(self, key: int, handler: Handler) -> Handler:
         """Return a handler that notes its time; a call and two looks at a clock more."""
