@@ -11,6 +11,7 @@ from ottla.protocol import frames
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.builder import encode_batch
 from ottla.server.dispatch import Dispatcher
+from ottla.server.metrics_requests import RequestCounts, TimedDispatcher
 from ottla.testing.cluster import Cluster
 from ottla.types import Uuid
 from tests.server.strangers import Peer, create_topic, produce
@@ -201,3 +202,27 @@ def test_a_controller_takes_no_records() -> None:
         lane = cluster.run(lambda node: Dispatcher(node.broker, "controller")._produced)
         frame = memoryview(bytearray(100))
         assert lane(Ear(), frame) is False  # type: ignore[arg-type] # stands in for a connection
+
+
+def test_both_ways_are_counted_and_timed() -> None:
+    """Metrics of requests do not tell the ways apart: one answer each is counted by version."""
+    batch = bytes(encode_batch([(1_700_000_000_000, b"k", b"v", ())]))
+
+    def counted(node: Node) -> dict[tuple[int, int], int]:
+        counts = RequestCounts()
+        dispatcher = TimedDispatcher(node.broker, "broker", counts)
+        for partitions in (1, 1, 2, 1):
+            data = [Topic.PartitionProduceData(index=0, records=batch)] * partitions
+            topic = Topic(name="plain", partition_data=data)
+            request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
+            parts: list[Any] = frames.encode_request(request, 9, 5, "me")
+            ear: Any = Ear()
+            dispatcher.handle_frame(ear, memoryview(bytearray(b"".join(parts)[4:])))
+            assert len(ear.heard) == 1
+        dispatcher.drain()
+        assert counts.times[0].total.count == sum(counts.requests.values())
+        return dict(counts.requests)
+
+    with Cluster() as cluster:
+        assert create_topic(cluster, "plain") == [0]
+        assert cluster.run(counted) == {(0, 9): 4}
