@@ -105,6 +105,12 @@ class TimedDispatcher(Dispatcher):
             for key, api in self._apis.items()
         }
 
+        self._lists = [
+            (key, version, samples)
+            for key, by_version in self._samples.items()
+            for version, samples in enumerate(by_version)
+        ]
+        """All of them in one row: most are empty each time they are drained."""
         self._lane.samples = self._samples.get(ApiKey.PRODUCE)
 
     def _timed(self, key: int, handler: Handler) -> Handler:
@@ -136,14 +142,12 @@ class TimedDispatcher(Dispatcher):
     def drain(self) -> None:
         """Empty the lists into the distributions."""
         counts = self._counts
-        for key, by_version in self._samples.items():
-            for version, samples in enumerate(by_version):
-                if samples:
-                    counts.requests[key, version] += len(samples)
-                    times = counts.times_of(key)
-                    times.local.extend(samples)
-                    times.total.extend(samples)
-                    samples.clear()
+        for key, version, samples in [one for one in self._lists if one[2]]:
+            counts.requests[key, version] += len(samples)
+            times = counts.times_of(key)
+            times.local.extend(samples)
+            times.total.extend(samples)
+            samples.clear()
         for wait in self._waits:
             counts.requests[wait.key, wait.version] += 1
             times = counts.times_of(wait.key)
