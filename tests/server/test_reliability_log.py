@@ -120,6 +120,7 @@ def test_08_an_index_that_grows_is_never_read_stale(monkeypatch: pytest.MonkeyPa
     """
     monkeypatch.setattr(entry_index, "TAIL_ENTRIES", 32)
     monkeypatch.setattr(entry_index, "WRITE_GROUP_ENTRIES", 4)
+    monkeypatch.setattr(entry_index, "PAGE_ENTRIES", 16)
     log = new_log(config=LogConfig(index_interval_bytes=1, segment_index_bytes=4000))
     for number in range(400):
         put(log)
