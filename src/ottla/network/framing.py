@@ -100,6 +100,9 @@ class FrameReader:
             size = _from_bytes(received[:4], "big", signed=True)
             if size == len(received) - 4 and size <= self.max_bytes:
                 return memoryview(bytearray(received[4:]))  # the common case: one whole frame
+            if len(received) - 4 < size <= self.max_bytes:
+                self._start(received, size)  # the beginning of a large one, copied once
+                return None
         self.left = self.left + received if self.left else bytes(received)
         return self.next_frame()
 
@@ -124,8 +127,10 @@ class FrameReader:
         self._start(left, size)
         return None
 
-    def _start(self, left: bytes, size: int) -> None:
-        self._size, self._filled = size, len(left) - 4
-        self._frame = bytearray(left[4:])
-        self._frame.extend(bytes(min(size, max(FIRST_BYTES, 2 * self._filled)) - self._filled))
+    def _start(self, begun: bytes | memoryview, size: int) -> None:
+        filled = len(begun) - 4
+        self._size, self._filled = size, filled
+        self._frame = bytearray(min(size, max(FIRST_BYTES, 2 * filled)))
+        self._frame[:filled] = begun[4:]
+        self.is_inside_frame = True
         self.left = b""
