@@ -5,7 +5,7 @@ segment that was not flushed is recovered, and with it its indexes rebuilt. The 
 segment is preallocated as a hole, as Kafka's, and trimmed when the segment is closed or rolled.
 Of a long index only the end stays in memory; entries before it are searched in the file when
 somebody asks for old offsets, and a page of them is kept until `release`. No descriptor is kept: a
-group is written once in some 256 KiB of log, where Kafka maps the file into memory and needs none
+group is written once in some 64 KiB of log, where Kafka maps the file into memory and needs none
 either.
 
 Kafka: org.apache.kafka.storage.internals.log.AbstractIndex, LazyIndex.
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from ottla.storage.directory import Directory, File
 
-WRITE_GROUP_ENTRIES = 64
-TAIL_ENTRIES = 128
-"""Kept in memory at most: of ten thousand busy partitions some 25 MB."""
+WRITE_GROUP_ENTRIES = 16
+TAIL_ENTRIES = 32
+"""Kept in memory, a group besides at most: of ten thousand busy partitions some 10 MB."""
 PAGE_ENTRIES = 512
 """Read at once for whoever reads old offsets one after another."""
 
