@@ -74,6 +74,8 @@ class ReplicaSet:
         held = self.find(topic, partition)
         if held is not None and held.topic_id == topic_id:
             return held
+        if held is not None:
+            self._forget_id(held)
         name = TopicPartition(topic, partition)
         log = self.logs.get_or_create(name, topic_id=topic_id, now_ms=now_ms)
         created = Partition(name, topic_id, log)
