@@ -98,8 +98,6 @@ class FrameReader:
         """Take bytes from the shared buffer; return the first complete frame, keep the rest."""
         if not self.left and len(received) >= 4:
             size = _from_bytes(received[:4], "big", signed=True)
-            if size == len(received) - 4 and size <= self.max_bytes:
-                return memoryview(bytearray(received[4:]))  # the common case: one whole frame
             if len(received) - 4 < size <= self.max_bytes:
                 self._start(received, size)  # the beginning of a large one, copied once
                 return None
