@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.network.server import Listener
+from ottla.network.server import MOST_UNSENT_BYTES, Listener
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ class Echo:
         elif body == b"file":
             size = len(self.large.read(0, 1 << 30))
             connection.respond([struct.pack(">i", size), FileSlice(self.large, 0, size)])
+        elif body.startswith(b"around"):
+            part = FileSlice(self.large, 7, int(body[6:]))
+            connection.respond_around(struct.pack(">i", part.size + 3), part, b"end")
         else:
             connection.respond([struct.pack(">i", len(body)), body])
 
@@ -125,6 +129,37 @@ def test_a_large_file_slice_survives_a_slow_reader() -> None:
         writer.write(frame(b"file") + frame(b"after"))
         assert await read_frame(reader) == echo.large.read(0, 1 << 30)
         assert await read_frame(reader) == b"after"
+        writer.close()
+
+    run(scenario)
+
+
+def test_an_answer_does_not_pile_up_in_the_kernel() -> None:
+    """A reader that does not read holds little of the node's memory but the way's own buffers."""
+
+    async def scenario(echo: Echo, port: int) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        writer.write(frame(b"slow"))
+        connection, _ = await echo.next_waiting()
+        asked: Any = connection
+        unsent = asked._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
+        assert unsent == MOST_UNSENT_BYTES
+        writer.close()
+
+    run(scenario)
+
+
+def test_slices_between_small_buffers_arrive_in_order() -> None:
+    """Small ones and large ones, to a reader that lets them pile up."""
+    sizes = [1, 32 * 1024, 32 * 1024 + 1, 300_000, 2_000_000, 5, 2_000_000, 70_000]
+
+    async def scenario(echo: Echo, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        for size in sizes:
+            writer.write(frame(b"around%d" % size) + frame(b"next"))
+        for size in sizes:
+            assert await read_frame(reader) == echo.large.read(7, size) + b"end"
+            assert await read_frame(reader) == b"next"
         writer.close()
 
     run(scenario)

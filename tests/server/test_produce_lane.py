@@ -88,7 +88,7 @@ def answers(node: Node, made: list[tuple[ProduceRequest, int]], *, is_short: boo
     """Let a dispatcher answer all requests."""
     dispatcher: Any = Dispatcher(node.broker)
     taken = 0
-    take = dispatcher._produced
+    take, fetched = dispatcher._short_ways
 
     def counted(connection: Connection, frame: memoryview) -> bool:
         nonlocal taken
@@ -96,7 +96,7 @@ def answers(node: Node, made: list[tuple[ProduceRequest, int]], *, is_short: boo
         taken += is_taken
         return is_taken
 
-    dispatcher._produced = counted if is_short else lambda *_: False
+    dispatcher._short_ways = (counted if is_short else lambda *_: False, fetched)
     ear = Ear()
     for request, version in made:
         parts: list[Any] = frames.encode_request(request, version, 5, "me")
@@ -151,7 +151,7 @@ def test_ids_and_quotas() -> None:
     def asked(node: Node) -> list[bool]:
         topic_id = node.broker.topic_id("plain")
         assert topic_id is not None
-        lane: Any = Dispatcher(node.broker)._produced
+        lane: Any = Dispatcher(node.broker)._short_ways[0]
         found = [ask(lane, topic_id), ask(lane, Uuid(b"0123456789abcdef"))]
         for limited in ("me", "another", "me", "others"):
             entity = (("client-id", limited),)
@@ -197,11 +197,11 @@ def test_a_fault_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_a_controller_takes_no_records() -> None:
-    """Its listener serves no Produce, by whichever way."""
+    """Its listener serves no Produce and no consumer, by whichever way."""
     with Cluster() as cluster:
-        lane = cluster.run(lambda node: Dispatcher(node.broker, "controller")._produced)
+        lanes = cluster.run(lambda node: Dispatcher(node.broker, "controller")._short_ways)
         frame = memoryview(bytearray(100))
-        assert lane(Ear(), frame) is False  # type: ignore[arg-type] # stands in for a connection
+        assert [lane(Ear(), frame) for lane in lanes] == [False, False]  # type: ignore[arg-type] # stands in for a connection
 
 
 def test_both_ways_are_counted_and_timed() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.errors import OttlaError
 from ottla.network.framing import NO_ROOM
-from ottla.network.gather import SendQueue
+from ottla.network.gather import SMALL_SLICE_BYTES, SendQueue
 from ottla.network.limits import frame_limit_ms
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ottla.network.framing import FrameReader
-    from ottla.types import SendItem
+    from ottla.types import FileSlice, SendItem
 
 log = logging.getLogger("ottla.network")
 _SIZE_BYTES = 4
@@ -218,6 +218,23 @@ class Connection:
             if not self._is_handling:
                 self.request_done()
 
+    def respond_around(self, head: bytes, part: FileSlice, behind: bytes) -> None:
+        """Respond with a slice between two small buffers."""
+        if self._queue.items or part.size <= SMALL_SLICE_BYTES:
+            self.respond((head, part, behind))
+            return
+        if self.is_closed:
+            return
+        try:
+            if not self._queue.send_around(self._socket, head, part, behind):
+                self._await_room()
+        except OSError:
+            self.close()
+            return
+        self._is_busy = False
+        if not self._is_handling:
+            self.request_done()
+
     def _queued(self, items: Sequence[SendItem]) -> bool:
         """Queue buffers and send what the socket takes; False when the connection is broken."""
         try:
@@ -275,7 +292,11 @@ class Connection:
             if self._is_writing:
                 self._loop.remove_writer(self._fd)
                 self._is_writing = False
-        elif not self._is_writing:
+        else:
+            self._await_room()
+
+    def _await_room(self) -> None:
+        if not self._is_writing:
             self._loop.add_writer(self._fd, self._on_writable)
             self._is_writing = True
 

@@ -26,8 +26,13 @@ SCRATCH_BYTES = 256 * 1024
 _ACCEPTS_A_TURN = 64
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RETRY_ACCEPT_S = 0.1
+MOST_UNSENT_BYTES = 128 * 1024
+"""How much of an answer waits in the kernel, beyond what is on its way to the client.
 
-
+A buffer that grows takes all of an answer at once, whose pages have left the processor's caches
+when they are sent; a bound on the buffer itself would slow down far clients.
+"""
+_NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 LEAST_BACKLOG = 128
 """A loop that is busy accepts late, so a short queue would turn newcomers away."""
 
@@ -90,6 +95,8 @@ class Listener:
             for option, size in ((socket.SO_SNDBUF, send_bytes), (socket.SO_RCVBUF, receive_bytes)):
                 if size >= 0:
                     sock.setsockopt(socket.SOL_SOCKET, option, size)
+            if _NOTSENT_LOWAT is not None:
+                sock.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, MOST_UNSENT_BYTES)
             sock.bind((host, port))
             sock.listen(max(backlog, LEAST_BACKLOG))
         except OSError:

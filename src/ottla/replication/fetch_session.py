@@ -66,6 +66,20 @@ class FetchPartition:
         self.current_leader_epoch = wanted.current_leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
+    def told(self, asked: tuple[int, int, int, int], offsets: tuple[int, int, int]) -> None:
+        """Take over what was asked, the offsets told with records, and be told.
+
+        `asked`: leader epoch, offset, last epoch, most bytes; `offsets`: high watermark, last
+        stable offset, log start offset. Does what `update` and `must_respond` do.
+        """
+        (
+            self.current_leader_epoch,
+            self.fetch_offset,
+            self.last_fetched_epoch,
+            self.max_bytes,
+        ) = asked
+        self.high_watermark, _, self.log_start_offset = offsets
+
     def must_respond(self, data: FetchResponse.FetchableTopicResponse.PartitionData) -> bool:
         """Return whether an incremental answer has to name the partition; remember what it says."""
         changed = bool(data.records) or data.error_code != 0
@@ -113,6 +127,11 @@ class FetchSession:
                 self.partitions.pop(
                     PartitionKey(forgotten.topic, forgotten.topic_id, partition), None
                 )
+
+    def continued(self, now_ms: int) -> None:
+        """Expect the next request."""
+        self.last_used_ms = now_ms
+        self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
     def serve_later(self, served: Iterable[PartitionKey]) -> None:
         """Move partitions that gave data to the end, so that a byte limit starves none."""
@@ -177,12 +196,23 @@ class FetchSessionCache:
             return self._full_plan(request, version, now_ms)
         session = self._continue(request, version)
         session.update(request)
-        session.last_used_ms = now_ms
         if not session.partitions:  # as in Kafka, a session that forgot all ends
             del self._sessions[session.session_id]
             return FetchPlan((), None, is_incremental=False)
-        session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
+        session.continued(now_ms)
         return FetchPlan(session.partitions.values(), session, is_incremental=True)
+
+    def of_one_partition(self, session_id: int, epoch: int) -> FetchSession | None:
+        """Return the session that a request of topic ids continues, where it has one partition."""
+        session = self._sessions.get(session_id)
+        if (
+            session is None
+            or session.epoch != epoch
+            or len(session.partitions) != 1
+            or not session.uses_topic_ids
+        ):
+            return None
+        return session
 
     def take_back(self, request: FetchRequest, unsent: FetchResponse) -> None:
         """Forget an answer that was not sent: its session if it began one, else what it told."""

@@ -18,6 +18,7 @@ from ottla.protocol.api_keys import ApiKey, response_class
 from ottla.protocol.frames import encode_response, split_header
 from ottla.purgatory.pending import Pending
 from ottla.server.context import Context
+from ottla.server.fetch_lane import FetchLane
 from ottla.server.produce_lane import ProduceLane
 from ottla.server.throttling import MeasuredRequest
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.types import SendItem
 
     Handler = Callable[[Context, Any], Any]
+    ShortWay = Callable[[Connection, memoryview], bool]
 
 log = logging.getLogger("ottla.dispatch")
 HANDLER_MODULES = (
@@ -55,7 +57,8 @@ HANDLER_MODULES = (
     "telemetry",
     "sasl",
 )
-_PRODUCE, _API_VERSIONS = 0, 18
+_FETCH, _API_VERSIONS = 1, 18
+_FOR_CLIENTS = "broker"
 _HEADER_BYTES = 10
 
 
@@ -108,12 +111,19 @@ def _close_after_fault(connection: Connection, error: Exception) -> None:
 class Dispatcher:
     """Answers the frames of all connections of one kind of listener."""
 
-    def __init__(self, broker: Broker, listener: str = "broker") -> None:
+    def __init__(self, broker: Broker, listener: str = _FOR_CLIENTS) -> None:
         self._broker = broker
         self._listener = listener
         self._apis = served_apis(listener)
-        self._lane = ProduceLane(broker)
-        self._produced = self._lane.take if _PRODUCE in self._apis else _nothing_taken
+        self._produce_lane = ProduceLane(broker)
+        self._fetch_lane = FetchLane(broker)
+        self._short_ways: tuple[ShortWay, ...] = (
+            self._produce_lane.take,
+            self._fetch_lane.take,
+        )
+        """By API key, which they compare with all of the frame's."""
+        if listener != _FOR_CLIENTS:
+            self._short_ways = (_nothing_taken, _nothing_taken)
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget whose metrics came over it; the rest is kept by the connection itself."""
@@ -121,9 +131,9 @@ class Dispatcher:
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
         """Decode and answer one request; a stranger's bytes close the connection."""
-        if len(frame) > _HEADER_BYTES and not frame[1]:
+        if len(frame) > _HEADER_BYTES and frame[1] <= _FETCH:
             try:
-                if self._produced(connection, frame):
+                if self._short_ways[frame[1]](connection, frame):
                     return
             except Exception as error:  # noqa: BLE001 - it must not end the connection's turn half-way
                 _close_after_fault(connection, error)

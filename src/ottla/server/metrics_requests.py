@@ -111,7 +111,8 @@ class TimedDispatcher(Dispatcher):
             for version, samples in enumerate(by_version)
         ]
         """All of them in one row: most are empty each time they are drained."""
-        self._lane.samples = self._samples.get(ApiKey.PRODUCE)
+        self._produce_lane.samples = self._samples.get(ApiKey.PRODUCE)
+        self._fetch_lane.samples = self._samples.get(ApiKey.FETCH)
 
     def _timed(self, key: int, handler: Handler) -> Handler:
         """Return a handler that notes its time; a call and two looks at a clock more."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import OttlaError
 from ottla.protocol.plain_produce import BYTES_BEHIND, plain_answer, split_plain
-from ottla.server.context import ANONYMOUS
+from ottla.server.unlimited_clients import UnlimitedClients
 
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _ACKNOWLEDGED: Final = (1, -1)
 _VERSION_POSITION: Final = 3  # in a frame: the lower byte
-_MOST_REMEMBERED: Final = 4096
 
 
 class ProduceLane:
@@ -31,9 +30,7 @@ class ProduceLane:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._unlimited: set[bytes] = set()
-        """Ids of clients that no quota concerns, as long as the quotas stay as they are."""
-        self._quotas_version = -1
+        self._unlimited = UnlimitedClients(broker.quotas)
         self.samples: list[list[float]] | None = None
         """By version: the seconds that each request took; None where nobody counts."""
 
@@ -44,7 +41,7 @@ class ProduceLane:
         if request is None:
             return False
         _, client_id, acks, topic, index, start, has_name = request
-        broker = self._broker
+        broker, unlimited = self._broker, self._unlimited
         quotas, replicas = broker.quotas, broker.replicas
         if has_name:
             partition = replicas.find(str(topic, "utf-8", "replace"), index)
@@ -53,12 +50,12 @@ class ProduceLane:
             partition = partitions.get(index) if partitions else None
         if partition is None or acks not in _ACKNOWLEDGED:
             return False
-        if quotas.is_on and (
-            quotas.version != self._quotas_version or client_id not in self._unlimited
+        if (
+            quotas.is_on
+            and (quotas.version != unlimited.version or client_id not in unlimited.known)
+            and not unlimited.learn(client_id)
         ):
-            if quotas.concerns(ANONYMOUS, str(client_id, "utf-8", "replace")):
-                return False
-            self._remember(client_id, quotas.version)
+            return False
         try:
             info = replicas.append_plain(
                 partition, frame[start:-BYTES_BEHIND], acks, broker.clock.now_ms()
@@ -71,9 +68,3 @@ class ProduceLane:
         if self.samples is not None:
             self.samples[frame[_VERSION_POSITION]].append(perf_counter() - started_s)
         return True
-
-    def _remember(self, client_id: bytes, version: int) -> None:
-        if version != self._quotas_version or len(self._unlimited) >= _MOST_REMEMBERED:
-            self._quotas_version = version
-            self._unlimited.clear()
-        self._unlimited.add(client_id)

@@ -38,7 +38,7 @@ class OffsetIndex(EntryIndex):
         number = self._last_at_most(offset - self.base_offset, 0)
         if number < 0:
             return OffsetPosition(self.base_offset, 0)
-        relative, position = self.entry.unpack(self._entry_bytes(number))
+        relative, position = self._fields(number)
         if position < 0:
             raise CorruptMessage(f"{self.path} points at position {position}")
         return OffsetPosition(self.base_offset + relative, position)
@@ -47,7 +47,7 @@ class OffsetIndex(EntryIndex):
         """Return the last entry; the segment's start when the index is empty."""
         if self.count == 0:
             return OffsetPosition(self.base_offset, 0)
-        relative, position = self.entry.unpack(self._entry_bytes(self.count - 1))
+        relative, position = self._fields(self.count - 1)
         if relative < 0 or position < 0:
             raise CorruptMessage(f"{self.path} ends in ({relative}, {position})")
         return OffsetPosition(self.base_offset + relative, position)

@@ -44,7 +44,7 @@ class TimeIndex(EntryIndex):
         """Return the last entry; no timestamp at the base offset when there is none."""
         if self.count == 0:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        timestamp, relative = self.entry.unpack(self._entry_bytes(self.count - 1))
+        timestamp, relative = self._fields(self.count - 1)
         return TimestampOffset(timestamp, self.base_offset + relative)
 
     def create(self, *, preallocate: bool) -> None:
@@ -65,7 +65,7 @@ class TimeIndex(EntryIndex):
         number = self._last_at_most(timestamp, 0)
         if number < 0:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        found, relative = self.entry.unpack(self._entry_bytes(number))
+        found, relative = self._fields(number)
         return TimestampOffset(found, self.base_offset + relative)
 
     def truncate_to(self, offset: int) -> None:

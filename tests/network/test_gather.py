@@ -1,0 +1,110 @@
+"""Slices sent between small buffers by sockets that take as much as they like."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.network.gather import SendQueue
+from ottla.types import FileSlice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEAD, BEHIND = b"head of it", b"end"
+FILE_BYTES = bytes(range(251)) * 4000
+
+
+class OpenFile:
+    """A file that is read and sent."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the object
+        self._file.write(FILE_BYTES)
+        self._file.flush()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def read(self, position: int, size: int) -> bytes:
+        return os.pread(self.fileno(), size, position)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Picky:
+    """A socket that takes no more than a budget, counted over buffers only."""
+
+    def __init__(self, sock: socket.socket, budget: list[int]) -> None:
+        self._sock = sock
+        self._budget = budget
+
+    def setsockopt(self, *arguments: int) -> None:
+        self._sock.setsockopt(*arguments)
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def send(self, data: bytes) -> int:
+        budget = self._budget.pop(0) if self._budget else len(data)
+        if not budget:
+            raise BlockingIOError
+        return self._sock.send(data[:budget])
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Return both ends of a connection; the first does not block."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        reader = socket.create_connection(server.getsockname())
+        writer, _ = server.accept()
+    writer.setblocking(False)
+    with reader, writer:
+        yield writer, reader
+
+
+def _received(reader: socket.socket, queue: SendQueue, sock: Picky, size: int) -> bytes:
+    """Read all, letting the queue send the rest."""
+    data = b""
+    while len(data) < size:
+        queue.flush(sock)  # type: ignore[arg-type] # stands in for a socket
+        data += reader.recv(1 << 16)
+    return data
+
+
+@pytest.mark.parametrize("budget", [[], [0], [4], [10], [10, 0], [10, 1], [4, 0, 3], [10, 1, 0, 1]])
+@pytest.mark.parametrize("size", [1, 50_000, 1_000_000])
+def test_nothing_is_lost_wherever_the_socket_stops(
+    pair: tuple[socket.socket, socket.socket], budget: list[int], size: int
+) -> None:
+    """In the head, in the slice, before and in the end; twice, so that no option is left set."""
+    file = OpenFile()
+    part, whole = FileSlice(file, 3, size), HEAD + FILE_BYTES[3 : 3 + size] + BEHIND
+    queue, writer = SendQueue(), Picky(pair[0], [])
+    for stops in (list(budget), []):
+        writer = Picky(pair[0], stops)
+        is_out = queue.send_around(writer, HEAD, part, BEHIND)  # type: ignore[arg-type] # as above
+        assert is_out is not bool(queue.items)
+        assert queue.size_bytes <= len(whole)
+        assert _received(pair[1], queue, writer, len(whole)) == whole
+        assert queue.size_bytes == 0
+        assert pair[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK) == 0
+    file.close()
+
+
+def test_a_file_that_ends_early_breaks_the_connection(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    """The rest of an answer that was promised cannot be made up."""
+    file = OpenFile()
+    queue = SendQueue()
+    part = FileSlice(file, 0, len(FILE_BYTES) + 1)
+    assert not queue.send_around(pair[0], HEAD, part, BEHIND)
+    with pytest.raises(OSError, match="ended before"):
+        _received(pair[1], queue, Picky(pair[0], []), 1 << 30)
+    file.close()
