@@ -127,14 +127,15 @@ class EntryIndex:
         with self._opened() as file:
             file.truncate(entries * self.entry.size)
 
-    def _append(self, entry: bytes) -> None:
-        """Add an entry; the caller has checked order and room."""
+    def _append(self, entry: bytes) -> int:
+        """Add an entry and return their number; the caller has checked order and room."""
         if self._count < 0:
             self._attach()
         self._tail += entry
-        self._count += 1
-        if self._count - self._written >= WRITE_GROUP_ENTRIES:
+        count = self._count = self._count + 1
+        if count - self._written >= WRITE_GROUP_ENTRIES:
             self.write_pending()
+        return count
 
     def write_pending(self) -> None:
         """Put the entries that wait in memory into the file; OSError leaves them waiting."""

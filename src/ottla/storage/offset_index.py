@@ -29,9 +29,10 @@ class OffsetIndex(EntryIndex):
 
     __slots__ = ()
 
-    def append(self, offset: int, position: int) -> None:
-        """Add an entry behind the last one."""
-        self._append(self.entry.pack(offset - self.base_offset, position))
+    def append(self, offset: int, position: int) -> bool:
+        """Add an entry behind the last one; return what `is_full` says then."""
+        count = self._append(self.entry.pack(offset - self.base_offset, position))
+        return count >= self.max_entries
 
     def lookup(self, offset: int) -> OffsetPosition:
         """Return the last entry at or below offset; the segment's start when there is none."""

@@ -211,11 +211,12 @@ class Segment:
     def _index(self, offset: int, position: int) -> None:
         """Add an entry to both indexes; a write that fails is made up for at the flush."""
         try:
-            self.offset_index.append(offset, position)
-            self.time_index.append_if_newer(self.max_timestamp, self.max_timestamp_offset)
+            is_full = self.offset_index.append(offset, position)
+            self._is_index_full = (
+                self.time_index.append_if_newer(self._max_timestamp, self.max_timestamp_offset)
+                or is_full
+            )
         except OSError:
-            return
-        finally:
             self._note_full_index()
 
     def _note_full_index(self) -> None:

@@ -52,13 +52,17 @@ class TimeIndex(EntryIndex):
         super().create(preallocate=preallocate)
         self._last_timestamp = None
 
-    def append_if_newer(self, timestamp: int, offset: int) -> None:
-        """Add an entry when the timestamp grew; offsets never go back."""
+    def append_if_newer(self, timestamp: int, offset: int) -> bool:
+        """Add an entry when the timestamp grew; return what `is_full` says then.
+
+        Offsets never go back.
+        """
         if self._last_timestamp is None:
             self._last_timestamp = self.last().timestamp
         if timestamp > self._last_timestamp:
             self._append(self.entry.pack(timestamp, offset - self.base_offset))
             self._last_timestamp = timestamp
+        return self._count >= self.max_entries - 1
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """Return the last entry that is not newer than timestamp."""
