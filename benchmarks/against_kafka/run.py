@@ -21,10 +21,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 from brokers import HEAP, Broker, Floor, Ottla, RealKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HERE = Path(__file__).parent
 LOADER = HERE / "load"
@@ -275,14 +278,18 @@ def main() -> None:
     runs, warm_seconds = (3, 15.0) if options.quick else (options.runs, options.warm_seconds)
     loader = build_loader()
     directory = Path(tempfile.mkdtemp(prefix="ottla-bench-"))
+    endpoint = ["metrics.listener=127.0.0.1:0"] if options.everything else []
+    starters: list[Callable[[], Broker]] = [
+        lambda: Ottla(directory / "ottla", *endpoint),
+        lambda: RealKafka(options.libs, directory / "kafka"),
+    ]
+    if options.floor:
+        starters.append(Floor)
     brokers: list[Broker] = []
     try:
-        brokers.append(RealKafka(options.libs, directory / "kafka"))
-        endpoint = ["metrics.listener=127.0.0.1:0"] if options.everything else []
-        brokers.append(Ottla(directory / "ottla", *endpoint))
-        if options.floor:
-            brokers.append(Floor())
-        time.sleep(3)
+        for start in starters:
+            brokers.append(start())
+            time.sleep(3)  # none starts beside another that is still busy with its own start
         idle = {broker.name: broker.resident_mb() for broker in brokers}
         starts = {broker.name: broker.start_seconds for broker in brokers}
         for broker in brokers:

@@ -80,7 +80,7 @@ def asked(rng: Random, topic_id: Uuid) -> Topic:
 
 def requests(rng: Random, ids: list[Uuid]) -> Iterator[FetchRequest]:
     """Yield fetches; whoever sends them puts in the session that it was given."""
-    for _ in range(1200):
+    for _ in range(700):
         topics = [asked(rng, rng.choice(ids)) for _ in range(rng.choice((0, 0, *(1,) * 20, 2)))]
         yield FetchRequest(
             max_wait_ms=0,
@@ -135,7 +135,7 @@ def _run(seed: int, *, is_short: bool) -> tuple[list[tuple[object, ...]], list[t
         consumer = Consumer(node, dispatcher)
         for request in requests(rng, ids):
             consumer.ask(request, rng.choice((13, 14, 15, 17, 18)))
-        assert (consumer.ear.around > 50) is is_short
+        assert (consumer.ear.around > 25) is is_short
         return consumer.told, [(one.read_count, one.bytes_out) for one in node.broker.replicas]
 
     with Cluster() as cluster:
@@ -153,7 +153,7 @@ def rename(node: Node, name: str, new: Uuid) -> None:
     broker.topic_name = lambda topic_id: {1: "plain", 2: "other"}.get(topic_id[-1])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_both_ways_answer_the_same(seed: int) -> None:
     """Answers, sessions and counters: offsets, limits, epochs and topics good and bad."""
     assert _run(seed, is_short=True) == _run(seed, is_short=False)

@@ -146,3 +146,14 @@ def test_a_moved_file_opens_under_its_new_name(directory: RealDirectory) -> None
     directory.rename("a", "b")
     file.moved("b")
     assert file.read(0, 1) == b"x"
+
+
+def test_bytes_are_put_into_a_file_that_nobody_holds(directory: RealDirectory) -> None:
+    """Over old ones and behind the end; the file is made when missing, no descriptor is kept."""
+    before = _descriptors()
+    directory.write_at("a", 2, b"cd")
+    directory.write_at("a", 0, bytearray(b"abC"))
+    assert directory.read_file("a") == b"abCd"
+    with pytest.raises(FileNotFoundError):
+        directory.write_at("missing/a", 0, b"x")
+    assert _descriptors() == before

@@ -81,12 +81,8 @@ class RealFile:
         descriptor = self._descriptor
         if descriptor < 0:
             descriptor = self._open()
-        view = memoryview(data)
-        while view:
-            written = os.pwrite(descriptor, view, position)
-            position += written
-            view = view[written:]
-        self._end = max(self._end, position)
+        _write_whole(descriptor, position, data)
+        self._end = max(self._end, position + len(data))
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to size bytes at position; waits for the disk when they are not cached."""
@@ -181,6 +177,13 @@ class RealFile:
         self._path = path
 
 
+def _write_whole(descriptor: int, position: int, data: Buffer) -> None:
+    """Write at position until all is written."""
+    written = os.pwrite(descriptor, data, position)
+    while written < len(data):
+        written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
+
+
 _MISSES = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL})
 
 
@@ -221,6 +224,14 @@ class RealDirectory:
         elif not os.path.exists(full):
             raise FileNotFoundError(errno.ENOENT, "no such file", full)
         return RealFile(self._prefix, path)
+
+    def write_at(self, path: str, position: int, data: Buffer) -> None:
+        """Write into a file, made when missing, that is open only meanwhile."""
+        descriptor = os.open(self._prefix + path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _write_whole(descriptor, position, data)
+        finally:
+            os.close(descriptor)
 
     def exists(self, path: str) -> bool:
         """Say whether the name is there."""

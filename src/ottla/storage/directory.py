@@ -70,6 +70,9 @@ class Directory(Protocol):
     def open(self, path: str, *, create: bool = False) -> File:
         """Return the file; FileNotFoundError when it is missing and create is false."""
 
+    def write_at(self, path: str, position: int, data: Buffer) -> None:
+        """Write into a file, made when missing, that is open only meanwhile."""
+
     def exists(self, path: str) -> bool:
         """Say whether a file or directory of this name is there."""
 

@@ -142,8 +142,7 @@ class EntryIndex:
         if self._count > self._written:
             size = self.entry.size
             start = (self._written - self._tail_first) * size
-            with self._opened() as file:
-                file.write_at(self._written * size, bytes(self._tail[start:]))
+            self.directory.write_at(self.path, self._written * size, self._tail[start:])
             self._written = self._count
             self._dirty = True
         if self._count - self._tail_first > TAIL_ENTRIES:

@@ -63,11 +63,7 @@ class TransactionIndex:
     def append(self, entry: AbortedTransaction) -> None:
         """Add one and write it at once: aborts are rare. OSError leaves it out."""
         entries = self.entries()
-        file = self.directory.open(self.path, create=True)
-        try:
-            file.write_at(len(entries) * ENTRY.size, ENTRY.pack(0, *entry))
-        finally:
-            file.close()
+        self.directory.write_at(self.path, len(entries) * ENTRY.size, ENTRY.pack(0, *entry))
         self._dirty = True
         entries.append(entry)
 

@@ -388,6 +388,10 @@ class SimulatedDisk:
             folder.put(name, _Content())
         return SimulatedFile(self, path, self._file(path))
 
+    def write_at(self, path: str, position: int, data: Buffer) -> None:
+        """Write into a file, made when missing."""
+        self.open(path, create=True).write_at(position, data)
+
     def exists(self, path: str) -> bool:
         """Say whether the name is there."""
         try:
