@@ -81,3 +81,14 @@ def _random_element(field: Field, version: int, rng: Random, depth: int) -> Any:
     if field.element == "Uuid":
         return Uuid(rng.randbytes(16))
     return rng.choice(_VALUES[field.element])
+
+
+def damage(frame: bytearray, rng: Random) -> None:
+    """Flip a bit, cut the end off, or put two bytes in."""
+    at = rng.randrange(len(frame))
+    if rng.random() < 0.6:
+        frame[at] ^= 1 << rng.randrange(8)
+    elif rng.random() < 0.5:
+        del frame[at:]
+    else:
+        frame[at:at] = rng.randbytes(2)

@@ -12,7 +12,7 @@ from ottla.protocol import codec, frames
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.plain_fetch import ANSWER_BEHIND, PlainFetch, plain_answer_head, split_plain
 from ottla.types import Uuid
-from tests.protocol.messages import random_message
+from tests.protocol.messages import damage, random_message
 
 Topic = FetchRequest.FetchTopic
 Partition = Topic.FetchPartition
@@ -118,13 +118,7 @@ def test_damaged_requests_are_never_misread(version: int) -> None:
     rng, found = Random(version), 0
     for _ in range(1000):
         frame = frame_of(request_of(rng), version)
-        at = rng.randrange(len(frame))
-        if rng.random() < 0.6:
-            frame[at] ^= 1 << rng.randrange(8)
-        elif rng.random() < 0.5:
-            del frame[at:]
-        else:
-            frame[at:at] = rng.randbytes(2)
+        damage(frame, rng)
         plain = split_plain(memoryview(frame))
         if plain is not None:
             found += 1

@@ -18,7 +18,7 @@ from ottla.protocol.plain_produce import (
 )
 from ottla.protocol.primitives import encode_uvarint
 from ottla.types import Uuid
-from tests.protocol.messages import random_message
+from tests.protocol.messages import damage, random_message
 
 Topic = ProduceRequest.TopicProduceData
 Partition = Topic.PartitionProduceData
@@ -124,13 +124,7 @@ def test_damaged_requests_are_never_misread(version: int) -> None:
         request = request_of(rng)
         request.topic_data[0].partition_data[0].records = bytes(rng.randrange(1, 200))
         frame = frame_of(request, version)
-        at = rng.randrange(len(frame))
-        if rng.random() < 0.6:
-            frame[at] ^= 1 << rng.randrange(8)
-        elif rng.random() < 0.5:
-            del frame[at:]
-        else:
-            frame[at:at] = rng.randbytes(2)
+        damage(frame, rng)
         plain = split_plain(memoryview(frame))
         if plain is not None:
             found += 1
