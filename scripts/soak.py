@@ -45,6 +45,13 @@ TOLERANCE = 0.05
 """How much the last quarter may lie above the second one."""
 PARTITIONS_PER_TOPIC = 500
 RECORDS, RECORD_BYTES = 10, 100
+CONFIGS = (
+    ("segment.ms", "300000"),
+    ("segment.jitter.ms", "120000"),
+    ("retention.bytes", "65536"),
+)
+"""Each log rolls every three to five minutes and loses its oldest segment, one after another: all
+that a log keeps in memory is there before the second quarter of an hour."""
 CALIBRATION_S, STOP_LIMIT_S = 5.0, 300.0
 VERSION = {ApiKey.PRODUCE: 9, ApiKey.FETCH: 11, ApiKey.CREATE_TOPICS: 5}
 
@@ -132,9 +139,10 @@ class Soak:
         self.errors = 0
         self.samples: list[tuple[int, int]] = []
         self.is_over = False
-        self._frames: dict[int, bytes] = {}
-        records = [(int(time.time() * 1000), None, bytes(RECORD_BYTES), ())] * RECORDS
-        self._records = bytes(encode_batch(records))
+        self._around: dict[int, tuple[bytes, bytes]] = {}
+        """By place: what stands before and behind the records of a produce request."""
+        self._records = b""
+        self._second = 0
 
     def place(self, number: int) -> tuple[str, int]:
         """Return topic and partition by running number."""
@@ -142,16 +150,25 @@ class Soak:
         return f"soak-{topic}", partition
 
     def produce_frame(self, number: int) -> bytes:
-        """Return the request that writes to a place; made once."""
-        found = self._frames.get(number % self.partitions)
-        if found is None:
-            topic, partition = self.place(number)
-            data = ProduceRequest.TopicProduceData
-            part = data.PartitionProduceData(index=partition, records=self._records)
-            whole = data(name=topic, partition_data=[part])
-            found = encoded(ProduceRequest(acks=1, timeout_ms=5000, topic_data=[whole]))
-            self._frames[number % self.partitions] = found
-        return found
+        """Return the request that writes records of this second to a place."""
+        now_s = int(time.time())
+        if now_s != self._second:
+            self._second = now_s
+            records = [(now_s * 1000, None, bytes(RECORD_BYTES), ())] * RECORDS
+            self._records = bytes(encode_batch(records))
+        around = self._around.get(number % self.partitions)
+        if around is None:
+            around = self._around[number % self.partitions] = self._new_around(number)
+        return self._records.join(around)
+
+    def _new_around(self, number: int) -> tuple[bytes, bytes]:
+        topic, partition = self.place(number)
+        data = ProduceRequest.TopicProduceData
+        part = data.PartitionProduceData(index=partition, records=self._records)
+        whole = data(name=topic, partition_data=[part])
+        frame = encoded(ProduceRequest(acks=1, timeout_ms=5000, topic_data=[whole]))
+        before, _, behind = frame.partition(self._records)
+        return before, behind
 
     def fetch_frame(self, number: int, offset: int) -> bytes:
         """Return the request that reads what was just written."""
@@ -166,8 +183,7 @@ class Soak:
     def create(self) -> None:
         """Create all topics."""
         topic = CreateTopicsRequest.CreatableTopic
-        kept = topic.CreatableTopicConfig(name="retention.bytes", value="1048576")
-        small = topic.CreatableTopicConfig(name="segment.bytes", value="1048576")
+        configs = [topic.CreatableTopicConfig(name=name, value=value) for name, value in CONFIGS]
         with socket.create_connection(self.address, 60) as connection:
             stream = connection.makefile("rb")
             for first in range(0, self.partitions, PARTITIONS_PER_TOPIC):
@@ -176,7 +192,7 @@ class Soak:
                     num_partitions=min(PARTITIONS_PER_TOPIC, self.partitions - first),
                     replication_factor=1,
                     assignments=[],
-                    configs=[kept, small],
+                    configs=configs,
                 )
                 connection.sendall(encoded(CreateTopicsRequest(topics=[wanted])))
                 frame = stream.read(int.from_bytes(stream.read(4), "big"))
