@@ -35,7 +35,7 @@ def _flush(log: ReplicatedLog) -> None:
 def _snapshot(log: ReplicatedLog, offset: int, timestamp: int = 0) -> OffsetAndEpoch:
     snapshot_id = OffsetAndEpoch(offset, 1)
     data = encode_snapshot([b"x"], now_ms=0, last_contained_log_timestamp=timestamp)
-    write, written = log.snapshot_writer(snapshot_id, data)
+    write, written = log.snapshot_writer(snapshot_id, [data])
     write()
     written()
     return snapshot_id

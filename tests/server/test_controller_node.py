@@ -13,8 +13,10 @@ import pytest
 from ottla.errors import ErrorCode, KafkaError, UnsupportedVersion
 from ottla.metadata.framing import encode_record
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
+from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
 from ottla.raft.replicated_log import METADATA_LOG, ReplicatedLog
+from ottla.raft.snapshot import decode_snapshot, snapshot_name
 from ottla.records.builder import encode_batch
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from tests.controller.harness import Harness, topic
@@ -99,6 +101,26 @@ def test_a_snapshot_stands_for_the_log() -> None:
     harness.start()
     harness.pump()
     assert _values(harness) == values
+
+
+def test_a_large_snapshot_is_of_one_moment() -> None:
+    """It is encoded in many turns, between which topics, partitions and settings change."""
+    harness = Harness(metadata_max_retention_bytes="1").bring_up()
+    for number in range(20):
+        harness.create(f"t{number}", 50, retention_ms="1000")
+    values = _values(harness)
+    snapshot_id = harness.node.write_snapshot()
+    path, shown = f"{METADATA_LOG}/{snapshot_name(snapshot_id)}", []
+    names = DeleteTopicsRequest(topic_names=["t5", "t15"], timeout_ms=5)
+    harness.node.create_topics(CreateTopicsRequest(topics=[topic("u", 2, retention_ms="5")]))
+    harness.node.delete_topics(names)
+    while not harness.disk.exists(path):
+        shown.append(_values(harness) == values)
+        job, done = harness.jobs.pop(0)
+        done(job(), None)
+    assert shown[:2] == [True, True]
+    assert not shown[-2], "the image changed before the last slice"
+    assert decode_snapshot(harness.disk.read_file(path)).values == values
 
 
 def test_snapshots_come_by_themselves() -> None:

@@ -20,7 +20,7 @@ from ottla.metadata.framing import NO_OP_VALUE, MessageAndVersion, decode_record
 from ottla.protocol.records.metadata import AbortTransactionRecord, NoOpRecord
 from ottla.purgatory.pending import Pending
 from ottla.raft.batch_accumulator import MAX_BATCH_BYTES
-from ottla.raft.snapshot import encode_snapshot
+from ottla.raft.snapshot import SnapshotEncoder
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.types import OffsetAndEpoch
 
@@ -34,10 +34,13 @@ if TYPE_CHECKING:
     from ottla.metadata.snapshot import SnapshotPolicy
     from ottla.raft.driver import RaftDriver
     from ottla.records.batch import RecordBatch
+    from ottla.types import Buffer
 
 T = TypeVar("T")
 log = logging.getLogger("ottla.controller")
 _RECORD_OVERHEAD_BYTES = 32
+_RECORDS_A_SLICE = 250
+"""Of a snapshot, encoded in one turn of the loop: some two milliseconds."""
 
 
 class _Written(NamedTuple):
@@ -269,13 +272,11 @@ class ControllerRuntime:
             self.write_snapshot()
 
     def write_snapshot(self) -> OffsetAndEpoch:
-        """Write the image down, in a worker; return the snapshot's id."""
-        driver, image = self.driver, self.loader.image
-        last = image.offset_and_epoch
+        """Write the image of this moment down, in slices; return the snapshot's id."""
+        last, node = self.loader.image.offset_and_epoch, self.driver.node
         snapshot_id = OffsetAndEpoch(last.offset + 1, last.leader_epoch)
-        node = driver.node
-        data = encode_snapshot(
-            (encode_record(record) for record in image.records()),
+        encoder = SnapshotEncoder(
+            map(encode_record, self.loader.image.records()),
             now_ms=self._clock.now_ms(),
             leader_epoch=last.leader_epoch,
             last_contained_log_timestamp=self._last_timestamp,
@@ -284,7 +285,18 @@ class ControllerRuntime:
         )
         self._snapshots.written(self._clock.monotonic_ms())
         self._is_writing_snapshot = True
-        write, written = driver.log.snapshot_writer(snapshot_id, data)
+        self._encode_on(snapshot_id, encoder)
+        return snapshot_id
+
+    def _encode_on(self, snapshot_id: OffsetAndEpoch, encoder: SnapshotEncoder) -> None:
+        """Encode a slice; the way over a worker lets the loop have turns in between."""
+        if encoder.step(_RECORDS_A_SLICE):
+            self.driver.run_in_worker(_nobody, lambda *_: self._encode_on(snapshot_id, encoder))
+        else:
+            self._write_down(snapshot_id, encoder.finish())
+
+    def _write_down(self, snapshot_id: OffsetAndEpoch, parts: Sequence[Buffer]) -> None:
+        write, written = self.driver.log.snapshot_writer(snapshot_id, parts)
 
         def done(_result: object, error: Exception | None) -> None:
             self._is_writing_snapshot = False
@@ -302,8 +314,7 @@ class ControllerRuntime:
             written()
             self.retention()
 
-        driver.run_in_worker(write, done)
-        return snapshot_id
+        self.driver.run_in_worker(write, done)
 
 
 def _nobody() -> None:

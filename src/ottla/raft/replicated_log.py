@@ -24,7 +24,7 @@ from ottla.storage.partition_log import PartitionLog
 from ottla.types import METADATA_TOPIC_ID, FileSlice, OffsetAndEpoch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ottla.raft.snapshot import SnapshotContent
     from ottla.records.batch import RecordBatch
@@ -157,13 +157,13 @@ class ReplicatedLog:
         return None
 
     def snapshot_writer(
-        self, snapshot_id: OffsetAndEpoch, data: bytes
+        self, snapshot_id: OffsetAndEpoch, parts: Sequence[Buffer]
     ) -> tuple[Callable[[], None], Callable[[], None]]:
         """Return (the job that writes the file durably, what to call when it has)."""
         directory, path = self._directory, _path(snapshot_id)
 
         def write() -> None:
-            directory.write_file_atomically(path, data, mode=SNAPSHOT_MODE)
+            directory.write_file_atomically(path, b"".join(parts), mode=SNAPSHOT_MODE)
 
         def written() -> None:
             if snapshot_id not in self.snapshots:

@@ -9,6 +9,7 @@ Kafka: org.apache.kafka.snapshot.{RecordsSnapshotWriter, RecordsSnapshotReader, 
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessage
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 SNAPSHOT_MODE: Final = 0o400
 SUFFIX: Final = ".checkpoint"
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
-_RECORDS_PER_GROUP: Final = 1024
 _BATCH_BYTES: Final = 1 << 20
 
 
@@ -59,41 +59,85 @@ def parse_snapshot_name(name: str) -> OffsetAndEpoch | None:
     return OffsetAndEpoch(int(match[1]), int(match[2])) if match else None
 
 
+class SnapshotEncoder:
+    """Puts a snapshot together, as many records at a time as its caller has time for."""
+
+    __slots__ = ("_accumulator", "_leader_epoch", "_now_ms", "_parts", "_values")
+
+    def __init__(
+        self,
+        values: Iterable[bytes],
+        *,
+        now_ms: int,
+        leader_epoch: int = 0,
+        last_contained_log_timestamp: int = 0,
+        kraft_version: int = 0,
+        voters: VoterSet | None = None,
+    ) -> None:
+        """Take encoded metadata records, which are only asked for by `step`; times in ms."""
+        first: list[ControlMessage] = [
+            SnapshotHeaderRecord(
+                version=0, last_contained_log_timestamp=last_contained_log_timestamp
+            )
+        ]
+        if kraft_version > 0:
+            first.append(KRaftVersionRecord(version=0, kraft_version=kraft_version))
+            if voters is not None:
+                first.append(voters.to_record())
+        self._values = iter(values)
+        self._now_ms = now_ms
+        self._leader_epoch = leader_epoch
+        self._accumulator = BatchAccumulator(
+            epoch=leader_epoch, next_offset=0, max_batch_bytes=_BATCH_BYTES
+        )
+        self._parts: list[Buffer] = []
+        self._add_control(first)
+
+    def _add_control(self, messages: list[ControlMessage]) -> None:
+        offset = self._accumulator.next_offset
+        self._accumulator.next_offset += len(messages)
+        self._parts.append(
+            encode_control_messages(
+                messages,
+                base_offset=offset,
+                leader_epoch=self._leader_epoch,
+                timestamp=self._now_ms,
+            )
+        )
+
+    def step(self, most: int | None = None) -> bool:
+        """Encode up to `most` more records, or all; return whether any may be left."""
+        count = 0
+        for value in islice(self._values, most):
+            self._accumulator.append([value], self._now_ms)
+            count += 1
+        self._parts += [batch.data for batch in self._accumulator.drain()]
+        return count == most
+
+    def finish(self) -> list[Buffer]:
+        """Return the snapshot in pieces, once no record is left."""
+        self._add_control([SnapshotFooterRecord(version=0)])
+        return self._parts
+
+
 def encode_snapshot(
     values: Iterable[bytes],
     *,
     now_ms: int,
-    leader_epoch: int = 0,
     last_contained_log_timestamp: int = 0,
     kraft_version: int = 0,
     voters: VoterSet | None = None,
 ) -> bytes:
-    """Return a snapshot of encoded metadata records; times in ms."""
-    first: list[ControlMessage] = [
-        SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_log_timestamp)
-    ]
-    if kraft_version > 0:
-        first.append(KRaftVersionRecord(version=0, kraft_version=kraft_version))
-        if voters is not None:
-            first.append(voters.to_record())
-    parts: list[Buffer] = [
-        encode_control_messages(first, base_offset=0, leader_epoch=leader_epoch, timestamp=now_ms)
-    ]
-    accumulator = BatchAccumulator(
-        epoch=leader_epoch, next_offset=len(first), max_batch_bytes=_BATCH_BYTES
+    """Return a whole snapshot of encoded metadata records; times in ms."""
+    encoder = SnapshotEncoder(
+        values,
+        now_ms=now_ms,
+        last_contained_log_timestamp=last_contained_log_timestamp,
+        kraft_version=kraft_version,
+        voters=voters,
     )
-    for value in values:
-        accumulator.append([value], now_ms)
-    parts += [batch.data for batch in accumulator.drain()]
-    parts.append(
-        encode_control_messages(
-            [SnapshotFooterRecord(version=0)],
-            base_offset=accumulator.next_offset,
-            leader_epoch=leader_epoch,
-            timestamp=now_ms,
-        )
-    )
-    return b"".join(parts)
+    encoder.step()
+    return b"".join(encoder.finish())
 
 
 def decode_snapshot(data: Buffer) -> SnapshotContent:

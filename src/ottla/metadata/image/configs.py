@@ -60,13 +60,16 @@ class ConfigsImage:
         self.by_resource.pop(ConfigResource(ConfigResourceType.TOPIC, name), None)
 
     def records(self) -> Iterator[MessageAndVersion]:
-        """Yield the records that make this state."""
-        for resource, settings in self.by_resource.items():
-            for name, value in settings.items():
-                record = ConfigRecord(
-                    resource_type=resource.type,
-                    resource_name=resource.name,
-                    name=name,
-                    value=value,
-                )
-                yield MessageAndVersion(record, 0)
+        """Return the records that make the state of this moment, whatever changes later."""
+        return _records([(resource, dict(some)) for resource, some in self.by_resource.items()])
+
+
+def _records(
+    stored: list[tuple[ConfigResource, dict[str, str]]],
+) -> Iterator[MessageAndVersion]:
+    for resource, settings in stored:
+        for name, value in settings.items():
+            record = ConfigRecord(
+                resource_type=resource.type, resource_name=resource.name, name=name, value=value
+            )
+            yield MessageAndVersion(record, 0)

@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.image.{MetadataImage, MetadataDelta}.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import UnsupportedVersion
@@ -109,17 +110,24 @@ class MetadataImage:
         return delta
 
     def records(self) -> Iterator[MessageAndVersion]:
-        """Yield the records of a snapshot: what an empty image needs to become this one."""
+        """Return a snapshot's records: what an empty image needs to become this one.
+
+        They are those of this moment, whenever they are taken: a large image is written down in
+        many turns of the loop, while it changes.
+        """
         levels = self.features.levels
-        yield from self.features.records()
-        yield from self.cluster.records(register_broker_record_version(levels))
-        yield from self.topics.records(partition_record_version(levels))
-        yield from self.configs.records()
-        yield from self.quotas.records()
-        yield from self.producer_ids.records()
-        yield from self.acls.records()
-        yield from self.scram.records()
-        yield from self.delegation_tokens.records()
+        return chain(
+            [
+                *self.features.records(),
+                *self.cluster.records(register_broker_record_version(levels)),
+            ],
+            self.topics.records(partition_record_version(levels)),
+            self.configs.records(),
+            [*self.quotas.records(), *self.producer_ids.records()],
+            self.acls.records(),
+            self.scram.records(),
+            self.delegation_tokens.records(),
+        )
 
     def _replay_remove_topic(self, record: kinds.RemoveTopicRecord, delta: MetadataDelta) -> None:
         topic = self.topics.by_id.get(record.topic_id)

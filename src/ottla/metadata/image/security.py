@@ -47,8 +47,8 @@ class AclsImage:
         delta.acls_changed[record.id] = None
 
     def records(self) -> Iterator[MessageAndVersion]:
-        """Yield the records that make this state."""
-        return (MessageAndVersion(record, 0) for record in self.by_id.values())
+        """Return the records that make the state of this moment, whatever changes later."""
+        return (MessageAndVersion(record, 0) for record in list(self.by_id.values()))
 
 
 class ScramImage:
@@ -70,8 +70,8 @@ class ScramImage:
         delta.scram_changed[record.name, record.mechanism] = None
 
     def records(self) -> Iterator[MessageAndVersion]:
-        """Yield the records that make this state."""
-        return (MessageAndVersion(record, 0) for record in self.by_user.values())
+        """Return the records that make the state of this moment, whatever changes later."""
+        return (MessageAndVersion(record, 0) for record in list(self.by_user.values()))
 
 
 class DelegationTokensImage:
@@ -93,5 +93,5 @@ class DelegationTokensImage:
         delta.delegation_tokens_changed[record.token_id] = None
 
     def records(self) -> Iterator[MessageAndVersion]:
-        """Yield the records that make this state."""
-        return (MessageAndVersion(record, 0) for record in self.by_id.values())
+        """Return the records that make the state of this moment, whatever changes later."""
+        return (MessageAndVersion(record, 0) for record in list(self.by_id.values()))

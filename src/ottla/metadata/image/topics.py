@@ -113,14 +113,9 @@ class TopicsImage:
             delta.topics_deleted[record.topic_id] = topic
 
     def records(self, partition_version: int) -> Iterator[MessageAndVersion]:
-        """Yield the records that make this state."""
-        for topic in self.by_id.values():
-            yield MessageAndVersion(TopicRecord(name=topic.name, topic_id=topic.topic_id), 0)
-            for partition_id in sorted(topic.partitions):
-                record = topic.partitions[partition_id].to_record(
-                    topic.topic_id, partition_id, version=partition_version
-                )
-                yield MessageAndVersion(record, partition_version)
+        """Return the records that make the state of this moment, whatever changes later."""
+        topics = [(topic, dict(topic.partitions)) for topic in self.by_id.values()]
+        return _records(topics, partition_version)
 
     def _topic(self, topic_id: Uuid) -> TopicImage:
         topic = self.by_id.get(topic_id)
@@ -133,3 +128,15 @@ class TopicsImage:
         delta: MetadataDelta, topic_id: Uuid, partition_id: int, old: PartitionRegistration | None
     ) -> None:
         delta.partitions_changed.setdefault(topic_id, {}).setdefault(partition_id, old)
+
+
+def _records(
+    topics: list[tuple[TopicImage, dict[int, PartitionRegistration]]], partition_version: int
+) -> Iterator[MessageAndVersion]:
+    for topic, partitions in topics:
+        yield MessageAndVersion(TopicRecord(name=topic.name, topic_id=topic.topic_id), 0)
+        for partition_id in sorted(partitions):
+            record = partitions[partition_id].to_record(
+                topic.topic_id, partition_id, version=partition_version
+            )
+            yield MessageAndVersion(record, partition_version)
