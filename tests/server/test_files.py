@@ -157,3 +157,11 @@ def test_bytes_are_put_into_a_file_that_nobody_holds(directory: RealDirectory) -
     with pytest.raises(FileNotFoundError):
         directory.write_at("missing/a", 0, b"x")
     assert _descriptors() == before
+
+
+def test_a_file_of_zeros_takes_the_place_of_another(directory: RealDirectory) -> None:
+    """Whatever was there is gone, the hole has the size asked for."""
+    directory.write_at("a", 0, b"old bytes")
+    for size in (4, 0):
+        directory.make_file("a", size)
+        assert directory.read_file("a") == bytes(size)

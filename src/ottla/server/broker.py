@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 _ONE_TOPIC_PARTITIONS = -1
 """num_partitions and replication_factor of a request that leaves both to the broker."""
 
+_MOST_LOG_CONFIGS = 1024
+
 log = logging.getLogger("ottla.broker")
 
 
@@ -87,6 +89,8 @@ class Broker:
         self.delayed_fetches: Purgatory[DelayedFetch] = Purgatory("Fetch", timer)
         self.quotas = Quotas(config)
         self._creating: set[str] = set()
+        self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+        """By what topics set themselves."""
         self.run_in_worker: RunInWorker | None = None
         """How a handler has the disk waited for; without it, reads of cold files wait here."""
 
@@ -256,7 +260,7 @@ class Broker:
         partition.replicas, partition.isr = image.replicas, image.isr
         partition.partition_epoch = image.partition_epoch
         partition.is_internal = name in INTERNAL_TOPICS
-        partition.min_insync_replicas = self.topic_config(name).min_insync_replicas
+        partition.min_insync_replicas = self.log_config(name).min_insync_replicas
         if image.leader == self.node_id:
             self._lead(partition, image.leader_epoch)
         else:
@@ -272,15 +276,23 @@ class Broker:
             self.groups.on_elected(index, leader_epoch)
 
     def log_config(self, topic: str) -> LogConfig:
-        """Return the settings of a topic's logs."""
-        return log_config(self.topic_config(topic), self.config)
+        """Return the settings of a topic's logs; topics that set the same share them."""
+        stored = self.stored_configs(ConfigResourceType.TOPIC, topic)
+        key = tuple(stored.items())
+        known = self._log_configs.get(key)
+        if known is None:
+            if len(self._log_configs) >= _MOST_LOG_CONFIGS:
+                self._log_configs.clear()
+            known = log_config(load_topic_config(stored, self.config), self.config)
+            self._log_configs[key] = known
+        return known
 
     def _reconfigure(self, name: str) -> None:
         topic = self.image.topics.by_name.get(name)
         if topic is None:
             return
         self.logs.reconfigure(name)
-        min_insync_replicas = self.topic_config(name).min_insync_replicas
+        min_insync_replicas = self.log_config(name).min_insync_replicas
         for index in topic.partitions:
             partition = self.replicas.find(name, index)
             if partition is not None:
@@ -289,6 +301,7 @@ class Broker:
     def _reconfigure_all(self) -> None:
         self.settings.apply(self.image)
         self.config = self.settings.current
+        self._log_configs.clear()
         self.fetch_max_bytes = self.config.fetch_max_bytes
         self.logs.cordoned = cordoned_directories(self.config)
         self.quotas.configure(self.config)

@@ -225,6 +225,16 @@ class RealDirectory:
             raise FileNotFoundError(errno.ENOENT, "no such file", full)
         return RealFile(self._prefix, path)
 
+    def make_file(self, path: str, size: int) -> None:
+        """Make a file of zeros that take no room, over what has its name."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(self._prefix + path, flags, 0o644)
+        try:
+            if size:
+                os.ftruncate(descriptor, size)
+        finally:
+            os.close(descriptor)
+
     def write_at(self, path: str, position: int, data: Buffer) -> None:
         """Write into a file, made when missing, that is open only meanwhile."""
         descriptor = os.open(self._prefix + path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)

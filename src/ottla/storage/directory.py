@@ -70,6 +70,9 @@ class Directory(Protocol):
     def open(self, path: str, *, create: bool = False) -> File:
         """Return the file; FileNotFoundError when it is missing and create is false."""
 
+    def make_file(self, path: str, size: int) -> None:
+        """Make a file of zeros that take no room, over what has its name."""
+
     def write_at(self, path: str, position: int, data: Buffer) -> None:
         """Write into a file, made when missing, that is open only meanwhile."""
 

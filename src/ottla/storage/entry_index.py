@@ -104,10 +104,8 @@ class EntryIndex:
 
     def create(self, *, preallocate: bool) -> None:
         """Start empty, with or without the hole that an active segment's file has."""
-        with self._opened() as file:
-            file.truncate(0)
-            if preallocate:
-                file.truncate(self.max_entries * self.entry.size)
+        size = self.max_entries * self.entry.size if preallocate else 0
+        self.directory.make_file(self.path, size)
         self._preallocated = preallocate
         self._count = self._written = self._tail_first = 0
         self._tail.clear()

@@ -388,6 +388,13 @@ class SimulatedDisk:
             folder.put(name, _Content())
         return SimulatedFile(self, path, self._file(path))
 
+    def make_file(self, path: str, size: int) -> None:
+        """Make a file of zeros."""
+        file = self.open(path, create=True)
+        file.truncate(0)
+        if size:
+            file.truncate(size)
+
     def write_at(self, path: str, position: int, data: Buffer) -> None:
         """Write into a file, made when missing."""
         self.open(path, create=True).write_at(position, data)
