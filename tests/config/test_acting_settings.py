@@ -104,7 +104,7 @@ def test_what_the_table_names_is_not_read() -> None:
 def test_buffers_of_sockets_are_what_somebody_set(given: dict[str, str]) -> None:
     """Without a word the system decides; Linux doubles what it is told."""
     with Cluster(config=given) as cluster:
-        size = cluster.run(lambda node: _receive_bytes(node._listeners[0]._socket))
+        size = cluster.run(lambda node: _receive_bytes(node._listeners.open[0]._socket))
     with socket.socket() as plain:
         untouched = plain.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
     assert size == (2 * 8192 if given else untouched)

@@ -193,6 +193,18 @@ def test_descriptions(
     assert ours == theirs
 
 
+def _other_listener(protocols: str) -> Request:
+    """Return a check of one listener more."""
+    listeners = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0,OTHER://127.0.0.1:0"
+    return incremental_change(
+        BROKER,
+        "1",
+        ("listeners", SET, listeners),
+        ("listener.security.protocol.map", SET, protocols),
+        only_check=True,
+    )
+
+
 CHANGES: list[Request] = [
     incremental_change(LOGGER, "", ("root", SET, "INFO")),
     incremental_change(LOGGER, "7", ("root", SET, "INFO")),
@@ -261,6 +273,18 @@ CHANGES: list[Request] = [
     incremental_change(BROKER, "", ("cordoned.log.dirs", SET, "*")),
     incremental_change(BROKER, "1", ("listeners", SET, "PLAINTEXT://:1")),
     incremental_change(BROKER, "1", ("listeners", SET, "nonsense")),
+    _other_listener("PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT"),
+    _other_listener("PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"),
+    _other_listener("PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT"),
+    incremental_change(
+        BROKER, "1", ("listeners", SET, "OTHER://127.0.0.1:0,CONTROLLER://127.0.0.1:0")
+    ),
+    incremental_change(
+        BROKER,
+        "1",
+        ("listener.name.plaintext.connections.max.reauth.ms", SET, "5"),
+        only_check=True,
+    ),
     incremental_change(BROKER, "1", ("unclean.leader.election.enable", SET, "maybe")),
     incremental_change(
         BROKER, "", ("unclean.leader.election.enable", SET, "true"), only_check=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.testing.cluster import Cluster
 from tests.controller.harness import topic
 from tests.server.strangers import Peer
@@ -116,13 +118,97 @@ def test_impossible_changes_are_not_stored(cluster: Cluster) -> None:
     code, text = alter(peer, BROKER, "1", **{"num.io.threads": "100"})
     assert code == ErrorCode.INVALID_REQUEST
     assert "double the current value 8" in str(text)
-    listeners = cluster.config["listeners"] + ",OTHER://127.0.0.1:0"
-    mapping = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT"
-    both = {"listeners": listeners, "listener.security.protocol.map": mapping}
-    code, text = alter(peer, BROKER, "1", **both)
-    assert code == ErrorCode.INVALID_REQUEST
-    assert "listeners cannot change while this node runs" in str(text)
     assert cluster.run(lambda node: dict(node.broker.stored_configs(BROKER, "1"))) == {}
+
+
+MAP = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT"
+
+
+def _listeners(cluster: Cluster, *more: str) -> dict[str, str]:
+    """Return a change: the listeners that the node was started with, and more."""
+    return {
+        "listeners": ",".join((cluster.config["listeners"], *more)),
+        "listener.security.protocol.map": MAP,
+    }
+
+
+def _other(cluster: Cluster) -> Peer:
+    return Peer("{}:{}".format(*cluster.run(lambda node: node.addresses["OTHER"])))
+
+
+def test_listeners_come_and_go() -> None:
+    """A new one is served at once, also after a restart; one that is taken back ends at once."""
+    with Cluster(config={"advertised.listeners": "PLAINTEXT://127.0.0.1:0"}) as cluster:
+        change = _listeners(cluster, "OTHER://127.0.0.1:0")
+        assert alter(Peer(cluster.bootstrap), BROKER, "1", **change)[0] == 0
+        assert _other(cluster).ask(ApiVersionsRequest(), 0).error_code == 0
+        cluster.restart()
+        other = _other(cluster)
+        assert not other.ask(MetadataRequest(topics=[]), 12).brokers, "it is not advertised"
+        peer = Peer(cluster.bootstrap)
+        assert len(peer.ask(MetadataRequest(topics=[]), 12).brokers) == 1
+        assert alter(peer, BROKER, "1", **_listeners(cluster))[0] == 0
+        assert not _answers(other)
+        assert cluster.run(lambda node: sorted(node.addresses)) == ["CONTROLLER", "PLAINTEXT"]
+
+
+def test_what_is_advertised_stays(cluster: Cluster) -> None:
+    """Without advertised.listeners that is every listener, those that were added too."""
+    peer = Peer(cluster.bootstrap)
+    assert alter(peer, BROKER, "1", **_listeners(cluster, "OTHER://127.0.0.1:0"))[0] == 0
+    code, text = alter(peer, BROKER, "1", **_listeners(cluster))
+    assert code == ErrorCode.INVALID_REQUEST
+    both = "Set(ListenerName(PLAINTEXT), ListenerName(OTHER))"
+    known = "Set(ListenerName(PLAINTEXT), ListenerName(CONTROLLER))"
+    assert f"Advertised listeners '{both}' must be a subset of listeners '{known}'" in str(text)
+
+
+def test_the_advertised_port_is_told() -> None:
+    """Clients behind a mapped port are sent to that port, not to the one that was bound."""
+    with Cluster(config={"advertised.listeners": "PLAINTEXT://node.example:29092"}) as cluster:
+        port = cluster.run(lambda node: node.addresses["PLAINTEXT"][1])
+        broker = Peer(f"127.0.0.1:{port}").ask(MetadataRequest(topics=[]), 12).brokers[0]
+        assert (broker.host, broker.port) == ("node.example", 29092)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (
+            {"listener.security.protocol.map": MAP.replace(":PLAINTEXT", ":SASL_PLAINTEXT", 1)},
+            "Security protocol cannot be updated for existing listener ListenerName(PLAINTEXT)",
+        ),
+        (
+            {"listener.name.plaintext.connections.max.reauth.ms": "5"},
+            "Configs cannot be updated dynamically for existing listener ListenerName(PLAINTEXT)",
+        ),
+        (
+            {"listener.security.protocol.map": MAP.replace("OTHER:P", "OTHER:SASL_P")},
+            "asks for TLS and SASL listeners, which Ottla does not have yet",
+        ),
+    ],
+)
+def test_listeners_that_cannot_change(
+    cluster: Cluster, change: dict[str, str], reason: str
+) -> None:
+    """What stays is as it was, and what is not built is not opened."""
+    peer = Peer(cluster.bootstrap)
+    changes = {**_listeners(cluster, "OTHER://127.0.0.1:0"), **change}
+    code, text = alter(peer, BROKER, "1", **changes)
+    assert code == ErrorCode.INVALID_REQUEST
+    assert reason in str(text)
+    assert "OTHER" not in cluster.run(lambda node: node.addresses)
+
+
+def test_a_listener_whose_port_is_taken(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """The change is stored and told about; the others go on."""
+    peer = Peer(cluster.bootstrap)
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        held = f"OTHER://127.0.0.1:{holder.getsockname()[1]}"
+        assert alter(peer, BROKER, "1", **_listeners(cluster, held))[0] == 0
+        assert cluster.run(lambda node: "OTHER" in node.addresses) is False
+    assert "is taken" in caplog.text
+    assert peer.is_served()
 
 
 def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:

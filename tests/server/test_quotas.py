@@ -218,7 +218,7 @@ def test_a_pause_ends(cluster: Cluster, admin: ottla.Admin) -> None:
 def test_a_connection_that_is_not_heard_can_be_closed(cluster: Cluster, admin: ottla.Admin) -> None:
     """Nothing is left of it: neither its timer nor its place among the connections."""
     _limit(admin, "gone", "producer_byte_rate", SLOWEST)
-    connections = cluster.run(lambda node: node._listeners[0].connections)
+    connections = cluster.run(lambda node: node._listeners.open[0].connections)
     before = set(connections)
     with Wire(cluster.bootstrap, "gone") as limited:
         limited.ask(_produce(5000), 9)

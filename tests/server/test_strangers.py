@@ -121,7 +121,7 @@ def test_a_large_announcement_takes_no_memory_and_ends_in_time(
     def swept(after_ms: int) -> int:
         def sweep(node: object) -> int:
             now_ms = node.clock.monotonic_ms() + after_ms  # type: ignore[attr-defined] # a Node
-            return sum(one.sweep(now_ms, 600_000) for one in node._listeners)  # type: ignore[attr-defined] # a Node
+            return sum(one.sweep(now_ms, 600_000) for one in node._listeners.open)  # type: ignore[attr-defined] # a Node
 
         return cluster.run(sweep)
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.config.broker.rules import PLAIN_RULES, broken_rules
+from ottla.config.broker.unbuilt import unbuilt_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ottla.config.broker import BrokerConfig
 
@@ -20,6 +21,9 @@ _THREADS: Final = (
     "num.recovery.threads.per.data.dir",
     "background.threads",
 )
+_CHANGING: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+_CHANGING_PREFIX: Final = "ssl."
+"""Of one listener: what may change while it is open."""
 _CLEANER_THREADS: Final = "log.cleaner.threads"
 
 
@@ -38,8 +42,16 @@ def refusal(static: BrokerConfig, current: BrokerConfig, changes: Mapping[str, s
     if broken is not None:
         plain = broken.name in PLAIN_RULES
         return broken.message if plain else f"requirement failed: {broken.message}"
-    reason = _thread_reason(current, proposed) or _cleaner_reason(current, proposed)
-    return None if reason is None else wrapped(reason)
+    reason = (
+        _thread_reason(current, proposed)
+        or _cleaner_reason(current, proposed)
+        or _listener_reason(current, proposed)
+    )
+    if reason is not None:
+        return wrapped(reason)
+    return next(
+        (one.message for one in unbuilt_settings(proposed) if one.name == "listeners"), None
+    )
 
 
 def wrapped(reason: str) -> str:
@@ -70,3 +82,41 @@ def _cleaner_reason(current: BrokerConfig, proposed: BrokerConfig) -> str | None
             f"Log cleaner threads cannot be increased to more than double the current value {old}"
         )
     return None
+
+
+def _listener_reason(current: BrokerConfig, proposed: BrokerConfig) -> str | None:
+    """Let listeners come and go, but not those that are advertised, nor change what stays."""
+    old = {one.listener: one for one in current.endpoints}
+    new = {one.listener: one for one in proposed.endpoints}
+    advertised = [one.listener for one in current.advertised_endpoints]
+    if not new.keys() >= set(advertised):
+        return (
+            f"Advertised listeners '{_scala_set(advertised)}' must be a subset of listeners "
+            f"'{_scala_set(new)}'"
+        )
+    for name in (name for name in new if name in old):
+        if _fixed_settings(current, name) != _fixed_settings(proposed, name):
+            return (
+                "Configs cannot be updated dynamically for existing listener "
+                f"ListenerName({name}), restart broker or create a new listener for update"
+            )
+        if old[name].security_protocol != new[name].security_protocol:
+            return f"Security protocol cannot be updated for existing listener ListenerName({name})"
+    return None
+
+
+def _scala_set(names: Iterable[str]) -> str:
+    """Print the names of listeners as Kafka's sets of them print."""
+    return f"Set({', '.join(f'ListenerName({name})' for name in names)})"
+
+
+def _fixed_settings(config: BrokerConfig, listener: str) -> dict[str, str]:
+    """Return what is set for one listener and cannot change while it is open."""
+    prefix = f"listener.name.{listener.lower()}."
+    return {
+        name: str(value)
+        for name, value in {**config.given, **config.overrides}.items()
+        if name.startswith(prefix)
+        and not name.removeprefix(prefix).startswith(_CHANGING_PREFIX)
+        and name.removeprefix(prefix) not in _CHANGING
+    }

@@ -29,7 +29,7 @@ class DynamicSettings:
         self.static = static
         self.current = static
         self._listeners: list[Callable[[BrokerConfig], None]] = []
-        self._refusals: list[Callable[[BrokerConfig, BrokerConfig], str | None]] = [_listeners_stay]
+        self._refusals: list[Callable[[BrokerConfig, BrokerConfig], str | None]] = []
 
     def on_change(self, listener: Callable[[BrokerConfig], None]) -> None:
         """Call listener(new) whenever settings have changed."""
@@ -66,13 +66,6 @@ class DynamicSettings:
         proposed = self.static.with_dynamic(changes)
         asked = (refuse(self.current, proposed) for refuse in self._refusals)
         return next((text for text in asked if text is not None), None)
-
-
-def _listeners_stay(current: BrokerConfig, proposed: BrokerConfig) -> str | None:
-    """Kafka opens and closes listeners while it runs; here that would be stored and not done."""
-    if proposed.listeners == current.listeners:
-        return None
-    return "listeners cannot change while this node runs: set them in its file and start it again"
 
 
 def address_limits(config: BrokerConfig) -> dict[str, int]:

@@ -15,7 +15,6 @@ from ottla.coordinator.group.coordinator import GroupCoordinator
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.broker import ListenerAddress
 from ottla.network.limits import sweep_interval_ms
-from ottla.network.server import SCRATCH_BYTES, Listener
 from ottla.server.broker import Broker
 from ottla.server.clock import SystemClock
 from ottla.server.controller_node import ControllerNode
@@ -27,17 +26,11 @@ from ottla.server.identity import identify
 from ottla.server.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ottla.server.lifecycle import BrokerLifecycle
 from ottla.server.log_limits import tell_left_out
+from ottla.server.node_listeners import NodeListeners
 from ottla.server.plugins import load_policies
 from ottla.server.producer_ids import ProducerIds
 from ottla.server.reporters import Reporters, reporters_refusal
-from ottla.server.startup import (
-    Banner,
-    connection_quota,
-    frame_budget,
-    limit_connections,
-    port_taken,
-    socket_sizes,
-)
+from ottla.server.startup import Banner
 from ottla.server.telemetry import Telemetry
 from ottla.server.timers import LoopTimer
 from ottla.server.unfolding import Unfolding
@@ -52,7 +45,7 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
-    from ottla.config.broker.endpoints import Endpoint
+    from ottla.network.server import Listener
     from ottla.purgatory.pending import Pending
     from ottla.storage.partition_log import PartitionLog
 
@@ -80,10 +73,13 @@ class Node:
         self.halted = asyncio.Event()
         self.clock = clock or SystemClock()
         self._rng = random.Random(seed)  # noqa: S311 - session ids and names, no secrets
-        self._listeners: list[Listener] = []
         self._homes: list[LogDirectory] = []
-        self.addresses: dict[str, tuple[str, int]] = {}
         self.http = HttpEndpoint(config.own)
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """By listener: the host that is advertised and the port that was bound."""
+        return self._listeners.addresses
 
     @property
     def bootstrap(self) -> str:
@@ -114,7 +110,7 @@ class Node:
     @property
     def connection_count(self) -> int:
         """Connections that are open now."""
-        return self._quota.count
+        return self._listeners.quota.count
 
     async def start(self) -> None:
         """Open sockets, disk and roles; return when requests are served.
@@ -122,7 +118,7 @@ class Node:
         Raises PortTaken, KafkaError for a directory in use, OSError for the disk.
         """
         loop = asyncio.get_running_loop()
-        self._loop = loop
+        self._listeners = NodeListeners(loop, self.config)
         self._timer = LoopTimer(loop, self.clock)
         self._workers = Workers(loop)
         self._receiving = Workers(loop, threads=1)  # a receiver of metrics may wait for a network
@@ -130,48 +126,23 @@ class Node:
         try:
             self._policies = load_policies(self.config)
             self._reporters = Reporters(self.config)
-            self._bind()
+            self._listeners.bind()
             self.http.bind()
             self._lock()
             await self._open()
         except BaseException:
             self._abandon()
             raise
-        for listener in self._listeners:
-            listener.start()
-        self.http.running(self.broker, self._listeners, loop)
+        self._listeners.start()
+        self.http.running(self.broker, self._listeners.open, loop)
         self._sweep_connections(self.clock.monotonic_ms())
 
     def _sweep_connections(self, now_ms: int) -> None:
         """Close silent and trickling connections, now and every few seconds from now on."""
         max_idle_ms = self.config.connections_max_idle_ms
-        for listener in self._listeners:
-            listener.sweep(now_ms, max_idle_ms)
+        self._listeners.sweep(now_ms, max_idle_ms)
         tell_left_out()
         self._timer.add(now_ms + sweep_interval_ms(max_idle_ms), self._sweep_connections)
-
-    def _bind(self) -> None:
-        """Take the ports before anything is touched on the disk."""
-        scratch = bytearray(SCRATCH_BYTES)
-        self._quota = quota = connection_quota(self.config)
-        budget = frame_budget(self.config)
-        for endpoint in self.config.endpoints:
-            listener = Listener(
-                self._loop,
-                _NotYet(),
-                name=endpoint.listener,
-                max_frame_bytes=self.config.socket_request_max_bytes,
-                scratch=scratch,
-                quota=quota,
-                budget=budget,
-            )
-            try:
-                port = listener.bind(endpoint.host, endpoint.port, **socket_sizes(self.config))
-            except OSError as error:
-                raise port_taken(endpoint.host, endpoint.port, str(error)) from error
-            self._listeners.append(listener)
-            self.addresses[endpoint.listener] = (self._advertised_host(endpoint), port)
-        limit_connections(self.config, quota, self._listeners)
 
     def _lock(self) -> None:
         """Take the directories: nothing is read or written before they are ours."""
@@ -179,12 +150,6 @@ class Node:
             home = LogDirectory(path, RealDirectory(path, create=True))
             home.lock()
             self._homes.append(home)
-
-    def _advertised_host(self, endpoint: Endpoint) -> str:
-        for advertised in self.config.advertised_endpoints:
-            if advertised.listener == endpoint.listener and advertised.host:
-                return advertised.host
-        return endpoint.host or "localhost"
 
     async def _open(self) -> None:
         self._identity = identify(self.config, self._homes, may_format=self._may_format)
@@ -205,7 +170,7 @@ class Node:
         self._cordon(self.config)
         await self._completed(
             self._lifecycle.register(
-                self._broker_addresses(),
+                self._listeners.advertised,
                 features=self.controller.supported_features,
                 directory_ids=self._identity.directory_ids,
                 previous_broker_epoch=self.broker.logs.previous_broker_epoch,
@@ -217,11 +182,11 @@ class Node:
         self.controller.add_listener(self.broker.metadata_changed)
         await self._completed(self._lifecycle.start_heartbeats())
         self._upkeep.start()
-        self._serve()
+        self._listeners.serve(self._prepare)
 
     def _reconfigured(self, config: BrokerConfig) -> None:
         """Act on settings that were changed while the node runs."""
-        limit_connections(config, self._quota, self._listeners)
+        self._listeners.apply(config)
         self._cordon(config)
         self._reporters.apply(config, self.broker.telemetry)
 
@@ -310,10 +275,6 @@ class Node:
             on_failure=self._halt,
         )
 
-    def _broker_addresses(self) -> dict[str, tuple[str, int]]:
-        names = {one.listener for one in self.config.broker_endpoints}
-        return {name: address for name, address in self.addresses.items() if name in names}
-
     def _controller_addresses(self) -> dict[str, ListenerAddress]:
         names = [one.listener for one in self.config.controller_endpoints]
         return {name: ListenerAddress(*self.addresses[name], 0) for name in names}
@@ -340,22 +301,20 @@ class Node:
         log.critical("halting: %s", error, extra={"event": "node.halted"})
         self.failure = error
         self.http.failed(error)
-        for listener in self._listeners:
-            listener.stop_accepting()
+        self._listeners.stop_accepting()
         self.halted.set()
 
-    def _serve(self) -> None:
+    def _prepare(self, listener: Listener) -> None:
+        """Give a listener who answers on it."""
         controllers = {one.listener for one in self.config.controller_endpoints}
-        for listener in self._listeners:
-            kind = "controller" if listener.name in controllers else "broker"
-            if kind == "broker":
-                listener.pace = self.broker.quotas.connections
-            listener.serve(self.http.dispatcher(self.broker, kind))
+        kind = "controller" if listener.name in controllers else "broker"
+        if kind == "broker":
+            listener.pace = self.broker.quotas.connections
+        listener.serve(self.http.dispatcher(self.broker, kind))
 
     def _abandon(self) -> None:
         self.http.stop()
-        for listener in self._listeners:
-            listener.close()
+        self._listeners.close()
         for home in self._homes:
             home.release()
         self._timer.close()
@@ -364,8 +323,7 @@ class Node:
     async def stop(self) -> None:
         """Stop serving, flush and close the logs, leave the clean marker."""
         self.http.stopping()
-        for listener in self._listeners:
-            listener.close()
+        self._listeners.close()
         self.broker.unfolding.close()
         self._upkeep.stop()
         if self.failure is None:
@@ -397,8 +355,7 @@ class Node:
     def kill(self) -> None:
         """End as a killed process does: no flush, no checkpoint, no marker; the lock is freed."""
         self.http.stop()
-        for listener in self._listeners:
-            listener.close()
+        self._listeners.close()
         self.broker.unfolding.close()
         self._upkeep.stop()
         self._lifecycle.stop()
@@ -410,14 +367,3 @@ class Node:
 
 def _log_fault(error: Exception) -> None:
     log.error("coordinator fault", exc_info=error, extra={"event": "coordinator.fault"})
-
-
-class _NotYet:
-    """Stands for the dispatcher until the node is open; nothing is accepted before."""
-
-    def handle_frame(self, connection: Any, frame: memoryview) -> None:
-        """Never called."""
-        raise NotImplementedError
-
-    def connection_closed(self, connection: Any) -> None:
-        """Never called."""
