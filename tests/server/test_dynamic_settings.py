@@ -163,14 +163,6 @@ def test_what_is_advertised_stays(cluster: Cluster) -> None:
     assert f"Advertised listeners '{both}' must be a subset of listeners '{known}'" in str(text)
 
 
-def test_the_advertised_port_is_told() -> None:
-    """Clients behind a mapped port are sent to that port, not to the one that was bound."""
-    with Cluster(config={"advertised.listeners": "PLAINTEXT://node.example:29092"}) as cluster:
-        port = cluster.run(lambda node: node.addresses["PLAINTEXT"][1])
-        broker = Peer(f"127.0.0.1:{port}").ask(MetadataRequest(topics=[]), 12).brokers[0]
-        assert (broker.host, broker.port) == ("node.example", 29092)
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

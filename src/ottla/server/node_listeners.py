@@ -9,6 +9,7 @@ Kafka: kafka.network.SocketServer, kafka.server.DynamicListenerConfig.
 from __future__ import annotations
 
 import logging
+import socket
 from typing import TYPE_CHECKING, Any
 
 from ottla.network.server import SCRATCH_BYTES, Listener
@@ -76,7 +77,7 @@ class NodeListeners:
         for advertised in self._config.advertised_endpoints:
             if advertised.listener == endpoint.listener and advertised.host:
                 return advertised.host
-        return endpoint.host or "localhost"
+        return endpoint.host or own_host_name()
 
     @property
     def advertised(self) -> dict[str, tuple[str, int]]:
@@ -137,6 +138,22 @@ class NodeListeners:
         """Close all sockets."""
         for listener in self.open:
             listener.close()
+
+
+def own_host_name() -> str:
+    """Return what this machine is told to clients as, where a listener takes every interface.
+
+    Kafka: InetAddress.getLocalHost.getCanonicalHostName. A machine that does not know its own name
+    is reached from itself only.
+    """
+    try:
+        address = socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "localhost"
+    try:
+        return socket.gethostbyaddr(address)[0]
+    except OSError:
+        return address
 
 
 class _NotYet:
