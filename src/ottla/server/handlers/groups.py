@@ -69,7 +69,7 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
         return _not_found(key, ErrorCode.INVALID_REQUEST, "Share groups are not built yet.")
     leader = ctx.broker.group_coordinator_node(key, ctx.listener_name)
     if leader is None:
-        return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+        return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "")  # no text from version 4 on
     return Coordinator(
         key=key, node_id=leader.node_id, host=leader.host, port=leader.port, error_message=""
     )

@@ -13,6 +13,7 @@ from ottla.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from ottla.server import operations
 from ottla.server.dispatch import handles
 from ottla.server.mutation_quota import mutation_charge
+from ottla.server.partition_view import reachable, view_of
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ TopicResponse = MetadataResponse.MetadataResponseTopic
 PartitionResponse = TopicResponse.MetadataResponsePartition
 BrokerResponse = MetadataResponse.MetadataResponseBroker
 _TOPIC_IDS_FROM = 12
+_NO_LISTENER_FROM = 6
+_WHOLE_LISTS_FROM = 1
+_NO_LISTENER = ErrorCode.LISTENER_NOT_FOUND
 _INVALID = ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
@@ -139,18 +143,39 @@ def _describe(ctx: Context, topic: TopicImage) -> TopicResponse:
         topic_id=topic.topic_id,
         is_internal=ctx.broker.is_internal_topic(topic.name),
         partitions=[
-            _describe_partition(index, partition)
+            _describe_partition(ctx, index, partition)
             for index, partition in sorted(topic.partitions.items())
         ],
     )
 
 
-def _describe_partition(index: int, partition: PartitionRegistration) -> PartitionResponse:
-    return PartitionResponse(
-        error_code=int(ErrorCode.LEADER_NOT_AVAILABLE) if partition.leader < 0 else 0,
+def _describe_partition(
+    ctx: Context, index: int, partition: PartitionRegistration
+) -> PartitionResponse:
+    view = view_of(ctx.broker.image.cluster.brokers, partition, ctx.listener_name)
+    code = view.code
+    if code is _NO_LISTENER and ctx.api_version < _NO_LISTENER_FROM:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+    described = PartitionResponse(
+        error_code=int(code),
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=view.leader_id,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
+        offline_replicas=view.offline_replicas,
     )
+    if ctx.api_version < _WHOLE_LISTS_FROM:
+        _leave_out_unreachable(ctx, described)
+    return described
+
+
+def _leave_out_unreachable(ctx: Context, described: PartitionResponse) -> None:
+    """Name only brokers with an address here: clients of version 0 look each of them up."""
+    brokers, listener = ctx.broker.image.cluster.brokers, ctx.listener_name
+    replicas = reachable(brokers, described.replica_nodes, listener)
+    isr = reachable(brokers, described.isr_nodes, listener)
+    is_short = (replicas, isr) != (described.replica_nodes, described.isr_nodes)
+    if is_short and not described.error_code:
+        described.error_code = int(ErrorCode.REPLICA_NOT_AVAILABLE)
+    described.replica_nodes, described.isr_nodes = replicas, isr

@@ -15,6 +15,7 @@ from ottla.protocol.apis.describe_topic_partitions import (
 )
 from ottla.server import operations
 from ottla.server.dispatch import handles
+from ottla.server.partition_view import view_of
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -100,21 +101,21 @@ def _describe(ctx: Context, name: str, first: int, limit: int) -> tuple[TopicRes
         name=name,
         topic_id=image.topic_id,
         is_internal=ctx.broker.is_internal_topic(name),
-        partitions=[_partition(index, image.partitions[index]) for index in indexes[:limit]],
+        partitions=[_partition(ctx, index, image.partitions[index]) for index in indexes[:limit]],
         topic_authorized_operations=operations.TOPIC,
     )
     return topic, indexes[limit] if len(indexes) > limit else None
 
 
-def _partition(index: int, partition: PartitionRegistration) -> PartitionResponse:
-    return PartitionResponse(
-        error_code=0 if partition.has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+def _partition(ctx: Context, index: int, partition: PartitionRegistration) -> PartitionResponse:
+    view = view_of(ctx.broker.image.cluster.brokers, partition, ctx.listener_name)
+    return PartitionResponse(  # without an error code, as in Kafka, also where nobody leads
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=view.leader_id,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=list(partition.eligible_leader_replicas),
         last_known_elr=list(partition.last_known_elr),
-        offline_replicas=[],
+        offline_replicas=view.offline_replicas,
     )

@@ -1,0 +1,107 @@
+"""A listener added while the brokers run: what clients are told there, by Kafka and by Ottla.
+
+It is not advertised, so that no broker has an address on it.
+
+Kafka: kafka.server.DynamicListenerConfig, KRaftMetadataCache.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.controller.configs import AlterOperation
+from ottla.protocol.apis.create_topics import CreateTopicsRequest
+from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
+from ottla.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
+from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.apis.metadata import MetadataRequest
+from tests.conformance.pair import Pair, Speaker, running_pair
+from tests.controller.harness import incremental_change, topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conformance.kafka import Kafka
+
+pytestmark = pytest.mark.conformance
+BROKER = 4
+MAP = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT"
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def _add_listener(speaker: Speaker, listeners: str, port: int) -> Speaker:
+    """Add a listener to one broker; return who speaks to it."""
+    change = incremental_change(
+        BROKER,
+        "1",
+        ("listeners", AlterOperation.SET, f"{listeners},OTHER://127.0.0.1:{port}"),
+        ("listener.security.protocol.map", AlterOperation.SET, MAP),
+    )
+    answer = speaker.ask(change)
+    assert [one.error_code for one in answer.responses] == [0]  # type: ignore[union-attr] # it is answered
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return Speaker(f"127.0.0.1:{port}")
+    raise AssertionError("the listener was not opened")
+
+
+@pytest.fixture(scope="module")
+def pair(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """Run both with a topic, asked over a listener that was added."""
+    with running_pair(kafka, tmp_path_factory.mktemp("listeners")) as pair:
+        pair.compare(
+            CreateTopicsRequest(topics=[topic("told", 2)]),
+            FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]),
+        )
+        time.sleep(1)  # Kafka makes the offsets topic meanwhile
+        assert isinstance(pair.theirs, Speaker)
+        assert isinstance(pair.ours, Speaker)
+        theirs = pair.real.properties["listeners"]
+        pair.theirs = _add_listener(pair.theirs, theirs, _free_port())
+        pair.ours = _add_listener(pair.ours, pair.cluster.config["listeners"], _free_port())
+        yield pair
+
+
+def _told(answer: Any) -> Any:
+    return [
+        (part.error_code, part.leader_id, part.leader_epoch, *lists, answer.brokers)
+        for one in answer.topics
+        for part in one.partitions
+        for lists in [(part.replica_nodes, part.isr_nodes, part.offline_replicas)]
+    ]
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_leaders_have_no_address_there(pair: Pair, version: int) -> None:
+    """LISTENER_NOT_FOUND, or an older code for clients that do not know it."""
+    topics = [MetadataRequest.MetadataRequestTopic(name="told")]
+    theirs, ours = pair.ask(MetadataRequest(topics=topics), version)
+    assert _told(ours) == _told(theirs)
+
+
+def test_partitions_described_there(pair: Pair) -> None:
+    """DescribeTopicPartitions has no error for it."""
+    asked = DescribeTopicPartitionsRequest.TopicRequest(name="told")
+    pair.compare(DescribeTopicPartitionsRequest(topics=[asked], response_partition_limit=9))
+
+
+def test_nobody_is_found_there(pair: Pair) -> None:
+    """Neither a coordinator nor a broker."""
+    pair.compare(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
+    pair.compare(FindCoordinatorRequest(key_type=0, key="g"), versions=range(4))
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False)
+    theirs, ours = pair.ask(request)
+    assert (ours.error_code, ours.brokers) == (theirs.error_code, theirs.brokers)
