@@ -329,7 +329,7 @@ def run(count: int, seed: int = 1, kind: str = "broker") -> dict[str, Any]:
             witness.ask()
         witness.ask()
         witness.close()
-        connections = cluster.run(lambda node: sum(len(one.connections) for one in node._listeners))  # noqa: SLF001 - only looked at
+        connections = cluster.run(lambda node: node.connection_count)
         if cluster.run(lambda node: node.halted.is_set()):
             raise Broken("the node has halted")
         grown = process.memory_info().rss - before

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Topic = FetchRequest.FetchTopic
 NOW_MS = 1_700_000_000_000
+KEPT = {"log.retention.ms": "-1"}
+"""Records of the tests are old."""
 BATCHES, RECORDS_A_BATCH = 60, 5
 FULL, ANEW = -1, 0
 
@@ -138,7 +140,7 @@ def _run(seed: int, *, is_short: bool) -> tuple[list[tuple[object, ...]], list[t
         assert (consumer.ear.around > 25) is is_short
         return consumer.told, [(one.read_count, one.bytes_out) for one in node.broker.replicas]
 
-    with Cluster() as cluster:
+    with Cluster(config=KEPT) as cluster:
         assert create_topic(cluster, "plain", "other") == [0, 0]
         return cluster.run(consume)
 
@@ -186,7 +188,7 @@ def test_both_ways_are_counted_and_timed() -> None:
         assert counts.times[1].total.count == sum(counts.requests.values())
         return dict(counts.requests), ear.around
 
-    with Cluster() as cluster:
+    with Cluster(config=KEPT) as cluster:
         assert create_topic(cluster, "plain") == [0]
         assert cluster.run(counted) == ({(1, 15): 6}, 2)
 
@@ -210,6 +212,6 @@ def test_the_disk_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ottla.server.fetch_lane.is_cold", lambda _: True)
         return warm, take(Ear(), frame)
 
-    with Cluster() as cluster:
+    with Cluster(config=KEPT) as cluster:
         assert create_topic(cluster, "plain") == [0]
         assert cluster.run(asked_cold) == (True, False)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ottla.types import SendItem
 
 Topic = ProduceRequest.TopicProduceData
+KEPT = {"log.retention.ms": "-1"}
+"""Records of the tests are old."""
 TOPICS = ("plain", "__consumer_offsets", "gone", "grün")
 
 
@@ -120,7 +122,7 @@ def contents(node: Node) -> dict[str, tuple[int, int, bytes]]:
 
 
 def _run(seed: int, *, is_short: bool) -> tuple[list[bytes], dict[str, tuple[int, int, bytes]]]:
-    with Cluster() as cluster:
+    with Cluster(config=KEPT) as cluster:
         assert create_topic(cluster, "plain") == [0]
         now_ms = 1_700_000_000_000
         heard = cluster.run(
@@ -165,7 +167,7 @@ def test_ids_and_quotas() -> None:
         assert produce(peer, "plain", batch) == 0
         peer.close()
 
-    with Cluster() as cluster:
+    with Cluster(config=KEPT) as cluster:
         assert create_topic(cluster, "plain") == [0]
         append_first(cluster)  # which prepares the log's files
         assert cluster.run(asked) == [True, *[False] * 3, *[True] * 2, *[False] * 2, *[True] * 2]
@@ -190,7 +192,7 @@ def test_a_fault_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None
         Dispatcher(node.broker).handle_frame(ear, memoryview(bytearray(b"".join(parts)[4:])))
         return ear.heard  # type: ignore[no-any-return] # an Ear
 
-    with Cluster() as cluster:
+    with Cluster(config=KEPT) as cluster:
         assert create_topic(cluster, "plain") == [0]
         assert cluster.run(asked) == [b"closed"]
     assert "request failed" in caplog.text
@@ -198,7 +200,7 @@ def test_a_fault_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None
 
 def test_a_controller_takes_no_records() -> None:
     """Its listener serves no Produce and no consumer, by whichever way."""
-    with Cluster() as cluster:
+    with Cluster(config=KEPT) as cluster:
         lanes = cluster.run(lambda node: Dispatcher(node.broker, "controller")._short_ways)
         frame = memoryview(bytearray(100))
         assert [lane(Ear(), frame) for lane in lanes] == [False, False]  # type: ignore[arg-type] # stands in for a connection
@@ -223,6 +225,6 @@ def test_both_ways_are_counted_and_timed() -> None:
         assert counts.times[0].total.count == sum(counts.requests.values())
         return dict(counts.requests)
 
-    with Cluster() as cluster:
+    with Cluster(config=KEPT) as cluster:
         assert create_topic(cluster, "plain") == [0]
         assert cluster.run(counted) == {(0, 9): 4}

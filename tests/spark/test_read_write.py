@@ -134,7 +134,7 @@ def test_every_codec_there_and_back(node: Node, codec: str) -> None:
 
 def test_offsets_and_timestamps_bound_a_batch(node: Node) -> None:
     """Ranges by offset, by partition and by time hold exactly what they should."""
-    make_topic(node, "bounded", 1)
+    make_topic(node, "bounded", 1, retention_ms="-1")  # its records are of 1970
     with Producer(bootstrap_servers=node.bootstrap) as producer:
         for i in range(50):
             producer.send("bounded", b"%d" % i, timestamp_ms=1000 * i)
