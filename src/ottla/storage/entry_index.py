@@ -164,15 +164,18 @@ class EntryIndex:
 
         It is pinned and asked to close, so that its last `unpin` closes it.
         """
-        if self._count < 0:
-            return None
-        self.write_pending()
+        if self._count >= 0:
+            self.write_pending()
         if not self._dirty:
             return None
         with self._opened() as file:
             file.pin()
         self._dirty = False
         return file
+
+    def sync_again(self) -> None:
+        """Take note that the last sync may not have happened."""
+        self._dirty = True
 
     def release(self) -> None:
         """Forget what the file knows too; for segments that nobody appends to."""

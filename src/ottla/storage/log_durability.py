@@ -74,7 +74,7 @@ class DurableLog(LogState):
                 or segment.needs_sync
             ):
                 segment.needs_sync = False
-                job.files.extend(segment.pin_for_sync())
+                segment.pin_for_sync(job.files, is_active=segment is self.segments.active)
 
     def flush_completed(self, job: FlushJob, error: OSError | None = None) -> None:
         """Take note of a finished job; with an error the log is fenced (never retried).
@@ -107,7 +107,7 @@ class DurableLog(LogState):
         for path in job.snapshots:
             self.producer_state.unsynced_snapshots.append(_offset_of(path))
         for segment in self.segments:
-            segment.needs_sync = True
+            segment.sync_again()
         self.on_flush_wanted(self)
 
     def is_flush_due(self, now_ms: int) -> bool:

@@ -72,6 +72,8 @@ class LogState:
         self._removals: list[tuple[int, Segment]] = []
         self._last_flush_ms = 0
         self.reconfigure(config)
+        active = self.segments.active
+        active.roll_jitter_ms = _jitter(name, active.base_offset, config.segment_jitter_ms)
 
     def reconfigure(self, config: LogConfig) -> None:
         """Take new settings; they hold from the next append on."""

@@ -421,15 +421,26 @@ class Segment:
             self._heal()
         self._note_full_index()
 
-    def pin_for_sync(self) -> list[File]:
-        """Hand out the files that may hold bytes not yet durable, pinned."""
+    def pin_for_sync(self, pinned: list[File], *, is_active: bool) -> None:
+        """Pin the files that may hold bytes not yet durable and add each to `pinned`.
+
+        One by one: whoever has the list can let go of what was pinned before an OSError. The file
+        of a segment that nobody appends to any more is closed with its last `unpin`.
+        """
         self.file.pin()
-        files = [self.file]
+        pinned.append(self.file)
+        if not is_active:
+            self.file.close()
         for index in (self.offset_index, self.time_index, self.transaction_index):
             file = index.pin_for_sync()
             if file is not None:
-                files.append(file)
-        return files
+                pinned.append(file)
+
+    def sync_again(self) -> None:
+        """Take note that what was pinned for a sync may not have had it."""
+        self.needs_sync = True
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            index.sync_again()
 
     def close(self) -> None:
         """Trim what was touched and give every descriptor back."""

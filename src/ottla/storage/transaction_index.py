@@ -114,6 +114,10 @@ class TransactionIndex:
         self._dirty = False
         return file
 
+    def sync_again(self) -> None:
+        """Take note that the last sync may not have happened."""
+        self._dirty = True
+
     def release(self) -> None:
         """Forget what the file knows."""
         self._entries = None

@@ -1,0 +1,102 @@
+"""Descriptors of logs on the real disk: how many are held, and what happens when there are none."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from ottla.server.files import RealDirectory, RealFile
+from ottla.storage.partition_log import PartitionLog
+from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID, content, flush, new_log, put
+
+ROLLS = 3
+
+
+def held(folder: Path) -> list[str]:
+    """Return the names of the files below a folder that this process has open, removed ones too."""
+    found = []
+    for one in Path("/proc/self/fd").iterdir():
+        try:
+            target = str(one.readlink())
+        except OSError:  # it listed the folder
+            continue
+        if target.startswith(str(folder)):
+            found.append(Path(target).name)
+    return sorted(found)
+
+
+def rolled(tmp_path: Path) -> PartitionLog:
+    """Return a log of several segments, of which nothing is durable."""
+    log = PartitionLog.open(
+        RealDirectory(str(tmp_path)), "t-0", config=SMALL, now_ms=NOW_MS, topic_id=TOPIC_ID
+    )
+    while len(log.segments) <= ROLLS:
+        put(log)
+    return log
+
+
+def test_a_rolled_segment_holds_none_once_it_is_durable(tmp_path: Path) -> None:
+    """Only the active segment's file stays open; old ones are opened when somebody reads them."""
+    log = rolled(tmp_path)
+    assert len(held(tmp_path)) == ROLLS + 1
+    flush(log)
+    assert held(tmp_path) == [Path(log.segments.active.path(".log")).name]
+    assert content(log.read(0, 100).records)
+    assert len(held(tmp_path)) == 2
+    log.release()
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_a_flush_that_finds_none_lets_go_of_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """Files that stayed pinned would stay open after they are removed; the next flush syncs all."""
+    log = rolled(tmp_path)
+    synced: list[str] = []
+    pin, sync = RealFile.pin, RealFile.sync
+
+    def pin_or_not(file: RealFile) -> None:
+        if file._path.endswith(suffix):
+            raise OSError(errno.EMFILE, "Too many open files")
+        pin(file)
+
+    def noted(file: RealFile) -> None:
+        synced.append(Path(file._path).name)
+        sync(file)
+
+    monkeypatch.setattr(RealFile, "pin", pin_or_not)
+    monkeypatch.setattr(RealFile, "sync", noted)
+    assert log.start_flush(NOW_MS) is None
+    monkeypatch.setattr(RealFile, "pin", pin)
+    log.release()
+    assert held(tmp_path) == []
+    flush(log)
+    names = {Path(one.path(kind)).name for one in log.segments for kind in (".log", ".index")}
+    assert names - {Path(log.segments.active.path(".index")).name} <= set(synced)
+    assert log.recovery_point == log.log_end_offset
+    log.release()
+
+
+def test_what_was_forgotten_is_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index that was let go of before its flush came is still made durable by it."""
+    log = rolled(tmp_path)
+    for _ in range(2):
+        log.release_idle()
+    assert not log.segments[0].offset_index.is_loaded
+    synced: list[str] = []
+    monkeypatch.setattr(RealFile, "sync", lambda file: synced.append(Path(file._path).name))
+    flush(log)
+    assert Path(log.segments[0].path(".index")).name in synced
+    log.release()
+
+
+def test_the_first_segment_rolls_at_a_time_of_its_own() -> None:
+    """Logs that were made together must not all roll together: it has its segment.jitter.ms too."""
+    config = SMALL.__class__(segment_ms=10_000, segment_jitter_ms=9_000)
+    log = new_log(config=config)
+    assert 0 < log.segments.active.roll_jitter_ms < 9_000
+    put(log)
+    put(log, timestamp=NOW_MS + 10_000 - log.segments.active.roll_jitter_ms + 1)
+    assert len(log.segments) == 2
