@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.storage.checkpoints import decode_offsets, encode_offsets
 from ottla.storage.log_dir import LogDirectory, decode_clean_marker, decode_meta_properties
-from ottla.storage.log_set import LogSet
+from ottla.storage.log_set import MOST_FLUSHES, LogSet
 from ottla.storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
 from ottla.testing.disk import Call, SimulatedCrash, SimulatedDisk
 from ottla.types import TopicPartition, Uuid
@@ -281,3 +282,26 @@ def test_identity_files() -> None:
     for text in (b"", b"version: 1\ntopic_id: x", b"version: 0\n", b"\xff", b"x" * 2000):
         with pytest.raises(CorruptMessage):
             decode_partition_metadata(text)
+
+
+def test_only_so_many_flushes_are_begun_at_a_time() -> None:
+    """Logs that want one wait for their turn; all have had it after enough rounds."""
+    logs = open_set(SimulatedDisk())
+    made = [make(logs, TopicPartition("many", number)) for number in range(MOST_FLUSHES + 5)]
+    for log in made:
+        put(log)
+        log.on_flush_wanted(log)
+    begun = logs.take_jobs()
+    assert len(begun) == MOST_FLUSHES
+    assert logs.take_jobs() == []
+    for job in begun[:3]:
+        job.run()
+        job.done(None)
+    following = logs.take_jobs()
+    assert len(following) == 3
+    for job in [*begun[3:], *following]:
+        job.run()
+        job.done(OSError(errno.EMFILE, "Too many open files"))
+    for _ in range(3):
+        run_jobs(logs)
+    assert all(log.recovery_point == log.log_end_offset for log in made)

@@ -69,8 +69,11 @@ def test_damaged_files_never_break_a_recovery(data: st.DataObject) -> None:
         assert log.read(offset, 100).records
     log.offset_for_timestamp(NOW_MS)
     log.truncate_to(end // 2, now_ms=NOW_MS)
+    is_empty = log.segments.active.size == 0  # then it begins where its name says
     close(log)
-    assert new_log(disk, clean=True).log_end_offset == end // 2
+    reopened = new_log(disk, clean=True)
+    wanted = log.segments.active.base_offset if is_empty else end // 2
+    assert reopened.log_end_offset == wanted
 
 
 @settings(deadline=None, max_examples=150)

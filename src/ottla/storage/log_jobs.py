@@ -40,9 +40,11 @@ class LogFlush:
         self._log = log
         self._job = job
         self.run = job.run
+        logs.flushes_under_way += 1
 
     def done(self, error: BaseException | None) -> None:
         """Move the recovery point, or put the directory offline."""
+        self._logs.flushes_under_way -= 1
         failure = error if error is None or isinstance(error, OSError) else OSError(str(error))
         try:
             self._log.flush_completed(self._job, failure)

@@ -50,6 +50,10 @@ class RandomBits(Protocol):
         """Return that many random bits."""
 
 
+MOST_FLUSHES = 128
+"""Begun at a time: each holds descriptors, and ten thousand logs may want one at once."""
+
+
 class LogSet:
     """The logs of one node; made by `open`."""
 
@@ -74,6 +78,7 @@ class LogSet:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
         self._wanting_flush: dict[TopicPartition, PartitionLog] = {}
+        self.flushes_under_way = 0
         self._wanting_checkpoint: dict[str, LogDirectory] = {}
         self._removals: list[tuple[int, LogDirectory, str]] = []
         self._with_deleted_segments: dict[TopicPartition, PartitionLog] = {}
@@ -404,10 +409,12 @@ class LogSet:
     def take_jobs(self, now_ms: int = 0) -> list[StorageJob]:
         """Return the work for the disk that has come up: run each in a worker, then `done`.
 
-        flush.ms counts from now_ms on.
+        Some flushes may be left for the next call. flush.ms counts from now_ms on.
         """
         jobs: list[StorageJob] = []
         for partition, log in list(self._wanting_flush.items()):
+            if self.flushes_under_way >= MOST_FLUSHES:
+                break
             if log.is_flushing or self._wanting_flush.pop(partition, None) is None:
                 continue  # or its directory went offline with a log before it
             jobs.extend(self._begin_flush(log, now_ms))
