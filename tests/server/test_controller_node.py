@@ -132,6 +132,28 @@ def test_snapshots_come_by_themselves() -> None:
     assert 1 <= len(names) <= 3
 
 
+@pytest.mark.parametrize("in_worker", [True, False])
+def test_a_commit_waits_for_descriptors(
+    monkeypatch: pytest.MonkeyPatch, *, in_worker: bool
+) -> None:
+    """A flush that finds none is done again with a later tick; nothing halts, nothing is lost."""
+    harness = Harness().bring_up()
+    if in_worker:
+        harness.disk.fail(lambda call: call.kind == "sync", errno.EMFILE)
+    else:
+        monkeypatch.setattr(ReplicatedLog, "start_flush", lambda *_: None)
+    pending = harness.node.create_topics(CreateTopicsRequest(topics=[topic("t")]))
+    harness.pump()
+    assert not pending.done
+    assert not harness.failures
+    harness.disk.heal()
+    monkeypatch.undo()
+    harness.node.tick(harness.clock.ms)
+    harness.pump()
+    assert pending.value.topics[0].error_code == 0
+    assert "t" in harness.image.topics.by_name
+
+
 def test_a_snapshot_waits_for_descriptors() -> None:
     """A process that ran out of descriptors has a healthy disk: the node goes on without it."""
     harness = Harness().bring_up()

@@ -24,6 +24,7 @@ from ottla.raft.messages import (
     ShutdownRequested,
     Started,
 )
+from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,6 +68,7 @@ class RaftDriver:
 
     __slots__ = (
         "_clock",
+        "_flush_is_due",
         "_listener",
         "_store",
         "commit_latencies_ms",
@@ -91,6 +93,7 @@ class RaftDriver:
         self.failure: Exception | None = None
         self.commit_latencies_ms: deque[int] = deque(maxlen=COMMITS_KEPT)
         """Of the last commits: milliseconds from the append to the end of its flush."""
+        self._flush_is_due = False
         self._store = store
         self._clock = clock
         self.run_in_worker = run_in_worker
@@ -136,14 +139,21 @@ class RaftDriver:
             case AnnounceResignation(epoch):
                 self._listener.resigned(epoch)
 
+    def flush_again(self) -> None:
+        """Flush, where it could not be done for want of a descriptor: asked now and then."""
+        if self._flush_is_due and self.failure is None:
+            self._flush()
+
     def _flush(self) -> None:
         end_offset = self.log.end_offset
         start_ms = self._clock.monotonic_ms()
         job = self.log.start_flush(self._clock.now_ms())
-        assert job is not None, "there is something to flush after an append"
+        self._flush_is_due = job is None
+        if job is None:
+            return  # no descriptor was left, for there is something to flush after an append
 
         def flushed(_result: Any, error: Exception | None) -> None:
-            failure = error
+            failure = None if is_exhaustion(error) else error
             if error is None or isinstance(error, OSError):
                 try:
                     self.log.flush_completed(job, error)
@@ -151,6 +161,9 @@ class RaftDriver:
                     failure = problem
             if failure is not None:
                 self._fail(failure)
+                return
+            if error is not None:
+                self._flush_is_due = True
                 return
             self.commit_latencies_ms.append(self._clock.monotonic_ms() - start_ms)
             now_ms = self._clock.now_ms()

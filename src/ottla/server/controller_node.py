@@ -334,7 +334,10 @@ class ControllerNode:
     def tick(self, now_ms: int) -> int | None:
         """Do what time demands; return when to call again. Times are monotonic ms."""
         runtime = self._runtime
-        if runtime is None or not runtime.active:
+        if runtime is None:
+            return None
+        runtime.driver.flush_again()
+        if not runtime.active:
             return None
         if self._log is not None:
             self._log.remove_deleted(self._clock.now_ms())

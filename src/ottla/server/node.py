@@ -214,9 +214,12 @@ class Node:
 
     def _tick_controller(self, _now_ms: int) -> None:
         now_ms = self.clock.monotonic_ms()
-        deadline_ms = self.controller.tick(now_ms)
-        next_ms = now_ms + CONTROLLER_TICK_MS if deadline_ms is None else deadline_ms
-        self._timer.add(max(next_ms, now_ms + 1), self._tick_controller)
+        deadline_ms = None
+        try:
+            deadline_ms = self.controller.tick(now_ms)
+        finally:  # a fault of ours must not end all ticks
+            next_ms = now_ms + CONTROLLER_TICK_MS if deadline_ms is None else deadline_ms
+            self._timer.add(max(next_ms, now_ms + 1), self._tick_controller)
 
     def _make_broker(self) -> Broker:
         config = self.config
