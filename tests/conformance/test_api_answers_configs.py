@@ -193,14 +193,15 @@ def test_descriptions(
     assert ours == theirs
 
 
-def _other_listener(protocols: str) -> Request:
-    """Return a check of one listener more."""
+def _other_listener(protocols: str, *more: tuple[str, int, str | None]) -> Request:
+    """Return a check of one listener more, and of more settings."""
     listeners = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0,OTHER://127.0.0.1:0"
     return incremental_change(
         BROKER,
         "1",
         ("listeners", SET, listeners),
         ("listener.security.protocol.map", SET, protocols),
+        *more,
         only_check=True,
     )
 
@@ -274,6 +275,10 @@ CHANGES: list[Request] = [
     incremental_change(BROKER, "1", ("listeners", SET, "PLAINTEXT://:1")),
     incremental_change(BROKER, "1", ("listeners", SET, "nonsense")),
     _other_listener("PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT"),
+    _other_listener(
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT",
+        ("listener.name.plaintext.connections.max.reauth.ms", SET, "5"),
+    ),
     _other_listener("PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"),
     _other_listener("PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT"),
     incremental_change(

@@ -86,6 +86,11 @@ def _cleaner_reason(current: BrokerConfig, proposed: BrokerConfig) -> str | None
 
 def _listener_reason(current: BrokerConfig, proposed: BrokerConfig) -> str | None:
     """Let listeners come and go, but not those that are advertised, nor change what stays."""
+    if (proposed.listeners, proposed.security_protocols) == (
+        current.listeners,
+        current.security_protocols,
+    ):
+        return None  # as Kafka does, which looks at them only when one of these two changes
     old = {one.listener: one for one in current.endpoints}
     new = {one.listener: one for one in proposed.endpoints}
     advertised = [one.listener for one in current.advertised_endpoints]
