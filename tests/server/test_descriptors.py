@@ -79,6 +79,29 @@ def test_a_flush_that_finds_none_lets_go_of_what_it_has(
     log.release()
 
 
+def test_what_is_durable_is_not_taken_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next try needs no more descriptors than the one that found none."""
+    log = rolled(tmp_path)
+    flush(log)
+    old = {Path(one.path(".log")).name for one in list(log.segments)[:-1]}
+    put(log)
+
+    def none_left(_file: RealFile) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RealFile, "pin", none_left)
+        assert log.start_flush(NOW_MS) is None
+    synced: list[str] = []
+    monkeypatch.setattr(RealFile, "sync", lambda file: synced.append(Path(file._path).name))
+    flush(log)
+    assert Path(log.segments.active.path(".log")).name in synced
+    assert not old & set(synced)
+    log.release()
+
+
 def test_what_was_forgotten_is_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An index that was let go of before its flush came is still made durable by it."""
     log = rolled(tmp_path)

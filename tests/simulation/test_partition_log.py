@@ -27,6 +27,7 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.log_dir import LogDirectory
 from ottla.storage.log_set import LogSet
 from ottla.storage.producer_update import read_marker
+from ottla.storage.retention_check import RetentionCheck
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import TopicPartition, Uuid
 
@@ -295,7 +296,7 @@ class _Run:
 
     def op_retention(self) -> None:
         self.latest_start = max(self.latest_start, self.log.log_start_offset)
-        self.logs.apply_retention(self.now_ms)
+        RetentionCheck(self.logs).step(self.now_ms)
         self.pending += self.logs.remove_due(self.now_ms)
 
     def op_roll(self) -> None:

@@ -12,6 +12,7 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.log_dir import LogDirectory
 from ottla.storage.log_set import LogSet
 from ottla.storage.retention import ClockStep
+from ottla.storage.retention_check import RetentionCheck
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition
 from tests.storage.logs import TOPIC_ID, new_log, put
@@ -153,7 +154,8 @@ def test_a_set_of_logs_tells_whether_any_is_held_back() -> None:
             put(log, timestamp=NOW_MS, now_ms=NOW_MS)
         log.update_high_watermark(count)
     step = ClockStep(YEAR_MS, NOW_MS + YEAR_MS)
-    assert logs.apply_retention(NOW_MS + YEAR_MS + 1000, step) == 1
-    assert logs.is_holding_back
-    assert logs.apply_retention(NOW_MS + 2000) == 0
+    check = RetentionCheck(logs)
+    assert not check.step(NOW_MS + YEAR_MS + 1000, step)
+    assert (check.deleted, logs.is_holding_back) == (1, True)
+    assert not RetentionCheck(logs).step(NOW_MS + 2000)
     assert not logs.is_holding_back

@@ -215,7 +215,8 @@ class ReplicatedLog:
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the files of segments that were let go a while ago."""
-        self.log.remove_deleted(now_ms)
+        for segment in self.log.take_removable(now_ms):
+            segment.remove_files()
 
     def _size(self) -> int:
         return self.log.size_bytes + sum(

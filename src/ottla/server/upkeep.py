@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode, KafkaError
 from ottla.server.disk_space import SpaceWatch
 from ottla.storage.clock_steps import StepWatch
+from ottla.storage.retention_check import SLICE_COST, RetentionCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.upkeep")
 JOBS_INTERVAL_MS = 250
+SLICE_PAUSE_MS = 5
+"""Between two slices of a retention check: requests go first."""
 _WHAT_TO_DO = {
     errno.ENOSPC: "free some space or move the directory to a larger disk, then start again",
     errno.EDQUOT: "raise the quota or free some space, then start again",
@@ -63,6 +66,7 @@ class Upkeep:
         self._offline: set[str] = set()
         self._is_stopped = False
         self._saved_at = -1
+        self._check: RetentionCheck | None = None
 
     def start(self) -> None:
         """Begin; retention first waits for log.initial.task.delay.ms."""
@@ -90,10 +94,7 @@ class Upkeep:
             if self._is_stopped:
                 return
             self._timer.add(self._clock.monotonic_ms() + interval_ms, run)
-            try:
-                task()
-            except (KafkaError, OSError) as error:
-                log.error("upkeep: %s", error, extra={"event": "upkeep.failed"})  # noqa: TRY400 - the text says all
+            _attempt(task)
 
         delay_ms = interval_ms if first_ms is None else first_ms
         self._timer.add(self._clock.monotonic_ms() + delay_ms, run)
@@ -138,9 +139,21 @@ class Upkeep:
         self._logs.checkpoint_recovery_points()
 
     def _apply_retention(self) -> None:
+        if self._check is None:
+            self._check = RetentionCheck(self._logs)
+            self._go_on_with_retention()
+
+    def _go_on_with_retention(self) -> None:
+        """Take the next slice; a check that fails is over, and the next interval begins anew."""
+        check, self._check = self._check, None
+        if check is None or self._is_stopped:
+            return
         self._watch_clock()
-        self._logs.apply_retention(self._clock.now_ms(), self._steps.step)
-        if not self._logs.is_holding_back:
+        if check.step(self._clock.now_ms(), self._steps.step, SLICE_COST):
+            self._check = check
+            next_ms = self._clock.monotonic_ms() + SLICE_PAUSE_MS
+            self._timer.add(next_ms, lambda _now_ms: _attempt(self._go_on_with_retention))
+        elif not self._logs.is_holding_back:
             self._steps.forget()
 
     def _watch_clock(self) -> None:
@@ -158,6 +171,14 @@ class Upkeep:
 
     def _flush_due(self) -> None:
         self._logs.want_due_flushes(self._clock.now_ms())
+
+
+def _attempt(task: Callable[[], None]) -> None:
+    """Do it; what goes wrong is said, and the next task is done all the same."""
+    try:
+        task()
+    except (KafkaError, OSError) as error:
+        log.error("upkeep: %s", error, extra={"event": "upkeep.failed"})  # noqa: TRY400 - the text says all
 
 
 def _offline_text(home: LogDirectory) -> str:

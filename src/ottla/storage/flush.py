@@ -16,6 +16,7 @@ from ottla.storage.partition_metadata import PARTITION_METADATA
 
 if TYPE_CHECKING:
     from ottla.storage.directory import Directory, File
+    from ottla.storage.segment import Segment
 
 
 class FlushJob:
@@ -31,6 +32,7 @@ class FlushJob:
         "names_version",
         "offset",
         "partition_metadata",
+        "segments",
         "snapshots",
         "sync_directory",
         "vanished",
@@ -42,6 +44,8 @@ class FlushJob:
         self.offset = offset
         self.generation = generation
         self.files: list[File] = []
+        self.segments: list[Segment] = []
+        """Those the files are of; for the log, not for the worker."""
         self.snapshots: list[str] = []
         self.names_version = 0
         self.sync_directory = False

@@ -73,6 +73,7 @@ class DurableLog(LogState):
                 or segment is self.segments.active
                 or segment.needs_sync
             ):
+                job.segments.append(segment)
                 segment.needs_sync = False
                 segment.pin_for_sync(job.files, is_active=segment is self.segments.active)
 
@@ -106,7 +107,7 @@ class DurableLog(LogState):
         """Nothing is wrong with the disk; all that the job took up is still to be done."""
         for path in job.snapshots:
             self.producer_state.unsynced_snapshots.append(_offset_of(path))
-        for segment in self.segments:
+        for segment in job.segments:
             segment.sync_again()
         self.on_flush_wanted(self)
 

@@ -5,6 +5,7 @@ Kafka: the background tasks of kafka.log.LogManager.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.errors import KafkaError
@@ -126,6 +127,28 @@ class RemovalJob:
     def run(self) -> None:
         """Remove it with all it holds."""
         self._home.directory.remove_tree(self._name)
+
+    def done(self, error: BaseException | None) -> None:
+        """Put the directory offline when that failed."""
+        if error is not None:
+            self._logs.fail(self._home, error)
+
+
+class SegmentRemovalJob:
+    """Removes the files of a log's deleted segments."""
+
+    __slots__ = ("_home", "_logs", "_paths")
+
+    def __init__(self, logs: LogSet, home: LogDirectory, paths: list[str]) -> None:
+        self._logs = logs
+        self._home = home
+        self._paths = paths
+
+    def run(self) -> None:
+        """Remove those that are there; with a deleted partition they go as its own files do."""
+        for path in self._paths:
+            with suppress(FileNotFoundError):
+                self._home.directory.remove(path)
 
     def done(self, error: BaseException | None) -> None:
         """Put the directory offline when that failed."""

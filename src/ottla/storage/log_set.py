@@ -19,7 +19,7 @@ from ottla.storage.checkpoints import (
 from ottla.storage.directory import join
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.flush_waits import FlushWaits
-from ottla.storage.log_jobs import CheckpointJob, LogFlush, RemovalJob
+from ottla.storage.log_jobs import CheckpointJob, LogFlush, RemovalJob, SegmentRemovalJob
 from ottla.storage.partition_log import PartitionLog, parse_partition_name
 from ottla.storage.partition_metadata import PARTITION_METADATA, decode_partition_metadata
 from ottla.storage.producer_count import ProducerCount
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ottla.storage.log_dir import LogDirectory
     from ottla.storage.log_jobs import StorageJob
     from ottla.storage.log_state import LogState
-    from ottla.storage.retention import ClockStep
     from ottla.types import TopicPartition, Uuid
 
 DELETE_SUFFIX = "-delete"
@@ -52,6 +51,8 @@ class RandomBits(Protocol):
 
 MOST_FLUSHES = 128
 """Begun at a time: each holds descriptors, and ten thousand logs may want one at once."""
+MOST_REMOVALS = 512
+"""Logs that lose deleted segments' files in one call."""
 
 
 class LogSet:
@@ -458,27 +459,9 @@ class LogSet:
             if partition in self._logs:
                 self._checkpointed[partition] = offset
 
-    def apply_retention(self, now_ms: int, step: ClockStep | None = None) -> int:
-        """Delete what retention gives up, in every log; return the number of segments.
-
-        What only a step of the clock makes due goes one by one, as `is_holding_back` tells. Idle
-        files and producers are let go as well.
-        """
-        deleted = 0
-        for partition, log in list(self._logs.items()):
-            if log.failure is not None:
-                continue
-            try:
-                count = log.delete_old_segments(now_ms, step)
-            except KafkaError as error:
-                self.fail(self._homes[partition], error.__cause__)
-                continue
-            if count:
-                deleted += count
-                self._with_deleted_segments[partition] = log
-            log.remove_expired_producers(now_ms)
-        self.release_idle()
-        return deleted
+    def segments_deleted(self, log: PartitionLog) -> None:
+        """Take note that a log has segments whose files are to be removed."""
+        self._with_deleted_segments[log.topic_partition] = log
 
     @property
     def is_holding_back(self) -> bool:
@@ -486,20 +469,28 @@ class LogSet:
         return any(log.held_back_count for log in self._logs.values())
 
     def remove_due(self, now_ms: int) -> list[StorageJob]:
-        """Return the jobs that remove what was deleted long enough ago; segments go at once."""
+        """Return the jobs that remove what was deleted long enough ago.
+
+        Some segments may be left for the next call.
+        """
         due = [entry for entry in self._removals if entry[0] <= now_ms]
         self._removals = [entry for entry in self._removals if entry[0] > now_ms]
-        for partition, log in list(self._with_deleted_segments.items()):
-            try:
-                if not log.remove_deleted(now_ms):
-                    del self._with_deleted_segments[partition]
-            except OSError as error:
-                self.fail(self._homes[partition], error)
-        return [RemovalJob(self, home, name) for _, home, name in due if home.is_online]
+        jobs: list[StorageJob] = [
+            RemovalJob(self, home, name) for _, home, name in due if home.is_online
+        ]
+        return jobs + self._remove_due_segments(now_ms)
 
-    def release_idle(self) -> int:
-        """Close the files of segments idle since the last call; return how many."""
-        return sum(log.release_idle() for log in self._logs.values())
+    def _remove_due_segments(self, now_ms: int) -> list[StorageJob]:
+        jobs: list[StorageJob] = []
+        for partition, log in list(self._with_deleted_segments.items()):
+            if len(jobs) >= MOST_REMOVALS:
+                break
+            paths = [path for segment in log.take_removable(now_ms) for path in segment.let_go()]
+            if paths:
+                jobs.append(SegmentRemovalJob(self, self._homes[partition], paths))
+            if not log.has_deleted_segments:
+                del self._with_deleted_segments[partition]
+        return jobs
 
     def want_due_flushes(self, now_ms: int) -> None:
         """Ask for the flushes that flush.ms makes due."""
@@ -534,8 +525,8 @@ class LogSet:
     def shutdown(self, broker_epoch: int = -1) -> None:
         """Flush and close everything; leave a clean marker where all went well.
 
-        Waits for the disk: the node's loop has nothing else to do by then. Timers that call
-        `apply_retention` must have stopped (KAFKA-13315).
+        Waits for the disk: the node's loop has nothing else to do by then. A
+        `RetentionCheck` under way must have stopped (KAFKA-13315).
         """
         if self.is_closed:
             return

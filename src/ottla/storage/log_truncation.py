@@ -51,11 +51,18 @@ class TruncatableLog(DurableLog):
             segment.mark_deleted()
             self._removals.append((now_ms + self.config.file_delete_delay_ms, segment))
 
-    def remove_deleted(self, now_ms: int) -> int:
-        """Remove the files of segments whose delay is over; return how many wait on."""
-        while self._removals and self._removals[0][0] <= now_ms:
-            self._removals.pop(0)[1].remove_files()
-        return len(self._removals)
+    def take_removable(self, now_ms: int) -> list[Segment]:
+        """Hand out the deleted segments whose delay is over; their files are the caller's."""
+        count = 0
+        while count < len(self._removals) and self._removals[count][0] <= now_ms:
+            count += 1
+        taken, self._removals = self._removals[:count], self._removals[count:]
+        return [segment for _, segment in taken]
+
+    @property
+    def has_deleted_segments(self) -> bool:
+        """Whether files of deleted segments still wait for their removal."""
+        return bool(self._removals)
 
     def _advance_start(self, offset: int) -> None:
         if offset > self.log_start_offset:

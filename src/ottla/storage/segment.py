@@ -34,6 +34,7 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
+_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 DELETED_SUFFIX = ".deleted"
 TAIL_BATCHES = 128
 _UNKNOWN = -2  # max_timestamp not read yet
@@ -468,13 +469,7 @@ class Segment:
 
     def mark_deleted(self) -> None:
         """Rename the files with `.deleted`; readers in flight keep theirs."""
-        for suffix in (
-            LOG_SUFFIX,
-            INDEX_SUFFIX,
-            TIME_INDEX_SUFFIX,
-            TRANSACTION_INDEX_SUFFIX,
-        ):
-            old = self.path(suffix)
+        for old in self._paths():
             if self.directory.exists(old):
                 self.directory.rename(old, old + DELETED_SUFFIX)
         self.deleted_suffix = DELETED_SUFFIX
@@ -498,12 +493,14 @@ class Segment:
 
     def remove_names(self) -> None:
         """Remove the files without touching what may be open."""
-        for suffix in (
-            LOG_SUFFIX,
-            INDEX_SUFFIX,
-            TIME_INDEX_SUFFIX,
-            TRANSACTION_INDEX_SUFFIX,
-        ):
-            path = self.path(suffix)
+        for path in self._paths():
             if self.directory.exists(path):
                 self.directory.remove(path)
+
+    def let_go(self) -> list[str]:
+        """Give the descriptor back for good and return the paths of files that may be there."""
+        self.close_files()
+        return self._paths()
+
+    def _paths(self) -> list[str]:
+        return [self.path(suffix) for suffix in _SUFFIXES]

@@ -1,0 +1,64 @@
+"""One look at all logs for what retention gives up, in slices: each rename holds the loop up.
+
+Kafka: LogManager.cleanupLogs, on a thread of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import KafkaError
+
+if TYPE_CHECKING:
+    from ottla.storage.log_set import LogSet
+    from ottla.storage.partition_log import PartitionLog
+    from ottla.storage.retention import ClockStep
+
+SLICE_COST = 400
+"""What one slice may cost, in logs that lose nothing: one or two milliseconds."""
+_SEGMENT_COST = 60
+"""A segment's renames, and the roll that may come before them, as against such a log."""
+
+
+class RetentionCheck:
+    """Deletes old segments, and lets go of idle files and producers, log by log."""
+
+    __slots__ = ("_logs", "_waiting", "deleted")
+
+    def __init__(self, logs: LogSet) -> None:
+        self._logs = logs
+        self._waiting = list(logs)
+        self._waiting.reverse()
+        self.deleted = 0
+        """Segments so far."""
+
+    def step(
+        self, now_ms: int, clock_step: ClockStep | None = None, most: int | None = None
+    ) -> bool:
+        """Look at further logs until that costs `most`, or at all; return whether any is left.
+
+        What only a step of the clock makes due goes one by one: see `LogSet.is_holding_back`.
+        """
+        left = most
+        while self._waiting and (left is None or left > 0):
+            count = self._look_at(self._waiting.pop(), now_ms, clock_step)
+            if left is not None:
+                left -= 1 + count * _SEGMENT_COST
+        return bool(self._waiting)
+
+    def _look_at(self, log: PartitionLog, now_ms: int, clock_step: ClockStep | None) -> int:
+        logs = self._logs
+        home = logs.home_of(log.topic_partition)
+        if home is None or logs.get(log.topic_partition) is not log or log.failure is not None:
+            return 0
+        try:
+            count = log.delete_old_segments(now_ms, clock_step)
+        except KafkaError as error:
+            logs.fail(home, error.__cause__)
+            return 0
+        if count:
+            self.deleted += count
+            logs.segments_deleted(log)
+        log.remove_expired_producers(now_ms)
+        log.release_idle()
+        return count

@@ -1,0 +1,157 @@
+"""Retention over all logs: in slices, and what it deletes is removed by jobs."""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+from typing import TYPE_CHECKING
+
+from ottla.storage import log_set
+from ottla.storage.log_config import LogConfig
+from ottla.storage.log_dir import LogDirectory
+from ottla.storage.log_set import LogSet
+from ottla.storage.retention_check import RetentionCheck
+from ottla.testing.disk import SimulatedDisk
+from ottla.types import TopicPartition
+from tests.storage.logs import NOW_MS, TOPIC_ID, put
+
+if TYPE_CHECKING:
+    import pytest
+
+    from ottla.storage.log_jobs import StorageJob
+    from ottla.storage.partition_log import PartitionLog
+
+SMALL = LogConfig(segment_bytes=400, retention_bytes=400, retention_ms=-1)
+DELAY_MS = SMALL.file_delete_delay_ms
+
+
+def logs_of(disk: SimulatedDisk, count: int) -> LogSet:
+    """Return logs that have more segments than they may keep."""
+    logs = LogSet.open(
+        [LogDirectory("/d", disk)], config_for=lambda _: SMALL, now_ms=NOW_MS, rng=Random(1)
+    )
+    for number in range(count):
+        log = logs.get_or_create(TopicPartition("t", number), topic_id=TOPIC_ID, now_ms=NOW_MS)
+        for _ in range(12):
+            put(log)
+        log.update_high_watermark(log.log_end_offset)
+    return logs
+
+
+def has_lost(log: PartitionLog) -> bool:
+    return log.log_start_offset > 0
+
+
+def finish(jobs: list[StorageJob]) -> None:
+    for job in jobs:
+        error = None
+        try:
+            job.run()
+        except OSError as failure:
+            error = failure
+        job.done(error)
+
+
+def deleted_files(disk: SimulatedDisk) -> list[str]:
+    return [
+        name
+        for folder in disk.list()
+        if disk.is_directory(folder)
+        for name in disk.list(folder)
+        if name.endswith(".deleted")
+    ]
+
+
+def test_a_slice_ends_after_the_log_that_cost_it() -> None:
+    """One log at a time where each loses segments; the logs made meanwhile wait for the next."""
+    logs = logs_of(SimulatedDisk(), 3)
+    check = RetentionCheck(logs)
+    assert check.step(NOW_MS, None, 1)
+    assert [has_lost(log) for log in logs] == [True, False, False]
+    made = logs.get_or_create(TopicPartition("u", 0), topic_id=TOPIC_ID, now_ms=NOW_MS)
+    assert check.step(NOW_MS, None, 1)
+    assert not check.step(NOW_MS, None, 1)
+    assert [has_lost(log) for log in logs if log is not made] == [True] * 3
+    lost = check.deleted
+    assert lost >= 3
+    again = RetentionCheck(logs)
+    assert not again.step(NOW_MS, None, 5)
+    assert again.deleted == 0
+
+
+def test_a_log_that_went_between_two_slices_is_left_alone() -> None:
+    """It was deleted, and another one has its name: neither is looked at in this check."""
+    logs = logs_of(SimulatedDisk(), 2)
+    check = RetentionCheck(logs)
+    assert check.step(NOW_MS, None, 1)
+    gone = TopicPartition("t", 1)
+    old = logs.get(gone)
+    assert old is not None
+    logs.delete(gone, now_ms=NOW_MS)
+    assert not check.step(NOW_MS)
+    assert not has_lost(old)
+
+
+def test_a_disk_that_fails_takes_its_directory_offline_and_the_check_ends() -> None:
+    """The logs that went with it are passed over."""
+    disk = SimulatedDisk()
+    logs = logs_of(disk, 3)
+    disk.fail(lambda call: call.kind == "rename", errno.EIO)
+    check = RetentionCheck(logs)
+    assert not check.step(NOW_MS)
+    assert check.deleted == 0
+    assert not logs.directories[0].is_online
+    assert len(logs) == 0
+
+
+def test_files_are_removed_by_jobs_when_their_delay_is_over() -> None:
+    """Not before, and none is left behind."""
+    disk = SimulatedDisk()
+    logs = logs_of(disk, 2)
+    RetentionCheck(logs).step(NOW_MS)
+    assert deleted_files(disk)
+    assert logs.remove_due(NOW_MS + DELAY_MS - 1) == []
+    jobs = logs.remove_due(NOW_MS + DELAY_MS)
+    assert len(jobs) == 2
+    assert deleted_files(disk)
+    finish(jobs)
+    assert deleted_files(disk) == []
+    assert logs.remove_due(NOW_MS + 2 * DELAY_MS) == []
+
+
+def test_removals_are_begun_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is over the limit is for the next call."""
+    monkeypatch.setattr(log_set, "MOST_REMOVALS", 2)
+    disk = SimulatedDisk()
+    logs = logs_of(disk, 3)
+    RetentionCheck(logs).step(NOW_MS)
+    first = logs.remove_due(NOW_MS + DELAY_MS)
+    second = logs.remove_due(NOW_MS + DELAY_MS)
+    assert [len(first), len(second)] == [2, 1]
+    finish(first + second)
+    assert deleted_files(disk) == []
+
+
+def test_a_partition_deleted_before_its_segments_are_removed() -> None:
+    """The job finds nothing under the old name: the files go with the partition's directory."""
+    disk = SimulatedDisk()
+    logs = logs_of(disk, 1)
+    RetentionCheck(logs).step(NOW_MS)
+    jobs = logs.remove_due(NOW_MS + DELAY_MS)
+    logs.delete(TopicPartition("t", 0), now_ms=NOW_MS + DELAY_MS)
+    finish(jobs)
+    assert logs.directories[0].is_online
+    assert deleted_files(disk)
+    finish(logs.remove_due(NOW_MS + 2 * DELAY_MS))
+    assert deleted_files(disk) == []
+
+
+def test_a_removal_that_fails_takes_the_directory_offline() -> None:
+    """As any other error of the disk does."""
+    disk = SimulatedDisk()
+    logs = logs_of(disk, 1)
+    RetentionCheck(logs).step(NOW_MS)
+    jobs = logs.remove_due(NOW_MS + DELAY_MS)
+    disk.fail(lambda call: call.kind == "remove", errno.EIO)
+    finish(jobs)
+    assert not logs.directories[0].is_online
