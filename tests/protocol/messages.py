@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import ottla.protocol.apis
 import ottla.protocol.records
-from ottla.protocol import headers
+from ottla.protocol import frames, headers
 from ottla.protocol.schema import Struct
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
     from random import Random
 
-    from ottla.protocol.schema import Field, StructMeta
+    from ottla.protocol.schema import Field, Request, StructMeta
 
 _INTEGERS = {
     "int8": (-(1 << 7), (1 << 7) - 1),
@@ -51,6 +51,12 @@ def message_classes() -> dict[str, type[Struct]]:
         and value.__module__ == module.__name__
         and "versions" in vars(value)
     }
+
+
+def frame_of(request: Request, version: int, client_id: str | None = "me") -> bytearray:
+    """Return the bytes behind a request's size."""
+    parts: list[Any] = frames.encode_request(request, version, -7, client_id)
+    return bytearray(b"".join(parts)[4:])
 
 
 def random_message(cls: StructMeta, version: int, rng: Random, depth: int = 0) -> Struct:

@@ -12,7 +12,7 @@ from ottla.protocol import codec, frames
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.plain_fetch import ANSWER_BEHIND, PlainFetch, plain_answer_head, split_plain
 from ottla.types import Uuid
-from tests.protocol.messages import damage, random_message
+from tests.protocol.messages import damage, frame_of, random_message
 
 Topic = FetchRequest.FetchTopic
 Partition = Topic.FetchPartition
@@ -20,12 +20,6 @@ TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = TopicAnswer.PartitionData
 VERSIONS = range(13, 19)
 ONE = Partition(partition=0, fetch_offset=1, partition_max_bytes=5)
-
-
-def frame_of(request: FetchRequest, version: int, client_id: str | None = "me") -> bytearray:
-    """Return the bytes behind a request's size."""
-    parts: list[Any] = frames.encode_request(request, version, -7, client_id)
-    return bytearray(b"".join(parts)[4:])
 
 
 def request_of(rng: Random) -> FetchRequest:

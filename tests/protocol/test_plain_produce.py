@@ -18,19 +18,13 @@ from ottla.protocol.plain_produce import (
 )
 from ottla.protocol.primitives import encode_uvarint
 from ottla.types import Uuid
-from tests.protocol.messages import damage, random_message
+from tests.protocol.messages import damage, frame_of, random_message
 
 Topic = ProduceRequest.TopicProduceData
 Partition = Topic.PartitionProduceData
 TopicAnswer = ProduceResponse.TopicProduceResponse
 PartitionAnswer = TopicAnswer.PartitionProduceResponse
 VERSIONS = range(9, 14)
-
-
-def frame_of(request: ProduceRequest, version: int, client_id: str | None = "me") -> bytearray:
-    """Return the bytes behind a request's size."""
-    parts: list[Any] = frames.encode_request(request, version, -7, client_id)
-    return bytearray(b"".join(parts)[4:])
 
 
 def request_of(rng: Random) -> ProduceRequest:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _KEY_AND_VERSION = struct.Struct(">hh")
 _SIZE = struct.Struct(">i")
-_HEADER = struct.Struct(">hhih")
+REQUEST_HEADER = struct.Struct(">hhih")
+"""Key, version, correlation id, length of the client's id; that id and tagged fields follow."""
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _SIZE_CORRELATION_NO_TAGS = struct.Struct(">iib")
 _KEYS = frozenset(ApiKey)
@@ -47,7 +48,7 @@ def split_header(frame: memoryview) -> tuple[int, int, int, str | None, int]:
     needs of every request. Raises CorruptMessage for bytes that are no header or an unknown key.
     """
     try:
-        key, version, correlation_id, length = _HEADER.unpack_from(frame)
+        key, version, correlation_id, length = REQUEST_HEADER.unpack_from(frame)
         position = 10 + length if length > 0 else 10
         client_id = None if length < 0 else str(frame[10:position], "utf-8", "replace")
         if request_header_version(key, version) > 1:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import Final, NamedTuple
 
+from ottla.protocol.frames import REQUEST_HEADER
 from ottla.protocol.primitives import encode_uvarint
 
 LOWEST: Final = 13
@@ -21,7 +22,6 @@ _FETCH: Final = 1
 _REPLICA_IN_TAG_FROM: Final = 15
 _NO_REPLICA: Final = -1
 _MORE_FOLLOWS: Final = 128  # a byte of a length that is not its last
-_HEADER: Final = Struct(">hhih")  # key, version, correlation id, length of the client's id
 # no tags of the header, (replica before version 15,) wait, least and most bytes, isolation,
 # session and its epoch, topics and one
 _OLDER_BODY: Final = Struct(">biiiibiiB")
@@ -61,7 +61,7 @@ class PlainFetch(NamedTuple):
 def split_plain(frame: memoryview) -> PlainFetch | None:
     """Read a frame (without its size); None for every request that is not plain."""
     try:
-        key, version, correlation_id, length = _HEADER.unpack_from(frame)
+        key, version, correlation_id, length = REQUEST_HEADER.unpack_from(frame)
         if key != _FETCH or not LOWEST <= version <= HIGHEST:
             return None
         position = 10 + length if length > 0 else 10

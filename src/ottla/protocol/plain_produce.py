@@ -13,13 +13,14 @@ from __future__ import annotations
 from struct import Struct, error
 from typing import Final, NamedTuple
 
+from ottla.protocol.frames import REQUEST_HEADER
+
 LOWEST: Final = 9
 HIGHEST: Final = 13
 _IDS_FROM: Final = 13
 _PRODUCE: Final = 0
 _MORE_FOLLOWS: Final = 128  # a byte of a length that is not its last
 # what stands before a field is named with it: tags of the header, no transaction
-_HEADER: Final = Struct(">hhih")  # key, version, correlation id, length of the client's id
 # no tags, no transaction, acks, timeout, one topic, then
 _BEFORE_NAME: Final = Struct(">bbhibB")  # the length of its name and one
 _PARTITION: Final = Struct(">biBBB")  # one partition, its index, bytes of a length
@@ -52,7 +53,7 @@ class PlainProduce(NamedTuple):
 def split_plain(frame: memoryview) -> PlainProduce | None:
     """Read a frame (without its size); None for every request that is not plain."""
     try:
-        key, version, correlation_id, length = _HEADER.unpack_from(frame)
+        key, version, correlation_id, length = REQUEST_HEADER.unpack_from(frame)
         if key != _PRODUCE or not LOWEST <= version <= HIGHEST:
             return None
         position = 10 + length if length > 0 else 10

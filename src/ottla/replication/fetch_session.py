@@ -67,10 +67,10 @@ class FetchPartition:
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
     def told(self, asked: tuple[int, int, int, int], offsets: tuple[int, int, int]) -> None:
-        """Take over what was asked, the offsets told with records, and be told.
+        """Take over what the client asked and, with it, which offsets its answer tells.
 
         `asked`: leader epoch, offset, last epoch, most bytes; `offsets`: high watermark, last
-        stable offset, log start offset. Does what `update` and `must_respond` do.
+        stable offset, log start offset. As `update` and then `must_respond` for records.
         """
         (
             self.current_leader_epoch,

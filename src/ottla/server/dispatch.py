@@ -118,12 +118,11 @@ class Dispatcher:
         self._produce_lane = ProduceLane(broker)
         self._fetch_lane = FetchLane(broker)
         self._short_ways: tuple[ShortWay, ...] = (
-            self._produce_lane.take,
-            self._fetch_lane.take,
+            (self._produce_lane.take, self._fetch_lane.take)
+            if listener == _FOR_CLIENTS
+            else (_nothing_taken, _nothing_taken)
         )
         """By API key, which they compare with all of the frame's."""
-        if listener != _FOR_CLIENTS:
-            self._short_ways = (_nothing_taken, _nothing_taken)
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget whose metrics came over it; the rest is kept by the connection itself."""

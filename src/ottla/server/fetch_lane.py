@@ -17,7 +17,7 @@ from ottla.errors import OttlaError
 from ottla.protocol.plain_fetch import ANSWER_BEHIND, plain_answer_head, split_plain
 from ottla.replication.fetch_session import FINAL_EPOCH, INVALID_SESSION_ID
 from ottla.server.cold_reads import is_cold
-from ottla.server.unlimited_clients import UnlimitedClients
+from ottla.server.lane import VERSION_POSITION, Lane
 from ottla.storage.append_info import FetchIsolation
 from ottla.types import FileSlice
 
@@ -26,22 +26,14 @@ if TYPE_CHECKING:
     from ottla.protocol.plain_fetch import PlainFetch
     from ottla.replication.fetch_session import FetchPartition, FetchSession
     from ottla.replication.partition import Partition
-    from ottla.server.broker import Broker
 
-_VERSION_POSITION: Final = 3  # in a frame: the lower byte
 _NOTHING: Final = (None, None, None)
 _COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 _ALL: Final = FetchIsolation.HIGH_WATERMARK
 
 
-class FetchLane:
+class FetchLane(Lane):
     """Takes the plain requests of one dispatcher."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._unlimited = UnlimitedClients(broker.quotas)
-        self.samples: list[list[float]] | None = None
-        """By version: the seconds that each request took; None where nobody counts."""
 
     def take(self, connection: Connection, frame: memoryview) -> bool:
         """Read and answer; False when nothing was done and the request goes the long way."""
@@ -88,7 +80,7 @@ class FetchLane:
         )
         connection.respond_around(head, records, ANSWER_BEHIND)
         if self.samples is not None:
-            self.samples[frame[_VERSION_POSITION]].append(perf_counter() - started_s)
+            self.samples[frame[VERSION_POSITION]].append(perf_counter() - started_s)
         return True
 
     def _find(

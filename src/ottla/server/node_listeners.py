@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ottla.network.server import SCRATCH_BYTES, Listener
@@ -77,7 +78,11 @@ class NodeListeners:
         for advertised in self._config.advertised_endpoints:
             if advertised.listener == endpoint.listener and advertised.host:
                 return advertised.host
-        return endpoint.host or own_host_name()
+        return endpoint.host or self._own_host_name
+
+    @cached_property
+    def _own_host_name(self) -> str:
+        return own_host_name()
 
     @property
     def advertised(self) -> dict[str, tuple[str, int]]:

@@ -15,24 +15,16 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import OttlaError
 from ottla.protocol.plain_produce import BYTES_BEHIND, plain_answer, split_plain
-from ottla.server.unlimited_clients import UnlimitedClients
+from ottla.server.lane import VERSION_POSITION, Lane
 
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
-    from ottla.server.broker import Broker
 
 _ACKNOWLEDGED: Final = (1, -1)
-_VERSION_POSITION: Final = 3  # in a frame: the lower byte
 
 
-class ProduceLane:
+class ProduceLane(Lane):
     """Takes the plain requests of one dispatcher."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._unlimited = UnlimitedClients(broker.quotas)
-        self.samples: list[list[float]] | None = None
-        """By version: the seconds that each request took; None where nobody counts."""
 
     def take(self, connection: Connection, frame: memoryview) -> bool:
         """Append and answer; False when nothing was done and the request goes the long way."""
@@ -66,5 +58,5 @@ class ProduceLane:
             return False
         connection.respond_bytes(plain_answer(request, info[0], info[4]))
         if self.samples is not None:
-            self.samples[frame[_VERSION_POSITION]].append(perf_counter() - started_s)
+            self.samples[frame[VERSION_POSITION]].append(perf_counter() - started_s)
         return True

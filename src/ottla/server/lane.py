@@ -1,4 +1,4 @@
-"""Which clients no quota concerns, remembered for the short ways.
+"""What the short ways of requests have in common: clients that no quota concerns, and samples.
 
 Kafka: ClientQuotaManager, which asks for each request.
 """
@@ -11,7 +11,10 @@ from ottla.server.context import ANONYMOUS
 
 if TYPE_CHECKING:
     from ottla.quota.quotas import Quotas
+    from ottla.server.broker import Broker
 
+VERSION_POSITION: Final = 3
+"""Where a request's version stands in its frame: the lower byte."""
 _MOST_REMEMBERED: Final = 4096
 
 
@@ -36,3 +39,13 @@ class UnlimitedClients:
             self.known.clear()
         self.known.add(client_id)
         return True
+
+
+class Lane:
+    """The short way of one API for the clients of one dispatcher."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._unlimited = UnlimitedClients(broker.quotas)
+        self.samples: list[list[float]] | None = None
+        """By version: the seconds that each request took; None where nobody counts."""
