@@ -62,20 +62,21 @@ def deleted_files(disk: SimulatedDisk) -> list[str]:
     ]
 
 
-def test_a_slice_ends_after_the_log_that_cost_it() -> None:
-    """One log at a time where each loses segments; the logs made meanwhile wait for the next."""
+def test_a_slice_ends_with_the_log_that_loses_something() -> None:
+    """Or after so many that do not; logs made meanwhile wait for the next check."""
     logs = logs_of(SimulatedDisk(), 3)
     check = RetentionCheck(logs)
-    assert check.step(NOW_MS, None, 1)
+    assert check.step(NOW_MS, None, 5)
     assert [has_lost(log) for log in logs] == [True, False, False]
     made = logs.get_or_create(TopicPartition("u", 0), topic_id=TOPIC_ID, now_ms=NOW_MS)
-    assert check.step(NOW_MS, None, 1)
-    assert not check.step(NOW_MS, None, 1)
+    assert check.step(NOW_MS, None, 5)
+    assert not check.step(NOW_MS, None, 5)
     assert [has_lost(log) for log in logs if log is not made] == [True] * 3
     lost = check.deleted
     assert lost >= 3
     again = RetentionCheck(logs)
-    assert not again.step(NOW_MS, None, 5)
+    assert again.step(NOW_MS, None, 3)
+    assert not again.step(NOW_MS, None, 3)
     assert again.deleted == 0
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode, KafkaError
 from ottla.server.disk_space import SpaceWatch
 from ottla.storage.clock_steps import StepWatch
-from ottla.storage.retention_check import SLICE_COST, RetentionCheck
+from ottla.storage.retention_check import SLICE_LOGS, RetentionCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -149,7 +149,7 @@ class Upkeep:
         if check is None or self._is_stopped:
             return
         self._watch_clock()
-        if check.step(self._clock.now_ms(), self._steps.step, SLICE_COST):
+        if check.step(self._clock.now_ms(), self._steps.step, SLICE_LOGS):
             self._check = check
             next_ms = self._clock.monotonic_ms() + SLICE_PAUSE_MS
             self._timer.add(next_ms, lambda _now_ms: _attempt(self._go_on_with_retention))

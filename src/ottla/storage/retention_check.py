@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from ottla.storage.partition_log import PartitionLog
     from ottla.storage.retention import ClockStep
 
-SLICE_COST = 400
-"""What one slice may cost, in logs that lose nothing: one or two milliseconds."""
-_SEGMENT_COST = 60
-"""A segment's renames, and the roll that may come before them, as against such a log."""
+SLICE_LOGS = 256
+"""Looked at in one slice, which takes a millisecond or two while none of them loses anything."""
 
 
 class RetentionCheck:
@@ -35,15 +33,16 @@ class RetentionCheck:
     def step(
         self, now_ms: int, clock_step: ClockStep | None = None, most: int | None = None
     ) -> bool:
-        """Look at further logs until that costs `most`, or at all; return whether any is left.
+        """Look at `most` further logs, or up to the first that loses something; None is all.
 
-        What only a step of the clock makes due goes one by one: see `LogSet.is_holding_back`.
+        Returns whether any is left. What only a step of the clock makes due goes one by one: see
+        `LogSet.is_holding_back`.
         """
-        left = most
-        while self._waiting and (left is None or left > 0):
+        end = 0 if most is None else max(0, len(self._waiting) - most)
+        while len(self._waiting) > end:
             count = self._look_at(self._waiting.pop(), now_ms, clock_step)
-            if left is not None:
-                left -= 1 + count * _SEGMENT_COST
+            if count and most is not None:
+                break
         return bool(self._waiting)
 
     def _look_at(self, log: PartitionLog, now_ms: int, clock_step: ClockStep | None) -> int:
