@@ -165,7 +165,8 @@ def test_a_flush_that_cannot_begin_fails_too(monkeypatch: pytest.MonkeyPatch) ->
     flushes = Flushes(1)
     put(flushes.a)
 
-    def refuse(_now_ms: int) -> None:
+    def refuse(_now_ms: int, *, is_whole: bool) -> None:
+        assert is_whole
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from OSError(errno.EIO, "simulated")
 
     monkeypatch.setattr(flushes.a, "start_flush", refuse)

@@ -10,6 +10,7 @@ import pytest
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.storage.checkpoints import decode_offsets, encode_offsets
+from ottla.storage.log_config import LogConfig
 from ottla.storage.log_dir import LogDirectory, decode_clean_marker, decode_meta_properties
 from ottla.storage.log_set import MOST_FLUSHES, LogSet
 from ottla.storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
@@ -290,7 +291,7 @@ def test_only_so_many_flushes_are_begun_at_a_time() -> None:
     made = [make(logs, TopicPartition("many", number)) for number in range(MOST_FLUSHES + 5)]
     for log in made:
         put(log)
-        log.on_flush_wanted(log)
+        log.roll(NOW_MS)
     begun = logs.take_jobs()
     assert len(begun) == MOST_FLUSHES
     assert logs.take_jobs() == []
@@ -305,3 +306,48 @@ def test_only_so_many_flushes_are_begun_at_a_time() -> None:
     for _ in range(3):
         run_jobs(logs)
     assert all(log.recovery_point == log.log_end_offset for log in made)
+
+
+def test_a_roll_makes_durable_what_lies_before_the_active_segment() -> None:
+    """As in Kafka: the records that came after it are for the next one, flush.ms or the stop."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    log = make(logs, A)
+    run_jobs(logs)
+    put(log)
+    log.roll(NOW_MS)
+    put(log)
+    seen: list[str] = []
+
+    def note(call: Call) -> bool:
+        if call.kind == "sync":
+            seen.append(call.path)
+        return False
+
+    disk.fail(note, 0)
+    run_jobs(logs)
+    assert (log.recovery_point, log.log_end_offset) == (1, 2)
+    assert log.segments[0].path(".log") in seen
+    assert log.segments.active.path(".log") not in seen
+    assert logs.take_jobs() == []
+
+
+@pytest.mark.parametrize(
+    "config", [LogConfig(flush_ms=500), LogConfig(flush_messages=2)], ids=["ms", "messages"]
+)
+def test_flush_settings_reach_into_the_active_segment(config: LogConfig) -> None:
+    """What they make due is flushed to the end of the log, also where nobody waits for it."""
+    logs = open_set(SimulatedDisk())
+    log = make(logs, A)
+    put(log)
+    run_jobs(logs)
+    assert log.recovery_point == 0
+    log.reconfigure(config)
+    logs.want_due_flushes(NOW_MS + 499)
+    assert logs.take_jobs(NOW_MS + 499) == []
+    put(log)
+    logs.want_due_flushes(NOW_MS + 500)
+    for job in logs.take_jobs(NOW_MS + 500):
+        job.run()
+        job.done(None)
+    assert log.recovery_point == 2

@@ -14,19 +14,20 @@ from ottla.storage.partition_metadata import encode_partition_metadata
 class DurableLog(LogState):
     """A log whose unflushed part can be handed out as a job."""
 
-    def start_flush(self, now_ms: int = 0) -> FlushJob | None:
+    def start_flush(self, now_ms: int = 0, *, is_whole: bool = True) -> FlushJob | None:
         """Hand out what makes the log durable up to its end; None when it is, or a job runs.
 
-        Run the job in a worker, then call `flush_completed` with it and the OSError, if any.
+        When it is not to be whole: up to its active segment, as a roll asks for. Run the job in a
+        worker, then call `flush_completed` with it and the OSError, if any.
         """
         if self.is_flushing or self.is_deleted:
             return None
-        return self._make_flush(now_ms)
+        return self._make_flush(now_ms, is_whole=is_whole)
 
-    def _make_flush(self, now_ms: int) -> FlushJob | None:
+    def _make_flush(self, now_ms: int, *, is_whole: bool = True) -> FlushJob | None:
         epochs = self.leader_epochs
         state = self.producer_state
-        end = self.log_end_offset
+        end = self.log_end_offset if is_whole else self.segments.active.base_offset
         is_durable = end <= self.recovery_point and self._names_are_durable
         if (
             is_durable
@@ -37,7 +38,7 @@ class DurableLog(LogState):
             return None
         job = FlushJob(self.directory, self.name, offset=end, generation=self._generation)
         try:
-            self._fill(job)
+            self._fill(job, is_whole=is_whole)
         except OSError as error:
             if is_exhaustion(error):
                 self.flush_completed(job, error)
@@ -45,14 +46,15 @@ class DurableLog(LogState):
             self.failure = error
             raise self._storage_error("flushing", error) from error
         self.is_flushing = True
-        self._last_flush_ms = max(self._last_flush_ms, now_ms)
+        if is_whole:
+            self._last_flush_ms = max(self._last_flush_ms, now_ms)
         return job
 
     @property
     def _names_are_durable(self) -> bool:
         return self._names_version == self._durable_names_version
 
-    def _fill(self, job: FlushJob) -> None:
+    def _fill(self, job: FlushJob, *, is_whole: bool) -> None:
         job.names_version = self._names_version
         job.sync_directory = not self._names_are_durable or bool(
             self.producer_state.unsynced_snapshots
@@ -67,15 +69,17 @@ class DurableLog(LogState):
             for offset in self.producer_state.unsynced_snapshots
         ]
         self.producer_state.unsynced_snapshots = []
+        active = self.segments.active
         for number, segment in enumerate(self.segments):
-            if (
-                self.segments.end_of(number, job.offset) > self.recovery_point
-                or segment is self.segments.active
-                or segment.needs_sync
-            ):
+            is_wanted = (
+                is_whole
+                if segment is active
+                else self.segments.end_of(number, job.offset) > self.recovery_point
+            )
+            if is_wanted or segment.needs_sync:
                 job.segments.append(segment)
                 segment.needs_sync = False
-                segment.pin_for_sync(job.files, is_active=segment is self.segments.active)
+                segment.pin_for_sync(job.files, is_active=segment is active)
 
     def flush_completed(self, job: FlushJob, error: OSError | None = None) -> None:
         """Take note of a finished job; with an error the log is fenced (never retried).
@@ -109,13 +113,15 @@ class DurableLog(LogState):
             self.producer_state.unsynced_snapshots.append(_offset_of(path))
         for segment in job.segments:
             segment.sync_again()
+        self._last_flush_ms = 0
         self.on_flush_wanted(self)
 
     def is_flush_due(self, now_ms: int) -> bool:
-        """Whether flush.ms is over for bytes that are not durable."""
-        return (
-            self.log_end_offset > self.recovery_point
-            and now_ms - self._last_flush_ms >= self.config.flush_ms
+        """Whether flush.messages or flush.ms ask for what is not durable up to the log's end."""
+        count = self.log_end_offset - self.recovery_point
+        return count > 0 and (
+            count >= self.config.flush_messages
+            or now_ms - self._last_flush_ms >= self.config.flush_ms
         )
 
     def remove_expired_producers(self, now_ms: int) -> None:

@@ -378,7 +378,8 @@ class LogSet:
 
     def _begin_flush(self, log: PartitionLog, now_ms: int) -> list[StorageJob]:
         try:
-            job = log.start_flush(now_ms)
+            is_whole = log in self.flush_waits or log.is_flush_due(now_ms)
+            job = log.start_flush(now_ms, is_whole=is_whole)
         except KafkaError as error:
             self.fail(self._homes[log.topic_partition], error.__cause__)
             return []
@@ -493,7 +494,7 @@ class LogSet:
         return jobs
 
     def want_due_flushes(self, now_ms: int) -> None:
-        """Ask for the flushes that flush.ms makes due."""
+        """Ask for the flushes that flush.ms or flush.messages make due."""
         for log in self._logs.values():
             if log.is_flush_due(now_ms):
                 self._want_flush(log)
