@@ -44,6 +44,19 @@ def test_fires_in_order_of_deadline(seed: int) -> None:
         assert len(wheel) == len(waiting)
 
 
+def test_nobody_is_woken_for_a_bucket_of_few() -> None:
+    """The next call is asked for at a deadline itself, not when a coarse bucket begins."""
+    wheel = TimingWheel(7)
+    late = wheel.add(7_900, lambda _now_ms: None)
+    assert wheel.next_deadline() == 7_900
+    wheel.add(790, lambda _now_ms: None)
+    assert wheel.next_deadline() == 790
+    assert wheel.advance(790) == 1
+    assert wheel.next_deadline() == 7_900
+    late.cancel()
+    assert wheel.next_deadline() is None
+
+
 def test_callback_may_cancel_and_add() -> None:
     """A callback can cancel a task of the same millisecond; what it adds waits a millisecond."""
     wheel = TimingWheel(0)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     Bucket = dict["TimerTask", None]
 
 WHEEL_SIZE: Final = 20
+_FEW: Final = 16
+"""Tasks of a bucket that are looked at one by one to spare their owner a wake-up."""
 
 
 class TimerTask:
@@ -87,8 +89,12 @@ class TimingWheel:
         It may be earlier by a part of a bucket; None when nothing waits.
         """
         while self._starts:
-            if self._buckets[self._starts[0]]:
+            bucket = self._buckets[self._starts[0]]
+            if len(bucket) > _FEW:
                 return self._starts[0][0]
+            if bucket:
+                earliest_ms = min(task.deadline_ms for task in bucket)
+                return min((earliest_ms, *(start_ms for start_ms, _ in self._starts[1:3])))
             del self._buckets[heappop(self._starts)]
         return None
 

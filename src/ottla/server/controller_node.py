@@ -29,6 +29,7 @@ from ottla.raft.quorum_state import QuorumStateStore
 from ottla.raft.replicated_log import METADATA_LOG, ReplicatedLog
 from ottla.raft.snapshot import decode_snapshot
 from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet, voter_set_of
+from ottla.server.timers import meeting_after
 from ottla.types import Node, OffsetAndEpoch, Uuid
 
 if TYPE_CHECKING:
@@ -347,9 +348,9 @@ class ControllerNode:
         deadlines = [cluster.heartbeats.next_expiry_ms(cluster.unfenced_ids())]
         idle_ms = self._config.metadata_max_idle_interval_ms
         if idle_ms > 0 and runtime.active:
-            if now_ms - runtime.last_append_ms >= idle_ms:
+            if now_ms >= meeting_after(runtime.last_append_ms, idle_ms):
                 runtime.write_no_op()
-            deadlines.append(runtime.last_append_ms + idle_ms)
+            deadlines.append(meeting_after(runtime.last_append_ms, idle_ms))
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def stop(self) -> None:

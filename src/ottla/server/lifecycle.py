@@ -11,6 +11,7 @@ from ottla.errors import KafkaError
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
 from ottla.purgatory.pending import Pending
+from ottla.server.timers import meeting_after
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +105,7 @@ class BrokerLifecycle:
             return
         self._send()
         interval_ms = self._config.broker_heartbeat_interval_ms
-        self._timer.add(self._clock.monotonic_ms() + interval_ms, self._beat)
+        self._timer.add(meeting_after(self._clock.monotonic_ms(), interval_ms), self._beat)
 
     def _send(self, *, is_leaving: bool = False) -> Pending[BrokerHeartbeatResponse]:
         answer = self._controller.broker_heartbeat(

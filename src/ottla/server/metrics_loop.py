@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
-BEAT_S = 0.1
-_BEATS_A_TICK = 50
+BEAT_S = 0.25
+_BEATS_A_TICK = 20
 _MINUTES_KEPT = 10
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _ONE = ("",)

@@ -32,7 +32,7 @@ from ottla.server.producer_ids import ProducerIds
 from ottla.server.reporters import Reporters, reporters_refusal
 from ottla.server.startup import Banner
 from ottla.server.telemetry import Telemetry
-from ottla.server.timers import LoopTimer
+from ottla.server.timers import LoopTimer, meeting_after
 from ottla.server.unfolding import Unfolding
 from ottla.server.upkeep import Upkeep
 from ottla.server.workers import Workers
@@ -142,7 +142,8 @@ class Node:
         max_idle_ms = self.config.connections_max_idle_ms
         self._listeners.sweep(now_ms, max_idle_ms)
         tell_left_out()
-        self._timer.add(now_ms + sweep_interval_ms(max_idle_ms), self._sweep_connections)
+        next_ms = meeting_after(now_ms, sweep_interval_ms(max_idle_ms))
+        self._timer.add(next_ms, self._sweep_connections)
 
     def _lock(self) -> None:
         """Take the directories: nothing is read or written before they are ours."""

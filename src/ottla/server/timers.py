@@ -15,6 +15,19 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
 
+MEETING_MS = 250
+"""What recurs and may come a little early or late is done at multiples of this."""
+
+
+def meeting_after(now_ms: int, interval_ms: int) -> int:
+    """Return when to do again what recurs at this interval: together with all else that does.
+
+    An idle node wakes up once for all of it. Short intervals meet among themselves only.
+    """
+    grid_ms = MEETING_MS if interval_ms >= MEETING_MS else max(1, interval_ms)
+    due_ms = now_ms + interval_ms
+    return max(due_ms - due_ms % grid_ms, now_ms + 1)
+
 
 class LoopTimer(TimingWheel):
     """A timing wheel that advances itself on its loop."""

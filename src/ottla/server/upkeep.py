@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.server.disk_space import SpaceWatch
+from ottla.server.timers import meeting_after
 from ottla.storage.clock_steps import StepWatch
 from ottla.storage.retention_check import SLICE_LOGS, RetentionCheck
 
@@ -93,7 +94,7 @@ class Upkeep:
         def run(_now_ms: int) -> None:
             if self._is_stopped:
                 return
-            self._timer.add(self._clock.monotonic_ms() + interval_ms, run)
+            self._timer.add(meeting_after(self._clock.monotonic_ms(), interval_ms), run)
             _attempt(task)
 
         delay_ms = interval_ms if first_ms is None else first_ms
@@ -102,7 +103,7 @@ class Upkeep:
     def _look_at_space(self, _now_ms: int) -> None:
         if not self._is_stopped:
             self._space.look(self._workers.run)
-            next_ms = self._clock.monotonic_ms() + self._space.pause_ms
+            next_ms = meeting_after(self._clock.monotonic_ms(), self._space.pause_ms)
             self._timer.add(next_ms, self._look_at_space)
 
     def _submit(self, jobs: Iterable[StorageJob]) -> None:
