@@ -95,6 +95,12 @@ class ReadableFile(Protocol):
     def fileno(self) -> int:
         """Return the descriptor for sendfile; OSError where there is none (a simulated disk)."""
 
+    def pin(self) -> None:
+        """Stay open until `unpin`."""
+
+    def unpin(self) -> None:
+        """Undo one `pin`."""
+
 
 class FileSlice(NamedTuple):
     """Bytes that lie in a file and can be sent without being read."""

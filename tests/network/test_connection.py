@@ -5,37 +5,21 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-import tempfile
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.network import connection as connection_module
+from ottla.network.connection import MAX_UNSENT_BYTES
 from ottla.network.server import MOST_UNSENT_BYTES, Listener
 from ottla.types import FileSlice
+from tests.network.open_file import OpenFile
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ottla.network.connection import Connection
-
-
-class OpenFile:
-    """A file that slices can be sent from."""
-
-    def __init__(self, content: bytes) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
-        self._file.write(content)
-        self._file.flush()
-        self._content = content
-
-    def close(self) -> None:
-        self._file.close()
-
-    def read(self, position: int, size: int) -> bytes:
-        return self._content[position : position + size]
-
-    def fileno(self) -> int:
-        return self._file.fileno()
 
 
 class Echo:
@@ -44,14 +28,19 @@ class Echo:
     def __init__(self) -> None:
         self._waiting: asyncio.Queue[tuple[Connection, bytes]] = asyncio.Queue()
         self.closed = 0
+        self.frame_counts: Counter[str] = Counter()
         self.large = OpenFile(bytes(range(256)) * 8192)
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
         body = bytes(frame)
+        self.frame_counts[connection.connection_id] += 1
         if body == b"slow":
             self._waiting.put_nowait((connection, body))
         elif body == b"close":
             connection.close()
+        elif body == b"finish":
+            connection.finish()
+            connection.request_done()
         elif body == b"none":
             connection.request_done()
         elif body == b"file":
@@ -192,6 +181,89 @@ def test_a_stranger_is_closed_and_others_never_notice(bad: bytes) -> None:
         good_writer.write(frame(b"still here"))
         assert await read_frame(good) == b"still here"
         good_writer.close()
+        writer.close()
+
+    run(scenario)
+
+
+def test_a_large_frame_may_begin_while_a_buffered_one_waits_to_be_taken_up() -> None:
+    """Bytes of a frame must never be read as requests: the reader keeps its place."""
+
+    async def scenario(echo: Echo, port: int) -> None:
+        body = bytes(range(251)) * 1200
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(frame(b"slow") + frame(b"behind"))
+        connection, _ = await echo.next_waiting()
+        whole = frame(body)
+        writer.write(whole[:5000])
+        await asyncio.sleep(0)
+        connection.respond([frame(b"slow")])
+        connection._on_readable()  # as the loop does, in the same turn
+        for _ in range(5):
+            await asyncio.sleep(0)
+        writer.write(whole[5000:] + frame(b"last"))
+        answers = [await read_frame(reader) for _ in range(4)]
+        assert answers == [b"slow", b"behind", body, b"last"]
+        writer.close()
+
+    run(scenario)
+
+
+def test_frames_of_one_read_are_taken_up_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands fit into one read; the others are served between them, and all are answered."""
+    monkeypatch.setattr(connection_module, "MOST_FRAMES", 3)
+
+    async def scenario(echo: Echo, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        bodies = [b"%d" % number for number in range(500)]
+        writer.write(b"".join(map(frame, bodies)))
+        await writer.drain()
+        seen: list[int] = []
+        loop = asyncio.get_running_loop()
+        while not seen or seen[-1] < len(bodies):
+            await asyncio.sleep(0)
+            seen.append(sum(echo.frame_counts.values()))
+            assert seen[-1] - (seen[-2] if len(seen) > 1 else 0) <= 3
+            assert loop.is_running()
+        assert [await read_frame(reader) for _ in bodies] == bodies
+        writer.close()
+
+    run(scenario)
+
+
+def test_answers_that_nobody_reads_hold_further_requests_back() -> None:
+    """What is queued is bounded, however many requests came in one read; in the end all go out."""
+
+    async def scenario(echo: Echo, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        writer.write(frame(b"slow") + frame(b"file") * 20 + frame(b"end"))
+        connection, body = await echo.next_waiting()
+        connection.respond([frame(body)])
+        for _ in range(50):
+            await asyncio.sleep(0)
+        size = len(echo.large.read(0, 1 << 30))
+        assert connection._queue.size_bytes <= MAX_UNSENT_BYTES + size + 4
+        assert await read_frame(reader) == b"slow"
+        for _ in range(20):
+            assert len(await read_frame(reader)) == size
+        assert await read_frame(reader) == b"end"
+        writer.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("behind", [b"", struct.pack(">i", -1), frame(b"finish")])
+def test_what_was_answered_is_sent_before_the_end(behind: bytes) -> None:
+    """A peer that sends no more, or sends what ends it, has its earlier answers first."""
+
+    async def scenario(echo: Echo, port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        writer.write(frame(b"file") * 2 + behind)
+        writer.write_eof()
+        for _ in range(2):
+            assert await read_frame(reader) == echo.large.read(0, 1 << 30)
+        assert await reader.read() == b""
+        assert (echo.closed, echo.large.pins) == (1, 0)
         writer.close()
 
     run(scenario)

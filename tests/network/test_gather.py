@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.network.gather import SendQueue
 from ottla.types import FileSlice
+from tests.network.open_file import OpenFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HEAD, BEHIND = b"head of it", b"end"
 FILE_BYTES = bytes(range(251)) * 4000
-
-
-class OpenFile:
-    """A file that is read and sent."""
-
-    def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the object
-        self._file.write(FILE_BYTES)
-        self._file.flush()
-
-    def fileno(self) -> int:
-        return self._file.fileno()
-
-    def read(self, position: int, size: int) -> bytes:
-        return os.pread(self.fileno(), size, position)
-
-    def close(self) -> None:
-        self._file.close()
 
 
 class Picky:
@@ -83,7 +64,7 @@ def test_nothing_is_lost_wherever_the_socket_stops(
     pair: tuple[socket.socket, socket.socket], budget: list[int], size: int
 ) -> None:
     """In the head, in the slice, before and in the end; twice, so that no option is left set."""
-    file = OpenFile()
+    file = OpenFile(FILE_BYTES)
     part, whole = FileSlice(file, 3, size), HEAD + FILE_BYTES[3 : 3 + size] + BEHIND
     queue, writer = SendQueue(), Picky(pair[0], [])
     for stops in (list(budget), []):
@@ -92,7 +73,7 @@ def test_nothing_is_lost_wherever_the_socket_stops(
         assert is_out is not bool(queue.items)
         assert queue.size_bytes <= len(whole)
         assert _received(pair[1], queue, writer, len(whole)) == whole
-        assert queue.size_bytes == 0
+        assert (queue.size_bytes, file.pins) == (0, 0)
         assert pair[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK) == 0
     file.close()
 
@@ -101,10 +82,31 @@ def test_a_file_that_ends_early_breaks_the_connection(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     """The rest of an answer that was promised cannot be made up."""
-    file = OpenFile()
+    file = OpenFile(FILE_BYTES)
     queue = SendQueue()
     part = FileSlice(file, 0, len(FILE_BYTES) + 1)
     assert not queue.send_around(pair[0], HEAD, part, BEHIND)
     with pytest.raises(OSError, match="ended before"):
         _received(pair[1], queue, Picky(pair[0], []), 1 << 30)
+    queue.clear()
+    assert file.pins == 0
+    file.close()
+
+
+def test_a_small_slice_that_is_not_whole_is_no_answer_either() -> None:
+    """Else the next answer's bytes would be taken for records."""
+    file = OpenFile(FILE_BYTES)
+    with pytest.raises(OSError, match="ended before"):
+        SendQueue().add([HEAD, FileSlice(file, len(FILE_BYTES) - 10, 11)])
+    file.close()
+
+
+def test_a_file_is_held_while_a_slice_of_it_is_queued() -> None:
+    """And let go of when the slice is dropped."""
+    file = OpenFile(FILE_BYTES)
+    queue = SendQueue()
+    queue.add([HEAD, FileSlice(file, 0, 100_000), FileSlice(file, 0, 200_000), BEHIND])
+    assert file.pins == 2
+    queue.clear()
+    assert (file.pins, queue.size_bytes, len(queue.items)) == (0, 0, 0)
     file.close()

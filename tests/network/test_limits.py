@@ -89,23 +89,27 @@ def test_a_large_frame_at_a_fair_speed_is_awaited() -> None:
     assert frame_limit_ms(0) == 30_000
 
 
-def test_silence_ends_a_connection_but_waiting_for_an_answer_does_not() -> None:
-    """connections.max.idle.ms counts from the last frame; a long poll is no silence."""
+def test_silence_ends_a_connection_even_while_its_request_waits() -> None:
+    """connections.max.idle.ms counts from the last bytes either way, as in Kafka."""
 
     async def scenario(echo: Echo, listener: Listener, port: int) -> None:
         silent, silent_writer = await asyncio.open_connection("127.0.0.1", port)
         waiting, waiting_writer = await asyncio.open_connection("127.0.0.1", port)
-        waiting_writer.write(frame(b"slow"))
-        connection, body = await echo.next_waiting()
         await until(lambda: len(listener.connections) == 2)
         assert listener.sweep(0, 1000) == 0
+        waiting_writer.write(frame(b"slow"))
+        connection, body = await echo.next_waiting()
         assert listener.sweep(1001, -1) == 0
-        assert listener.sweep(1001, 1000) == 1
+        assert listener.sweep(1002, 1000) == 1
         assert await silent.read() == b""
         connection.respond([frame(body)])
         assert await read_frame(waiting) == b"slow"
+        waiting_writer.write(frame(b"slow"))
+        connection, body = await echo.next_waiting()
         assert listener.sweep(1500, 1000) == 0
         assert listener.sweep(2502, 1000) == 1
+        connection.respond([frame(body)])
+        assert await waiting.read() == b""
         silent_writer.close()
         waiting_writer.close()
 

@@ -274,6 +274,12 @@ class Source:
     def fileno(self) -> int:
         raise OSError
 
+    def pin(self) -> None:
+        raise OSError
+
+    def unpin(self) -> None:
+        raise OSError
+
 
 def test_file_slices_pass_through() -> None:
     """A slice is counted by its size, sent as it is, and read only by to_bytes."""

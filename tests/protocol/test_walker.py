@@ -177,6 +177,12 @@ class _NoFile:
     def fileno(self) -> int:
         raise AssertionError("not here")
 
+    def pin(self) -> None:
+        raise AssertionError("not here")
+
+    def unpin(self) -> None:
+        raise AssertionError("not here")
+
 
 @pytest.mark.parametrize("which", WALKS)
 def test_records_stay_as_they_are(which: str) -> None:

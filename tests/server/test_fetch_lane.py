@@ -51,7 +51,7 @@ class Ear:
         self.around += 1
         self.respond((head, part, behind))
 
-    def close(self) -> None:
+    def finish(self) -> None:
         self.heard.append(b"closed")
 
 

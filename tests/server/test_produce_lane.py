@@ -47,7 +47,7 @@ class Ear:
     def request_done(self) -> None:
         self.heard.append(b"no answer")
 
-    def close(self) -> None:
+    def finish(self) -> None:
         self.heard.append(b"closed")
 
 

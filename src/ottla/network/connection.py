@@ -30,14 +30,16 @@ log = logging.getLogger("ottla.network")
 _SIZE_BYTES = 4
 _from_bytes = int.from_bytes
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
-"""No new request is read from a socket with more than this unsent."""
+"""No new request is taken up from a socket with more than this unsent."""
+MOST_FRAMES = 32
+"""Taken up in one turn of the loop: one read may hold thousands, and others wait meanwhile."""
 
 
 class RequestHandler(Protocol):
     """What a connection gives its frames to."""
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
-        """Answer by `connection.respond`, now or later, exactly once; or by `connection.close`."""
+        """Answer by `connection.respond`, now or later, exactly once; or by `connection.finish`."""
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget what was kept for the connection."""
@@ -50,8 +52,10 @@ class Connection:
         "_fd",
         "_handler",
         "_is_busy",
+        "_is_ending",
         "_is_handling",
         "_is_reading",
+        "_is_resuming",
         "_is_writing",
         "_loop",
         "_queue",
@@ -91,6 +95,8 @@ class Connection:
         self._queue = SendQueue()
         self._is_busy = False
         self._is_handling = False
+        self._is_resuming = False  # frames that were read are taken up in the loop's next turn
+        self._is_ending = False
         self._is_writing = False
         self._is_reading = True
         self._rest: asyncio.TimerHandle | None = None
@@ -113,12 +119,10 @@ class Connection:
         """Whether it was silent for too long, or its frame trickles: asked now and then.
 
         Time counts from the first such question after anything was achieved: a frame complete, or
-        bytes of an answer taken. A request that waits for its answer is no silence; a throttled
-        client's is.
+        bytes of an answer taken. A request that waits for its answer is silence, as in Kafka.
         """
         seen = (self.frame_count, self._queue.size_bytes)
-        is_waiting = self._is_busy and self._rest is None
-        if self.last_active_ms < 0 or is_waiting or seen != self._seen:
+        if self.last_active_ms < 0 or seen != self._seen:
             self._seen = seen
             self.last_active_ms = now_ms
             return False
@@ -128,9 +132,8 @@ class Connection:
         return 0 <= max_idle_ms < waited_ms
 
     def _on_readable(self) -> None:
-        if self._is_busy or self._queue.size_bytes > MAX_UNSENT_BYTES:
-            self._loop.remove_reader(self._fd)
-            self._is_reading = False
+        if self._is_busy or self._is_resuming or self._queue.size_bytes > MAX_UNSENT_BYTES:
+            self._stop_reading()
             return
         try:
             frame = self._receive() if self._reader.is_inside_frame else self._receive_whole()
@@ -145,15 +148,34 @@ class Connection:
         if frame is not None:
             self._handle_frames(frame)
 
+    @property
+    def _may_take_up(self) -> bool:
+        """Whether the next request may be read or taken up."""
+        return (
+            not self._is_busy
+            and not self._is_resuming
+            and self._queue.size_bytes <= MAX_UNSENT_BYTES
+        )
+
+    def _stop_reading(self) -> None:
+        if self._is_reading:
+            self._loop.remove_reader(self._fd)
+            self._is_reading = False
+
     def _handle_frames(self, frame: memoryview | None) -> None:
         """Handle this frame and those buffered behind it, until one has to wait."""
         self._is_handling = True
+        left = MOST_FRAMES
         try:
             while frame is not None:
                 self._is_busy = True
                 self.frame_count += 1
                 self._handler.handle_frame(self, frame)
                 if self._is_busy or self.is_closed or not self._reader.left:
+                    return
+                left -= 1
+                if not left or self._queue.size_bytes > MAX_UNSENT_BYTES:
+                    self._take_up_soon()
                     return
                 frame = self._reader.next_frame()
         except OttlaError as error:
@@ -165,7 +187,7 @@ class Connection:
         """Close on a stranger whose bytes are no frames."""
         extra = {"event": "frame.invalid", "client": self.peer_host}
         log.info("closing: %s", error, extra=extra)
-        self.close()
+        self.finish()
 
     def _receive_whole(self) -> memoryview | None:
         """Receive between frames: most often one whole frame, and nothing is asked but its size."""
@@ -176,14 +198,13 @@ class Connection:
             return memoryview(bytearray(scratch[_SIZE_BYTES:count]))
         if count:
             return reader.take(scratch[:count])
-        self.close()
+        self.finish()
         return None
 
     def _receive(self) -> memoryview | None:
         space = self._reader.space()
         if space is NO_ROOM:
-            self._loop.remove_reader(self._fd)
-            self._is_reading = False
+            self._stop_reading()
             return None
         if space is not None:
             count = self._socket.recv_into(space)
@@ -192,7 +213,7 @@ class Connection:
             count = self._socket.recv_into(self._scratch)
             frame = self._reader.take(self._scratch[:count]) if count else None
         if not count:
-            self.close()
+            self.finish()
         return frame
 
     def respond(self, items: Sequence[SendItem]) -> None:
@@ -265,14 +286,22 @@ class Connection:
     def request_done(self) -> None:
         """Take up the next request; called by the handler itself where there is no answer."""
         self._is_busy = False
-        if self._is_handling or self.is_closed:
+        if not self._is_handling:
+            self._take_up_soon()
+
+    def _take_up_soon(self) -> None:
+        """Go on with what was read, or read; when there is room for answers again at the latest."""
+        if self.is_closed or self._is_ending or not self._may_take_up:
             return
         if self._reader.left:
+            self._is_resuming = True
             self._loop.call_soon(self._resume)
-        self._read_again()
+        else:
+            self._read_again()
 
     def _resume(self) -> None:
-        if self._is_busy or self.is_closed:
+        self._is_resuming = False
+        if self.is_closed or self._is_ending:
             return
         try:
             frame = self._reader.next_frame()
@@ -280,12 +309,13 @@ class Connection:
             self._hang_up(error)
             return
         self._handle_frames(frame)
+        self._read_again()
 
     def _read_again(self) -> None:
-        is_free = not self._is_busy and self._queue.size_bytes <= MAX_UNSENT_BYTES
-        if is_free and not self._is_reading and not self.is_closed:
-            self._loop.add_reader(self._fd, self._on_readable)
-            self._is_reading = True
+        if self._is_reading or self.is_closed or self._is_ending or not self._may_take_up:
+            return
+        self._loop.add_reader(self._fd, self._on_readable)
+        self._is_reading = True
 
     def _flush(self) -> None:
         if self._queue.flush(self._socket):
@@ -306,7 +336,18 @@ class Connection:
         except OSError:
             self.close()
             return
-        self._read_again()
+        if self._is_ending and not self._queue.items:
+            self.close()
+        self._take_up_soon()
+
+    def finish(self) -> None:
+        """Take up no more requests, and close when the answers so far are sent."""
+        if self._queue.items and not self.is_closed:
+            self._is_ending = True
+            self._reader.left = b""
+            self._stop_reading()
+        else:
+            self.close()
 
     def close(self) -> None:
         """Close at once; what was not sent is dropped."""
@@ -314,6 +355,7 @@ class Connection:
             return
         self.is_closed = True
         self._reader.release()
+        self._queue.clear()
         if self._rest is not None:
             self._rest.cancel()
         self._loop.remove_reader(self._fd)

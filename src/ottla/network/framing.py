@@ -107,8 +107,10 @@ class FrameReader:
     def next_frame(self) -> memoryview | None:
         """Return the next frame from buffered bytes; raise KafkaError for an illegal size."""
         left = self.left
+        if not left:  # a large frame may have begun meanwhile, which is not to be forgotten
+            return None
         available = len(left) - 4
-        self.is_inside_frame = bool(left)
+        self.is_inside_frame = True
         if available < 0:
             return None
         size = _from_bytes(left[:4], "big", signed=True)

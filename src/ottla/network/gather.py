@@ -36,16 +36,21 @@ class SendQueue:
         self._is_corked = False
 
     def add(self, items: Iterable[SendItem]) -> None:
-        """Queue buffers and slices; neighbouring buffers are joined into one."""
+        """Queue buffers and slices; neighbouring buffers are joined into one.
+
+        The file of a slice is pinned while that is queued: a topic deleted meanwhile must not leave
+        it open for good. OSError when it cannot be read.
+        """
         small: list[Buffer] = []
         for item in items:
             if type(item) is not FileSlice:
                 small.append(item)  # type: ignore[arg-type] # FileSlice was tested by exact type
             elif item.size <= SMALL_SLICE_BYTES:
-                small.append(item.read())
+                small.append(_whole(item))
             else:
                 self._add_joined(small)
                 small = []
+                item.file.pin()
                 self.items.append(item)
                 self.size_bytes += item.size
         self._add_joined(small)
@@ -108,8 +113,17 @@ class SendQueue:
             self.items.append(memoryview(head)[sent:])
         sent = max(0, sent - len(head))
         if sent < part.size:
+            part.file.pin()
             self.items.append(FileSlice(part.file, part.position + sent, part.size - sent))
         self.items.append(memoryview(behind)[max(0, sent - part.size) :])
+
+    def clear(self) -> None:
+        """Drop what was not sent."""
+        for item in self.items:
+            if type(item) is FileSlice:
+                item.file.unpin()
+        self.items.clear()
+        self.size_bytes = 0
 
     def _cork(self, sock: socket.socket, *, on: bool) -> None:
         """Let the few bytes behind a slice leave with its last ones: one packet less for each."""
@@ -132,5 +146,14 @@ class SendQueue:
         self.size_bytes -= sent
         if sent == part.size:
             self.items.popleft()
+            part.file.unpin()
         else:
             self.items[0] = FileSlice(part.file, part.position + sent, part.size - sent)
+
+
+def _whole(part: FileSlice) -> bytes:
+    """Return the bytes of a slice; OSError when its file is shorter than it."""
+    data = part.read()
+    if len(data) != part.size:
+        raise OSError("a log file ended before the slice to be sent")
+    return data

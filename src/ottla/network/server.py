@@ -202,6 +202,7 @@ class Listener:
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._count += 1
         local = sock.getsockname()
         peer = f"{local[0]}:{local[1]}-{address[0]}:{address[1]}-0-{self._count}"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.replication.partition import Partition
+    from ottla.storage.partition_log import PartitionLog
 
 
 class DelayedFetch(DelayedOperation):
@@ -32,16 +33,22 @@ class DelayedFetch(DelayedOperation):
         self._sizes = {partition: partition.log.size_bytes for partition in partitions}
 
     def try_complete(self) -> bool:
-        """Complete when a partition is led elsewhere, or the bytes that were missing have come."""
+        """Complete when a partition is led elsewhere or failed, or the missing bytes have come.
+
+        Also when one reads a segment that will not grow: the rest of it is all there will be.
+        """
         return self._is_ready() and self.force_complete()
 
     def _is_ready(self) -> bool:
         grown_bytes = 0
         for partition, fetch_offset in self.partitions.items():
-            if not partition.is_leader:
+            log = partition.log
+            if not partition.is_leader or log.failure is not None:
                 return True
-            if partition.log.high_watermark > fetch_offset:
-                grown_bytes += max(1, partition.log.size_bytes - self._sizes[partition])
+            if log.high_watermark > fetch_offset:
+                if _is_in_older_segment(log, fetch_offset):
+                    return True
+                grown_bytes += max(1, log.size_bytes - self._sizes[partition])
                 if grown_bytes >= self._missing_bytes:
                     return True
         return False
@@ -49,3 +56,11 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         """Read again and answer with what is there."""
         self._answer()
+
+
+def _is_in_older_segment(log: PartitionLog, offset: int) -> bool:
+    """Whether the high watermark lies in a later segment than the offset."""
+    segments = log.segments
+    return offset < segments.active.base_offset and segments.number_for(
+        offset
+    ) < segments.number_for(log.high_watermark)

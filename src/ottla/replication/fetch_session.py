@@ -13,7 +13,7 @@ from ottla.types import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
     from ottla.replication.partition import Partition
@@ -153,11 +153,11 @@ def wanted_partitions(
 class FetchPlan:
     """What one Fetch is to read, with or without a session."""
 
-    __slots__ = ("is_incremental", "partitions", "session")
+    __slots__ = ("_epoch", "is_incremental", "partitions", "session")
 
     def __init__(
         self,
-        partitions: Iterable[FetchPartition],
+        partitions: Collection[FetchPartition],
         session: FetchSession | None,
         *,
         is_incremental: bool,
@@ -165,6 +165,14 @@ class FetchPlan:
         self.partitions = partitions
         self.session = session
         self.is_incremental = is_incremental
+        self._epoch = session.epoch if session else INITIAL_EPOCH
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether a later request has continued the session before this one was answered."""
+        return (
+            self.is_incremental and self.session is not None and self.session.epoch != self._epoch
+        )
 
     @property
     def session_id(self) -> int:
@@ -173,7 +181,7 @@ class FetchPlan:
 
 
 class FetchSessionCache:
-    """At most `slots` sessions; an idle one makes room for a new one after two minutes."""
+    """At most `slots` sessions; after two minutes an idle or a smaller one makes room."""
 
     def __init__(self, slots: int, rng: random.Random) -> None:
         self._slots = slots
@@ -235,7 +243,7 @@ class FetchSessionCache:
             wanted[key].update(partition)
         session = None
         if request.session_epoch == INITIAL_EPOCH and wanted:
-            session = self._create(uses_topic_ids=version >= 13, now_ms=now_ms)
+            session = self._create(len(wanted), uses_topic_ids=version >= 13, now_ms=now_ms)
         if session is not None:
             session.partitions = wanted
         return FetchPlan(wanted.values(), session, is_incremental=False)
@@ -250,8 +258,8 @@ class FetchSessionCache:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         return session
 
-    def _create(self, *, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
-        if len(self._sessions) >= self._slots and not self._evict(now_ms):
+    def _create(self, size: int, *, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+        if len(self._sessions) >= self._slots and not self._evict(size, now_ms):
             return None
         session_id = self._rng.randint(1, _MAX_EPOCH)
         while session_id in self._sessions:
@@ -260,15 +268,29 @@ class FetchSessionCache:
         self._sessions[session_id] = session
         return session
 
-    def _evict(self, now_ms: int) -> bool:
-        if not self._sessions:
+    def _evict(self, size: int, now_ms: int) -> bool:
+        """Make room for a session of so many partitions, if it is worth more than another one."""
+        going = self._stale(now_ms) or self._smaller(size, now_ms)
+        if going is None:
             return False
-        oldest = min(self._sessions.values(), key=lambda session: session.last_used_ms)
-        if now_ms - oldest.last_used_ms < MIN_EVICTION_MS:
-            return False
-        del self._sessions[oldest.session_id]
+        del self._sessions[going.session_id]
         self.evictions += 1
         return True
+
+    def _stale(self, now_ms: int) -> FetchSession | None:
+        oldest = min(
+            self._sessions.values(), key=lambda session: session.last_used_ms, default=None
+        )
+        is_stale = oldest is not None and now_ms - oldest.last_used_ms > MIN_EVICTION_MS
+        return oldest if is_stale else None
+
+    def _smaller(self, size: int, now_ms: int) -> FetchSession | None:
+        smallest = min(
+            (one for one in self._sessions.values() if now_ms - one.created_ms > MIN_EVICTION_MS),
+            key=lambda one: (len(one.partitions), one.session_id),
+            default=None,
+        )
+        return smallest if smallest is not None and len(smallest.partitions) < size else None
 
 
 def key_for(topic: str, topic_id: Uuid, partition: int, version: int) -> PartitionKey:

@@ -77,6 +77,10 @@ class Partition:
         """Raise what a client is told with a wrong leader or epoch, or when the disk failed."""
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.check_epoch(current_leader_epoch)
+
+    def check_epoch(self, current_leader_epoch: int = -1) -> None:
+        """Raise what a client is told with a wrong epoch, or when the disk failed."""
         if self.log.failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:

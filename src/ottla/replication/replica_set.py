@@ -191,6 +191,11 @@ class ReplicaSet:
         if home is not None:
             self.logs.fail(home, error.__cause__)
 
+    def tell_of_failures(self) -> None:
+        """Tell who waits for partitions of a failed disk."""
+        for partition in [one for one in self if one.log.failure is not None]:
+            self._tell(partition)
+
     def _tell(self, partition: Partition) -> None:
         for listener in self._listeners:
             listener(partition)

@@ -105,7 +105,7 @@ def _close_after_fault(connection: Connection, error: Exception) -> None:
     """Give up a request of which nobody knows what was appended."""
     extra = {"event": "request.failed", "client": connection.peer_host}
     log.error("request failed", exc_info=error, extra=extra)
-    connection.close()
+    connection.finish()
 
 
 class Dispatcher:
@@ -146,7 +146,7 @@ class Dispatcher:
         except KafkaError as error:
             client = connection.peer_host
             log.info("closing: %s", error, extra={"event": "request.invalid", "client": client})
-            connection.close()
+            connection.finish()
             return
         if request is not None:
             quotas = self._broker.quotas
@@ -205,7 +205,7 @@ class Dispatcher:
             log.error("request failed", exc_info=error, extra=extra)
         response = response_class(ctx.api_key)()
         if not hasattr(response, "error_code"):
-            ctx.connection.close()
+            ctx.connection.finish()
             return None
         response.error_code = int(code)
         if hasattr(response, "error_message"):
@@ -226,5 +226,5 @@ class Dispatcher:
         except (OttlaError, ValueError) as error:
             extra = {"event": "response.invalid", "client": ctx.client}
             log.exception("cannot encode", exc_info=error, extra=extra)
-            ctx.connection.close()
+            ctx.connection.finish()
             return None

@@ -130,14 +130,14 @@ class FetchLane(Lane):
                 isolation=_COMMITTED if request.is_filtered else _ALL,
                 min_one_message=True,
             )
-        except OttlaError:  # it happens again on the long way, where it is told
-            return None
-        records = read.records
-        if (
-            type(records) is not FileSlice
-            or records.size < request.min_bytes
-            or read.aborted_transactions
-            or is_cold(records)
-        ):
+            records = read.records
+            if (
+                type(records) is not FileSlice
+                or records.size < request.min_bytes
+                or read.aborted_transactions
+                or is_cold(records)
+            ):
+                return None
+        except (OttlaError, OSError):  # it happens again on the long way, where it is told
             return None
         return records

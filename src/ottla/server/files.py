@@ -151,9 +151,13 @@ class RealFile:
         return self._descriptor if self._descriptor >= 0 else self._open()
 
     def pin(self) -> None:
-        """Open now and stay open until `unpin`: a worker must never meet a reused descriptor."""
+        """Open now and stay open until `unpin`: a worker must never meet a reused descriptor.
+
+        What was closed is closed again by the last `unpin`: nobody else may have it in mind.
+        """
         if self._descriptor < 0:
             self._open()
+            self._closing = True
         self._pins += 1
 
     def unpin(self) -> None:

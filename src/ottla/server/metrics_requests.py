@@ -24,6 +24,7 @@ from ottla.server.dispatch import Dispatcher
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ottla.protocol.schema import Response
     from ottla.server.broker import Broker
     from ottla.server.context import Context
     from ottla.server.dispatch import Handler
@@ -120,7 +121,11 @@ class TimedDispatcher(Dispatcher):
 
         def timed(ctx: Context, request: Any) -> Any:
             started_s = perf_counter()
-            result = handler(ctx, request)
+            try:
+                result = handler(ctx, request)
+            except Exception:
+                samples[ctx.api_version].append(perf_counter() - started_s)
+                raise
             if type(result) is Pending:
                 local_s = perf_counter() - started_s
                 version = ctx.api_version
@@ -135,10 +140,10 @@ class TimedDispatcher(Dispatcher):
 
         return timed
 
-    def _fail(self, ctx: Context, error: Exception) -> None:
+    def _error_response(self, ctx: Context, error: Exception) -> Response | None:
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
         self._counts.errors[ctx.api_key, int(code)] += 1
-        super()._fail(ctx, error)
+        return super()._error_response(ctx, error)
 
     def drain(self) -> None:
         """Empty the lists into the distributions."""

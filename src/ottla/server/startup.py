@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import resource
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -102,8 +103,13 @@ def limit_connections(
 def _close_excess(connections: Collection[Connection], most: int) -> None:
     excess = len(connections) - most
     if excess > 0:
-        for connection in sorted(connections, key=lambda one: one.last_active_ms)[:excess]:
+        for connection in sorted(connections, key=_last_active_ms)[:excess]:
             connection.close()
+
+
+def _last_active_ms(connection: Connection) -> float:
+    """Return since when it is silent, as far as was looked; one not looked at yet is the newest."""
+    return connection.last_active_ms if connection.last_active_ms >= 0 else inf
 
 
 class PortTaken(Exception):

@@ -155,12 +155,24 @@ class MeasuredRequest:
     def _empty_fetch(self, unsent: Any) -> FetchResponse:
         request: Any = self._request
         self._ctx.broker.fetch_sessions.take_back(request, unsent)
+        self._uncount(unsent)
         is_incremental = request.session_epoch > 0 and not unsent.error_code
         return FetchResponse(
             error_code=unsent.error_code,
             session_id=request.session_id if is_incremental else 0,
             responses=[],
         )
+
+    def _uncount(self, unsent: FetchResponse) -> None:
+        """Take back the bytes that the partitions have counted as sent."""
+        replicas = self._ctx.broker.replicas
+        for topic in unsent.responses:
+            by_id = replicas.by_topic_id.get(topic.topic_id, {})
+            for data in topic.partitions:
+                index = data.partition_index
+                partition = by_id.get(index) or replicas.find(topic.topic, index)
+                if partition is not None and data.records:
+                    partition.bytes_out -= codec.records_size(data.records)
 
     def _request_pause_ms(self) -> int:
         ctx = self._ctx

@@ -125,6 +125,7 @@ class Upkeep:
             if home.is_online or home.path in self._offline:
                 continue
             self._offline.add(home.path)
+            self._replicas.tell_of_failures()
             text = _offline_text(home)
             log.error(text, extra={"event": "directory.offline", "path": home.path})
             is_last = not self._logs.online_directories

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionData = TopicResponse.PartitionData
 _TOPIC_IDS_FROM = 13
+_STORAGE_ERROR_FROM = 6
+_LEADERS_FROM = 16
 _CONTROLLER = "controller"
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 @handles(FetchRequest)
@@ -55,9 +59,11 @@ def _wait(ctx: Context, request: FetchRequest, read: FetchRead) -> Pending[Fetch
     pending: Pending[FetchResponse] = Pending()
 
     def answer() -> None:
-        again = FetchRead(ctx, request, read.plan)
-        again.run()
-        answered = _answer(ctx, again)
+        try:
+            answered = _answer_again(ctx, request, read.plan)
+        except Exception as error:  # noqa: BLE001 - it is not the fault of the producer that wakes us up
+            pending.fail(error)
+            return
         if isinstance(answered, Pending):
             answered.then(pending.complete)
         else:
@@ -65,10 +71,25 @@ def _wait(ctx: Context, request: FetchRequest, read: FetchRead) -> Pending[Fetch
 
     positions = read.positions()
     deadline_ms = broker.clock.monotonic_ms() + request.max_wait_ms
-    missing_bytes = request.min_bytes - read.size_bytes
+    missing_bytes = read.min_bytes - read.size_bytes
     delayed = DelayedFetch(deadline_ms, positions, missing_bytes, answer)
     broker.delayed_fetches.try_complete_else_watch(delayed, positions)
     return pending
+
+
+def _answer_again(
+    ctx: Context, request: FetchRequest, plan: FetchPlan
+) -> FetchResponse | Pending[FetchResponse]:
+    """Read again after a wait; a client that went on with its session meanwhile gets no data."""
+    if plan.is_overtaken:
+        return FetchResponse(
+            error_code=int(ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+            session_id=plan.session_id,
+            responses=[],
+        )
+    read = FetchRead(ctx, request, plan)
+    read.run()
+    return _answer(ctx, read)
 
 
 class FetchRead:
@@ -79,9 +100,12 @@ class FetchRead:
         "_ctx",
         "_has_error",
         "_isolation",
+        "_leader_ids",
         "_request",
         "_results",
+        "_unknown_count",
         "cold",
+        "min_bytes",
         "plan",
         "size_bytes",
     )
@@ -96,8 +120,11 @@ class FetchRead:
             else FetchIsolation.HIGH_WATERMARK
         )
         self._bytes_left = min(request.max_bytes, ctx.broker.fetch_max_bytes)
+        self.min_bytes = min(request.min_bytes, self._bytes_left)
         self._results: list[tuple[FetchPartition, PartitionData]] = []
         self._has_error = False
+        self._unknown_count = 0
+        self._leader_ids: set[int] = set()
         self.cold: list[FileSlice] = []
         self.size_bytes = 0
 
@@ -106,10 +133,10 @@ class FetchRead:
         """Whether the answer should go out now."""
         request = self._request
         return (
-            self.size_bytes >= request.min_bytes
+            self.size_bytes >= self.min_bytes
             or self._has_error
             or request.max_wait_ms <= 0
-            or not self.plan.partitions
+            or self._unknown_count == len(self.plan.partitions)
         )
 
     def positions(self) -> dict[Partition, int]:
@@ -144,10 +171,32 @@ class FetchRead:
                 current_leader_epoch=wanted.current_leader_epoch,
                 min_one_message=not self.size_bytes,
             )
+            return self._data(replica, index, read)
         except KafkaError as error:
+            return self._failed(wanted, error.code)
+        except OSError:  # no descriptor left, or the disk fails
+            return self._failed(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _failed(self, wanted: FetchPartition, code: ErrorCode) -> PartitionData:
+        """Answer for one partition; what nobody knows does not end the wait for the others."""
+        if code in _UNKNOWN:
+            self._unknown_count += 1
+        else:
             self._has_error = True
-            return _failed(index, error.code)
-        return self._data(replica, index, read)
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and self._ctx.api_version < _STORAGE_ERROR_FROM:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        data = _failed(wanted.key.partition, code)
+        replica = wanted.replica
+        if (
+            replica is not None
+            and code in _LED_ELSEWHERE
+            and self._ctx.api_version >= _LEADERS_FROM
+        ):
+            data.current_leader = PartitionData.LeaderIdAndEpoch(
+                leader_id=replica.leader_id, leader_epoch=replica.leader_epoch
+            )
+            self._leader_ids.add(replica.leader_id)
+        return data
 
     def _replica(self, wanted: FetchPartition) -> Partition:
         replica = wanted.replica
@@ -209,7 +258,18 @@ class FetchRead:
         return FetchResponse(
             session_id=self.plan.session_id,
             responses=_by_topic([(wanted.key, data) for wanted, data in told]),
+            node_endpoints=self._leaders(),
         )
+
+    def _leaders(self) -> list[FetchResponse.NodeEndpoint]:
+        """Return where those are whom clients are sent to (KIP-951)."""
+        if not self._leader_ids:
+            return []
+        return [
+            FetchResponse.NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port)
+            for node in self._ctx.broker.nodes(self._ctx.listener_name)
+            if node.node_id in self._leader_ids
+        ]
 
 
 def _is_unchanged(wanted: FetchPartition) -> bool:
@@ -219,7 +279,8 @@ def _is_unchanged(wanted: FetchPartition) -> bool:
         return False
     log = replica.log
     return (
-        wanted.fetch_offset == wanted.high_watermark == log.high_watermark
+        log.failure is None
+        and wanted.fetch_offset == wanted.high_watermark == log.high_watermark
         and wanted.log_start_offset == log.log_start_offset
         and wanted.current_leader_epoch in (-1, replica.leader_epoch)
         and wanted.last_fetched_epoch < 0
@@ -240,7 +301,7 @@ def _diverging_epoch(replica: Partition, wanted: FetchPartition) -> tuple[int, i
 
 
 def _failed(index: int, code: ErrorCode) -> PartitionData:
-    is_known = code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+    is_known = code not in _UNKNOWN
     return PartitionData(
         partition_index=index,
         error_code=int(code),

@@ -86,6 +86,8 @@ def _list_partition(
         partition = ctx.broker.replicas.get(topic, index)
         if request.replica_id != _DEBUG_REPLICA:
             partition.check_leader(wanted.current_leader_epoch)
+        else:
+            partition.check_epoch(wanted.current_leader_epoch)
         timestamp, offset, epoch = _find(partition, request.isolation_level, wanted.timestamp)
     except KafkaError as error:
         return _unknown(index, error.code)

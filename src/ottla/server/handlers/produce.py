@@ -128,7 +128,7 @@ def _refuse_topic(ctx: Context, topic: TopicData, code: ErrorCode) -> TopicRespo
 def _close_when_failed(ctx: Context, responses: list[TopicResponse]) -> None:
     """With acks=0 there is no answer to carry an error: the closed connection tells it."""
     if any(p.error_code for topic in responses for p in topic.partition_responses):
-        ctx.connection.close()
+        ctx.connection.finish()
 
 
 def _when_checked(

@@ -1,0 +1,31 @@
+"""A file whose slices are sent in tests of the network."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+
+class OpenFile:
+    """Has its content on the disk, and counts who has pinned it."""
+
+    def __init__(self, content: bytes) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
+        self._file.write(content)
+        self._file.flush()
+        self.pins = 0
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def read(self, position: int, size: int) -> bytes:
+        return os.pread(self.fileno(), size, position)
+
+    def pin(self) -> None:
+        self.pins += 1
+
+    def unpin(self) -> None:
+        self.pins -= 1
+
+    def close(self) -> None:
+        self._file.close()
