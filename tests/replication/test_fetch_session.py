@@ -112,6 +112,21 @@ def test_only_idle_sessions_make_room(cache: FetchSessionCache) -> None:
     assert cache.evictions == 1
 
 
+def test_a_larger_session_takes_the_place_of_a_smaller_one(cache: FetchSessionCache) -> None:
+    """Of those that had their two minutes, however busy they are; an equal one stays."""
+    first = cache.plan(request(0), 12, 0).session_id
+    second = cache.plan(request(0, 1), 12, 0).session_id
+    late_ms = MIN_EVICTION_MS + 1
+    for session_id in (first, second):
+        cache.plan(request(session_id=session_id, epoch=1), 12, late_ms - 2)
+    assert cache.plan(request(0, 1), 12, late_ms - 2).session_id == 0
+    assert cache.plan(request(0), 12, late_ms).session_id == 0
+    assert cache.plan(request(0, 1), 12, late_ms).session_id > 0
+    with pytest.raises(KafkaError):
+        cache.plan(request(session_id=first, epoch=2), 12, late_ms)
+    assert cache.plan(request(session_id=second, epoch=2), 12, late_ms).session is not None
+
+
 def test_an_answer_names_only_what_changed(cache: FetchSessionCache) -> None:
     """Records, a moved watermark, and errors with their end are told; silence is left out."""
     (wanted,) = cache.plan(request(0), 12, 0).partitions

@@ -220,6 +220,10 @@ def test_without_acks_the_next_request_waits(disk: HeldDisk) -> None:
         witness.close()
 
 
+def _roll(node: Any) -> None:
+    node.broker.replicas.get("t", 0).log.roll(node.clock.now_ms())
+
+
 def test_by_default_no_answer_waits(disk: HeldDisk) -> None:
     """With the disk stalled for good, producers are answered as long as nobody asks for flushes."""
     with Cluster() as cluster:
@@ -227,7 +231,8 @@ def test_by_default_no_answer_waits(disk: HeldDisk) -> None:
         peer = Peer(cluster.bootstrap)
         disk.text = f"{cluster.data_dir}/t-0/"
         assert produce(peer, "t", batch()) == 0
-        assert disk.hangs.wait(20)  # a new log is flushed once for its names
+        cluster.run(_roll)  # what is rolled is flushed
+        assert disk.hangs.wait(20)
         assert {produce(peer, "t", batch()) for _ in range(5)} == {0}
         disk.release.set()
         peer.close()
