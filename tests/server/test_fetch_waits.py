@@ -12,6 +12,7 @@ from ottla.protocol import frames
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
+from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.builder import encode_batch
 from ottla.server.files import RealFile
 from ottla.server.metrics_requests import RequestCounts, TimedDispatcher
@@ -298,4 +299,20 @@ def test_bytes_that_a_quota_withholds_are_not_counted_as_sent(cluster: Cluster) 
         throttled_ms = answer.throttle_time_ms
         got += sum(len(one.records) for topic in answer.responses for one in topic.partitions)
     assert cluster.run(lambda node: node.broker.replicas.get("t", 0).bytes_out) == got
+    peer.close()
+
+
+def test_a_partition_sent_twice_is_appended_once(cluster: Cluster) -> None:
+    """The last batch of a request counts, as in Kafka, and is answered once."""
+    create(cluster, "t")
+    peer = Peer(cluster.bootstrap)
+    data = ProduceRequest.TopicProduceData
+    small, large = records(10), records(500)
+    parts = [data.PartitionProduceData(index=0, records=one) for one in (small, large)]
+    topics = [data(name="t", partition_data=parts), data(name="t", partition_data=parts[:1])]
+    answer = peer.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 9)
+    (told,) = answer.responses
+    assert [(one.error_code, one.base_offset) for one in told.partition_responses] == [(0, 0)]
+    log_bytes = cluster.run(lambda node: node.broker.replicas.get("t", 0).log.size_bytes)
+    assert log_bytes == len(small)
     peer.close()

@@ -150,6 +150,15 @@ def wanted_partitions(
             yield PartitionKey(topic.topic, topic.topic_id, wanted.partition), wanted
 
 
+def _wanted(request: FetchRequest) -> dict[PartitionKey, FetchPartition]:
+    """Return the partitions of a request, which are to be read without what a session knows."""
+    wanted = {}
+    for key, partition in wanted_partitions(request):
+        wanted[key] = FetchPartition(key)
+        wanted[key].update(partition)
+    return wanted
+
+
 class FetchPlan:
     """What one Fetch is to read, with or without a session."""
 
@@ -206,7 +215,7 @@ class FetchSessionCache:
         session.update(request)
         if not session.partitions:  # as in Kafka, a session that forgot all ends
             del self._sessions[session.session_id]
-            return FetchPlan((), None, is_incremental=False)
+            return FetchPlan(_wanted(request).values(), None, is_incremental=False)
         session.continued(now_ms)
         return FetchPlan(session.partitions.values(), session, is_incremental=True)
 
@@ -237,10 +246,7 @@ class FetchSessionCache:
                     session.partitions[key].high_watermark = -1
 
     def _full_plan(self, request: FetchRequest, version: int, now_ms: int) -> FetchPlan:
-        wanted = {}
-        for key, partition in wanted_partitions(request):
-            wanted[key] = FetchPartition(key)
-            wanted[key].update(partition)
+        wanted = _wanted(request)
         session = None
         if request.session_epoch == INITIAL_EPOCH and wanted:
             session = self._create(len(wanted), uses_topic_ids=version >= 13, now_ms=now_ms)

@@ -50,6 +50,16 @@ def fetched(topic: str = READ, request: dict[str, Any] | None = None, **partitio
     return fields
 
 
+def _beside_quiet(at: Side, version: int) -> dict[str, Any]:
+    topics = [_wanted(at, READ, {"fetch_offset": 6}, {"partition": 9})]
+    return {"max_wait_ms": 20, "min_bytes": 1, "replica_state": {}, "topics": topics}
+
+
+def _fetched_twice(at: Side, version: int) -> dict[str, Any]:
+    topics = [_wanted(at, READ, {"fetch_offset": 3}, {"fetch_offset": 0})]
+    return {"max_wait_ms": 0, "min_bytes": 0, "replica_state": {}, "topics": topics}
+
+
 def _session(at: Side, version: int, **request: Any) -> dict[str, Any]:
     """Begin a fetch session with one partition, and return the next request in it."""
     begin = {"max_wait_ms": 0, "session_id": 0, "session_epoch": 0}
@@ -97,6 +107,14 @@ def _make(name: str, fields: Fields, *errors: int, **options: Any) -> Case:
 
 
 SESSIONS = (7, 0x7FFF)
+
+
+def _trades(at: Side, version: int) -> dict[str, Any]:
+    known = _wanted(at, READ)
+    forgotten = {"topic": READ, "topic_id": known["topic_id"], "partitions": [0]}
+    return _session(at, version, topics=[known], forgotten_topics_data=[forgotten])
+
+
 FETCH = [
     _make("valid", fetched()),
     _make("from the middle of a batch", fetched(fetch_offset=3)),
@@ -132,6 +150,8 @@ FETCH = [
         E_.OFFSET_OUT_OF_RANGE,
         versions=(12, 99),
     ),
+    _make("unknown beside quiet", _beside_quiet, *MISSING[:1]),
+    _make("the same partition twice", _fetched_twice),
     _make("no topics", fetched(request={"topics": []})),
     _make("with a rack", fetched(request={"rack_id": "here"})),
     _make("of another cluster", fetched(request={"cluster_id": "other"}), versions=(12, 99)),
@@ -143,6 +163,7 @@ FETCH = [
     _make("session, nothing new", _session, versions=SESSIONS),
     _make("session forgets", _forgets, versions=SESSIONS),
     _make("session adds", _adds, versions=SESSIONS),
+    _make("session trades its only partition for itself", _trades, versions=SESSIONS),
     _make("session ends", lambda at, v: _session(at, v, session_epoch=-1), versions=SESSIONS),
     _make(
         "session epoch wrong",
@@ -230,6 +251,12 @@ OFFSETS = [
     _offsets("read committed", _listed(isolation=1), versions=(2, 99)),
     _offsets("as a replica", lambda at, v: _listed()(at, v) | {"replica_id": 1}),
     _offsets("as the debugging replica", lambda at, v: _listed()(at, v) | {"replica_id": -2}),
+    _offsets(
+        "as the debugging replica, leader epoch to come",
+        lambda at, v: _listed(current_leader_epoch=9)(at, v) | {"replica_id": -2},
+        E_.UNKNOWN_LEADER_EPOCH,
+        versions=(4, 99),
+    ),
     _offsets("unknown topic", _listed("absent"), MISSING[0]),
     _offsets("unknown partition", _listed(partition_index=9), MISSING[0]),
     _offsets("twice", _listed_twice, E_.INVALID_REQUEST),

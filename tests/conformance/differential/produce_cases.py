@@ -69,6 +69,12 @@ def _several(at: Side, version: int) -> dict[str, Any]:
     return {"acks": 1, "timeout_ms": 5000, "topic_data": topics}
 
 
+def _twice(at: Side, version: int) -> dict[str, Any]:
+    at.topic("produced-twice")
+    topic = _topic(at, "produced-twice", (0, batch(1)), (0, batch(2)))
+    return {"acks": 1, "timeout_ms": 5000, "topic_data": [topic]}
+
+
 def _internal(at: Side, version: int) -> dict[str, Any]:
     at.coordinator()
     topic = _topic(at, "__consumer_offsets", (0, batch()))
@@ -135,6 +141,7 @@ CASES: list[Case] = [
     _make("valid, the leader", sent(batch(), acks=1)),
     _make("valid, nobody waits", sent(batch(), acks=0), silent=True, after=_end("produced")),
     _make("several partitions", _several, *LOST),
+    _make("the same partition twice", _twice, after=_end("produced-twice")),
     _make("unknown topic", _unknown, *LOST),
     _make("unknown partition", sent(batch(), "produced", 9), LOST[0]),
     _make("negative partition", sent(batch(), "produced", -1), LOST[0]),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.records.validation_rules import CheckedBatch
     from ottla.replication.partition import Partition
     from ottla.server.context import Context
+    from ottla.types import Uuid
 
     TopicData = ProduceRequest.TopicProduceData
     PartitionData = TopicData.PartitionProduceData
@@ -60,6 +61,7 @@ def produce(
 
     The answer waits for a flush only where a log has reached flush.messages.
     """
+    request.topic_data = _without_repeats(request.topic_data)
     refused = _refused_whole(request)
     later: list[_Later] = []
     if refused is None:
@@ -71,6 +73,25 @@ def produce(
     if ctx.broker.replicas.overdue_flushes:
         return _when_flushed(ctx, request, responses)
     return _answer(ctx, request, responses)
+
+
+def _without_repeats(topics: list[TopicData]) -> list[TopicData]:
+    """Keep the last of what is sent twice for one partition, where the first stood, as Kafka."""
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        return topics
+    wanted: dict[tuple[str, Uuid], dict[int, PartitionData]] = {}
+    for topic in topics:
+        partitions = wanted.setdefault((topic.name, topic.topic_id), {})
+        partitions.update((data.index, data) for data in topic.partition_data)
+    sent_count = sum(len(topic.partition_data) for topic in topics)
+    if len(wanted) == len(topics) and sum(map(len, wanted.values())) == sent_count:
+        return topics
+    return [
+        ProduceRequest.TopicProduceData(
+            name=name, topic_id=topic_id, partition_data=list(partitions.values())
+        )
+        for (name, topic_id), partitions in wanted.items()
+    ]
 
 
 def _answer(
