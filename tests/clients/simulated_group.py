@@ -25,6 +25,7 @@ class FakeGroup:
         self.syncing: dict[str, Pending[Any]] = {}
         self.assignments: dict[str, bytes] | None = None
         self.left: list[str] = []
+        self.leader_came_back = False  # a static one (KIP-345): the division stays
         self._count = 0
         cluster.handlers[JoinGroupRequest] = self.join
         cluster.handlers[SyncGroupRequest] = self.sync
@@ -54,7 +55,10 @@ class FakeGroup:
         if not self.members or set(self.joining) != set(self.members):
             return
         self.generation += 1
-        self.assignments = None
+        if self.leader_came_back and self.assignments:
+            self.assignments = dict(zip(self.members, self.assignments.values(), strict=True))
+        else:
+            self.assignments = None
         leader = next(iter(self.members))
         common = [
             one.name
@@ -80,6 +84,7 @@ class FakeGroup:
                     leader=leader,
                     member_id=member_id,
                     members=members if member_id == leader else [],
+                    skip_assignment=self.leader_came_back,
                 )
             )
 

@@ -34,7 +34,7 @@ class Member:
         """Do what a user's poll does."""
         while (step := self.group.user_poll(self.sim.now_ms)) is not None:
             self.told.append((step.kind, len(step.partitions)))
-            self.group.step_done()
+            self.group.step_done(step)
 
     @property
     def owned(self) -> set[TopicPartition]:

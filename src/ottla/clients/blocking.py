@@ -214,13 +214,15 @@ class Consumer(Blocking):
                 self.commit(timeout=5.0)
         if step.kind == "assigned":
             with core.runtime.lock:
-                core.group.step_done()
+                stands = core.group.step_done(step)
+            if not stands:  # the membership has ended meanwhile
+                return
         try:
             call_listener(core.subscription.listener, step)
         finally:
             if step.kind != "assigned":
                 with core.runtime.lock:
-                    core.group.step_done()
+                    core.group.step_done(step)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:

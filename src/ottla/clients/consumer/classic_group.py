@@ -16,7 +16,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.clients.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from ottla.clients.consumer.assignors.interface import (
     PROTOCOL_TYPE,
     Member,
@@ -25,9 +24,7 @@ from ottla.clients.consumer.assignors.interface import (
     encode_assignment,
     encode_subscription,
 )
-from ottla.clients.consumer.assignors.range import RangeAssignor
-from ottla.clients.consumer.assignors.roundrobin import RoundRobinAssignor
-from ottla.clients.consumer.assignors.sticky import StickyAssignor
+from ottla.clients.consumer.assignors.named import make_assignors
 from ottla.clients.consumer.coordinator import PURPOSE
 from ottla.clients.consumer.offsets import CommitIdentity
 from ottla.clients.windows import Window
@@ -41,21 +38,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.clients.client import Client
-    from ottla.clients.consumer.assignors.interface import Assignor
     from ottla.clients.consumer.coordinator import Coordinator
     from ottla.clients.consumer.subscription import Subscription
     from ottla.clients.settings import Settings
     from ottla.purgatory.pending import Pending
     from ottla.types import TopicPartition
 
-ASSIGNORS: dict[str, type[Assignor]] = {
-    "range": RangeAssignor,
-    "roundrobin": RoundRobinAssignor,
-    "sticky": StickyAssignor,
-    "cooperative-sticky": CooperativeStickyAssignor,
-}
 JOIN_MARGIN_MS = 5_000
+MEMBERSHIP_ENDS = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+MEMBERSHIP_ERRORS = MEMBERSHIP_ENDS | {ErrorCode.REBALANCE_IN_PROGRESS}
 NO_GENERATION = -1
+NOT_NOW = "the group is rebalancing: go on polling, then commit"
+NO_MEMBER = (
+    "this consumer is no member of its group now, and its partitions may be others': poll to join"
+)
 GROUP_METRICS = "consumer-coordinator-metrics"
 REBALANCES = {
     "rebalance-total": Window.count_of_all,
@@ -74,23 +76,14 @@ class GroupState(Enum):
     STABLE = "stable"
 
 
+BEATING_STATES = frozenset({GroupState.SYNCING, GroupState.ASSIGNED, GroupState.STABLE})
+
+
 class Step(NamedTuple):
     """What the façade must tell the listener: "revoked", "assigned" or "lost"."""
 
     kind: str
     partitions: tuple[TopicPartition, ...]
-
-
-def make_assignors(names: tuple[str, ...]) -> dict[str, Assignor]:
-    """Return the assignors by name; KafkaError(INVALID_CONFIG) for unknown ones."""
-    unknown = [name for name in names if name not in ASSIGNORS]
-    if unknown or not names:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            f"partition.assignment.strategy: {', '.join(unknown) or 'empty'}; "
-            f"known: {', '.join(ASSIGNORS)}",
-        )
-    return {name: ASSIGNORS[name]() for name in names}
 
 
 class ClassicGroup:
@@ -120,6 +113,7 @@ class ClassicGroup:
         self._reason = ""
         self._steps: list[Step] = []
         self._lost = False
+        self._fenced = False
         self._assigned: list[TopicPartition] = []
         self._last_user_poll_ms = 0
         self._last_heartbeat_ms = 0
@@ -159,6 +153,16 @@ class ClassicGroup:
         """Whether the coordinator knows us in a generation."""
         return self.generation != NO_GENERATION
 
+    def why_not_commit(self) -> KafkaError | None:
+        """Return what a commit fails with before it is sent, None for a member in good standing.
+
+        Who lost its membership must not commit as an outsider: a group that is empty by now would
+        take its old positions.
+        """
+        if self.state in (GroupState.JOINING, GroupState.SYNCING):
+            return KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, NOT_NOW)
+        return None if self.is_member else KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER)
+
     def request_rejoin(self, reason: str) -> None:
         """Join again at the next chance."""
         self._rejoin_needed = True
@@ -168,11 +172,16 @@ class ClassicGroup:
     # ------------------------------------------------------------ the user's side
 
     def user_poll(self, now_ms: int) -> Step | None:
-        """Take note that the user polls; return the next thing to tell the listener, if any."""
+        """Take note that the user polls; return the next thing to tell the listener, if any.
+
+        Raises KafkaError(FENCED_INSTANCE_ID) from when another has come with our instance id.
+        """
         self._last_user_poll_ms = now_ms
         self._left_for_slowness = False
         if not self._steps:
             self._plan_steps()
+        if not self._steps and self._fenced:
+            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
         return self._steps[0] if self._steps else None
 
     def _plan_steps(self) -> None:
@@ -193,7 +202,7 @@ class ClassicGroup:
     def _wants_to_join(self) -> bool:
         self._check_topics()
         resting = self.state in (GroupState.UNJOINED, GroupState.STABLE)
-        return self._rejoin_needed and resting and self.subscription.uses_group
+        return self._rejoin_needed and resting and not self._fenced and self.subscription.uses_group
 
     def _check_topics(self) -> None:
         """Rejoin when the subscription or a partition count changed (the leader watches those)."""
@@ -221,22 +230,30 @@ class ClassicGroup:
             added = tuple(self._assigned)
         self._steps.append(Step("assigned", added))
 
-    def step_done(self) -> None:
-        """Apply the step whose listener has run."""
-        step = self._steps.pop(0)
-        partitions = self.subscription.partitions
-        gone = set(step.partitions)
+    def step_done(self, step: Step) -> bool:
+        """Apply a step that `user_poll` has returned; whether it still stands.
+
+        The membership may have ended while the listener ran: what the step took away is gone
+        nevertheless, but nothing more comes of it.
+        """
+        stands = any(step is planned for planned in self._steps)
+        if step.kind != "assigned":
+            gone = set(step.partitions)
+            self.subscription.replace(p for p in self.subscription.partitions if p not in gone)
+        if stands:
+            self._steps = [planned for planned in self._steps if planned is not step]
+            self._took_effect(step)
+        self.client.transport.wake()
+        return stands
+
+    def _took_effect(self, step: Step) -> None:
         if step.kind == "assigned":
             self.subscription.replace(self._assigned)
             self.state = GroupState.STABLE
             self._last_rebalance_ms = self.client.now_ms
             self._rebalances.record(1, self.client.now_ms)
         elif step.kind == "prepare":
-            self.subscription.replace(p for p in partitions if p not in gone)
             self.state = GroupState.READY_TO_JOIN
-        else:
-            self.subscription.replace(p for p in partitions if p not in gone)
-        self.client.transport.wake()
 
     # ------------------------------------------------------------ time
 
@@ -267,12 +284,13 @@ class ClassicGroup:
                 self.leave("consumer poll timeout has expired.")
                 self._forget(lost=True)
             return
+        if self.state not in BEATING_STATES:
+            return
         if now_ms - self._last_contact_ms > self._settings.session_timeout_ms:
             self.coordinator.lost()
             self._last_contact_ms = now_ms
-        beating_states = (GroupState.STABLE, GroupState.ASSIGNED, GroupState.SYNCING)
         due_ms = max(self._last_heartbeat_ms + self._settings.heartbeat_interval_ms, 0)
-        if self.state in beating_states and due_ms <= now_ms and self._retry_at_ms <= now_ms:
+        if due_ms <= now_ms and self._retry_at_ms <= now_ms:
             self._heartbeat(now_ms)
 
     def next_deadline_ms(self) -> int | None:
@@ -281,11 +299,13 @@ class ClassicGroup:
         looking = self.subscription.uses_group or self.is_member
         if looking and (found := self.coordinator.next_deadline_ms()) is not None:
             deadlines.append(found)
-        if self.state is GroupState.READY_TO_JOIN and self.coordinator.known:
+        waits = self.state is GroupState.READY_TO_JOIN and self.coordinator.known
+        if waits and self._retry_at_ms > self.client.now_ms:  # else it waits for metadata
             deadlines.append(self._retry_at_ms)
         if self.is_member:
             deadlines.append(self._last_user_poll_ms + self._settings.max_poll_interval_ms + 1)
-            if not self._heartbeating and self.coordinator.known:
+            beats = self.state in BEATING_STATES and not self._heartbeating
+            if beats and self.coordinator.known:
                 due_ms = self._last_heartbeat_ms + self._settings.heartbeat_interval_ms
                 deadlines.append(max(due_ms, self._retry_at_ms))
         return min(deadlines, default=None)
@@ -349,13 +369,17 @@ class ClassicGroup:
         self.is_leader = response.leader == response.member_id
         self._last_contact_ms = self._last_heartbeat_ms = self.client.now_ms
         self.state = GroupState.SYNCING
-        if self.is_leader and not response.skip_assignment:
+        if self.is_leader:
             self._assign_when_topics_known(response)
         else:
             self._sync([])
 
     def _assign_when_topics_known(self, response: Any) -> None:
-        """As leader: learn about topics that only other members want, then divide them."""
+        """As leader: learn about topics that only other members want, then divide them.
+
+        With skip_assignment (a static leader that came back) the old division stays, but the
+        topics are watched from now on (KAFKA-13435).
+        """
         try:
             members = [
                 decode_subscription(one.member_id, one.group_instance_id, one.metadata)
@@ -371,7 +395,13 @@ class ClassicGroup:
 
         def divide(_done: Any = None) -> None:
             if self.state is GroupState.SYNCING and self.generation == generation:
-                self._assign(members, sorted(topics))
+                self._counts_at_join = {
+                    topic: metadata.partition_count(topic) for topic in sorted(topics)
+                }
+                if response.skip_assignment:
+                    self._sync([])
+                else:
+                    self._assign(members)
 
         if missing:
             metadata.want(missing)
@@ -379,14 +409,12 @@ class ClassicGroup:
         else:
             divide()
 
-    def _assign(self, members: list[Member], topics: list[str]) -> None:
-        counts = {topic: self.client.metadata.partition_count(topic) for topic in topics}
-        self._counts_at_join = counts
+    def _assign(self, members: list[Member]) -> None:
         assignor = self._assignors.get(self.protocol_name or "")
         if assignor is None:
             self.errors.append(KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
-        existing = {topic: count for topic, count in counts.items() if count}
+        existing = {topic: count for topic, count in self._counts_at_join.items() if count}
         divided = assignor.assign(existing, members)
         self._sync(
             [
@@ -436,14 +464,10 @@ class ClassicGroup:
         self.coordinator.note_error(code)
         self._failures += 1
         self._retry_at_ms = self.client.now_ms + self.client.backoff.after(self._failures)
-        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
-            self._forget(lost=self.is_member, keep_id=code == ErrorCode.ILLEGAL_GENERATION)
-            self._retry_at_ms = 0
-        elif code == ErrorCode.FENCED_INSTANCE_ID:
-            self._forget(lost=True)
-            self.errors.append(KafkaError(code))
+        if code in MEMBERSHIP_ENDS:
+            self._membership_over(code)
             return
-        elif code == ErrorCode.REBALANCE_IN_PROGRESS:
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
             self._retry_at_ms = 0
         elif not (isinstance(error, KafkaError) and error.is_retriable):
             self.errors.append(KafkaError(code, str(error)))
@@ -451,6 +475,12 @@ class ClassicGroup:
         # What had to be revoked is revoked: no need to ask the user again.
         again = self.state in (GroupState.JOINING, GroupState.SYNCING) and not self._lost
         self.state = GroupState.READY_TO_JOIN if again else GroupState.UNJOINED
+
+    def _membership_over(self, code: int) -> None:
+        """Go on as a new member; a fenced static one would steal back what it was robbed of."""
+        self._fenced = code == ErrorCode.FENCED_INSTANCE_ID
+        self._forget(lost=True, keep_id=code != ErrorCode.UNKNOWN_MEMBER_ID)
+        self._retry_at_ms = 0
 
     def _forget(self, *, lost: bool, keep_id: bool = False) -> None:
         """Be no member any more; with lost, the user hears that the partitions are gone."""
@@ -498,11 +528,7 @@ class ClassicGroup:
             self._last_contact_ms = self.client.now_ms
             if self.state is GroupState.STABLE:
                 self.request_rejoin("the group is rebalancing")
-        elif code in (
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            ErrorCode.ILLEGAL_GENERATION,
-            ErrorCode.FENCED_INSTANCE_ID,
-        ):
+        elif code in MEMBERSHIP_ENDS:
             self._join_failed(error)
         else:
             self.coordinator.note_error(code or 0)
@@ -510,12 +536,20 @@ class ClassicGroup:
             if isinstance(error, KafkaError) and not error.is_retriable:
                 self.errors.append(error)
 
-    def commit_failed(self, code: int) -> None:
-        """Take note of what an answer to a commit says about our membership."""
-        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
-            self._forget(lost=True, keep_id=code == ErrorCode.ILLEGAL_GENERATION)
-        elif code == ErrorCode.REBALANCE_IN_PROGRESS:
+    def commit_failed(self, code: int, sent: CommitIdentity) -> bool:
+        """Take note of what an answer to a commit says; False when it is out of date.
+
+        That is an error about who we were when it was sent: it says nothing about who we are now.
+        """
+        if sent.generation == NO_GENERATION or code not in MEMBERSHIP_ERRORS:
+            return True
+        if sent != self.identity:
+            return False
+        if code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.request_rejoin("the group is rebalancing")
+        else:
+            self._membership_over(code)
+        return True
 
     def leave(self, reason: str) -> Pending[Any] | None:
         """Tell the coordinator; static members stay members (KIP-345)."""
@@ -542,5 +576,6 @@ class ClassicGroup:
     def stop(self) -> None:
         """Stop being a member without telling anyone (after `leave`, or on unsubscribe)."""
         self._forget(lost=False)
+        self._fenced = False
         if self.subscription.uses_group:
             self.subscription.replace(())

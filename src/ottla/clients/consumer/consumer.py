@@ -191,15 +191,15 @@ class AsyncConsumer:
         assert core.group is not None
         if step.kind in ("prepare", "revoked") and core.auto_commit and step.partitions:
             await self._commit_quietly()
-        if step.kind == "assigned":
-            core.group.step_done()
+        if step.kind == "assigned" and not core.group.step_done(step):
+            return  # the membership has ended meanwhile
         try:
             result = call_listener(core.subscription.listener, step)
             if inspect.isawaitable(result):
                 await result
         finally:
             if step.kind != "assigned":
-                core.group.step_done()
+                core.group.step_done(step)
 
     async def _commit_quietly(self) -> None:
         try:

@@ -12,10 +12,12 @@ from ottla.clients.consumer.classic_group import ClassicGroup, Step
 from ottla.clients.consumer.coordinator import Coordinator
 from ottla.clients.consumer.fetcher import Fetcher
 from ottla.clients.consumer.offsets import (
+    CommitIdentity,
     OffsetAndMetadata,
     Positions,
     first_commit_error,
     offset_commit_request,
+    replace_commit_errors,
 )
 from ottla.clients.consumer.shape import ConsumerRecord
 from ottla.clients.consumer.subscription import EARLIEST, LATEST, Subscription
@@ -24,13 +26,13 @@ from ottla.clients.serdes import deserializer
 from ottla.clients.settings import CONSUMER, read_settings
 from ottla.clients.transport import Runtime
 from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory.pending import Pending
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Mapping
 
-    from ottla.purgatory.pending import Pending
     from ottla.records.record import Record
 
     Batches = list[tuple[TopicPartition, list[Record]]]
@@ -224,22 +226,45 @@ class ConsumerCore:
         }
 
     def send_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Pending[Any]:
-        """Send one commit; see Coordinator.send for errors."""
+        """Send one commit, as the member we are; see Coordinator.send for errors.
+
+        Fails unsent with UNKNOWN_MEMBER_ID or REBALANCE_IN_PROGRESS when topics are subscribed to
+        and we are no member now. What the answer says about coordinator and membership is noted.
+        """
         coordinator = self.need_group()
         assert self.group is not None
+        identity = CommitIdentity()
+        if self.subscription.uses_group:
+            refusal = self.group.why_not_commit()
+            if refusal is not None:
+                refused: Pending[Any] = Pending()
+                refused.fail(refusal)
+                return refused
+            identity = self.group.identity
         request, limit = offset_commit_request(
-            coordinator.key, offsets, self.group.identity, self.client.metadata
+            coordinator.key, offsets, identity, self.client.metadata
         )
         pending = coordinator.send(request, max_version=limit)
-        if self.interceptors:
-            pending.on_done(lambda done: self._tell_commit(done, offsets))
+        pending.on_done(lambda done: self._commit_answered(done, offsets, identity))
         return pending
 
-    def _tell_commit(
-        self, done: Pending[Any], offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    def _commit_answered(
+        self,
+        done: Pending[Any],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        identity: CommitIdentity,
     ) -> None:
-        if done.error is None and first_commit_error(done.value) is None:
+        if done.error is not None:
+            return
+        error = first_commit_error(done.value)
+        if error is None:
             self.interceptors.on_commit(offsets)
+            return
+        assert self.coordinator is not None
+        assert self.group is not None
+        self.coordinator.note_error(error.code)
+        if not self.group.commit_failed(error.code, identity):
+            replace_commit_errors(done.value, ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _commit_in_background(self, now_ms: int) -> None:
         self._next_auto_commit_ms = now_ms + self.settings.auto_commit_interval_ms
@@ -252,16 +277,8 @@ class ConsumerCore:
     def _committed_in_background(self, done: Pending[Any]) -> None:
         self._auto_committing = False
         error = done.error or first_commit_error(done.value)
-        if isinstance(error, KafkaError):
-            self.note_commit_error(error)
-            if error.is_retriable:
-                self._next_auto_commit_ms = self.client.now_ms + self.settings.retry_backoff_ms
-
-    def note_commit_error(self, error: KafkaError) -> None:
-        """Tell coordinator and group about an error of a commit."""
-        if self.coordinator is not None and self.group is not None:
-            self.coordinator.note_error(error.code)
-            self.group.commit_failed(error.code)
+        if isinstance(error, KafkaError) and error.is_retriable:
+            self._next_auto_commit_ms = self.client.now_ms + self.settings.retry_backoff_ms
 
 
 class _Lookup:

@@ -106,7 +106,6 @@ class Lookups:
                 error = failure
             if error is None:
                 return
-            self._core.note_commit_error(error)
             await deadline.pause(error)
 
     async def committed(

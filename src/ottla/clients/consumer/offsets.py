@@ -201,6 +201,14 @@ def first_commit_error(response: Any) -> KafkaError | None:
     return None
 
 
+def replace_commit_errors(response: Any, code: ErrorCode) -> None:
+    """Have an answer to OffsetCommit say code wherever it has an error."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if partition.error_code:
+                partition.error_code = code
+
+
 # ---------------------------------------------------------------- the machine
 
 
