@@ -405,6 +405,22 @@ class CorruptMessage(KafkaError):
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
 
+class RecordDeserializationError(KafkaError):
+    """A record whose key or value a deserializer refuses; to go on, seek past `offset`.
+
+    `part` is "key" or "value"; what the deserializer raised is the `__cause__`.
+    """
+
+    def __init__(self, place: tuple[str, int, int], part: str, reason: Exception) -> None:
+        self.topic, self.partition, self.offset = place
+        self.part = part
+        super().__init__(
+            ErrorCode.INVALID_RECORD,
+            f"{self.topic}-{self.partition} at offset {self.offset}: its {part} cannot be "
+            f"deserialized ({reason}); seek past it to go on",
+        )
+
+
 class UnsupportedVersion(KafkaError):
     """A message that the given version cannot carry, or a version that nobody serves."""
 

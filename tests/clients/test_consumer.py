@@ -152,7 +152,8 @@ def test_without_a_policy_the_user_is_asked() -> None:
     rig = Rig(auto_offset_reset="none")
     rig.assign(T0)
     rig.sim.run(lambda: rig.positions.errors)
-    error = rig.positions.errors[0]
+    error = rig.positions.errors.pop()
+    assert error is not None
     assert error.code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert "auto.offset.reset is none" in error.message
 
@@ -224,7 +225,9 @@ def test_not_allowed_reaches_the_user() -> None:
     rig.cluster.faults[FetchRequest] = [refuse]
     rig.assign(T0)
     rig.sim.run(lambda: rig.fetcher.errors)
-    assert rig.fetcher.errors[0].code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    error = rig.fetcher.errors.pop()
+    assert error is not None
+    assert error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_buffers_are_bounded() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.clients.admin.blocking import Admin
 from ottla.clients.consumer.consumer import AsyncConsumer
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 
+T = TypeVar("T")
 __all__ = ["Admin", "Consumer", "Producer"]
 
 
@@ -164,14 +165,18 @@ class Consumer(Blocking):
         call it at least every max.poll.interval.ms. Raises KafkaError for what retries cannot
         help.
         """
+        return self._polled(self._core.joined, timeout, max_records)
+
+    def _polled(self, shape: Callable[[Any], T], timeout: float, max_records: int | None) -> T:
         interrupts = self._thread.interrupts
         interrupts.hold()
-        records: list[ConsumerRecord] = []
+        has_records = False
         try:
-            records = self._core.joined(self._next_batches(timeout, max_records, shaped=True))
+            records = shape(self._next_batches(timeout, max_records, shaped=True))
+            has_records = bool(records)
         finally:
             # Records that were taken count as consumed: Ctrl-C must not swallow them.
-            interrupts.release(keep=bool(records))
+            interrupts.release(keep=has_records)
         return records
 
     def poll_batches(self, timeout: float = 1.0, max_records: int | None = None) -> Batches:
@@ -226,7 +231,7 @@ class Consumer(Blocking):
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
-            yield from self.poll(1.0)
+            yield from self._polled(self._core.one_by_one, 1.0, None)
 
     # ------------------------------------------------------------ what is read
 

@@ -27,6 +27,7 @@ from ottla.clients.consumer.assignors.interface import (
 from ottla.clients.consumer.assignors.named import make_assignors
 from ottla.clients.consumer.coordinator import PURPOSE
 from ottla.clients.consumer.offsets import CommitIdentity
+from ottla.clients.consumer.troubles import Troubles
 from ottla.clients.windows import Window
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.apis.heartbeat import HeartbeatRequest
@@ -104,7 +105,7 @@ class ClassicGroup:
         self.generation = NO_GENERATION
         self.protocol_name: str | None = None
         self.is_leader = False
-        self.errors: list[KafkaError] = []
+        self.errors = Troubles()
         self._settings = settings
         self._assignors = make_assignors(settings.partition_assignment_strategy)
         # A rebalance may only be cooperative when every assignor on offer is.
@@ -263,7 +264,7 @@ class ClassicGroup:
             return
         self.coordinator.poll(now_ms)
         if self.coordinator.fatal is not None:
-            self.errors.append(self.coordinator.fatal)
+            self.errors.add(self.coordinator.fatal)
             self.coordinator.fatal = None
         if self.state is GroupState.READY_TO_JOIN and self._retry_at_ms <= now_ms:
             if self.coordinator.known and self._topics_are_known():
@@ -412,7 +413,7 @@ class ClassicGroup:
     def _assign(self, members: list[Member]) -> None:
         assignor = self._assignors.get(self.protocol_name or "")
         if assignor is None:
-            self.errors.append(KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            self.errors.add(KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
         existing = {topic: count for topic, count in self._counts_at_join.items() if count}
         divided = assignor.assign(existing, members)
@@ -470,7 +471,7 @@ class ClassicGroup:
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             self._retry_at_ms = 0
         elif not (isinstance(error, KafkaError) and error.is_retriable):
-            self.errors.append(KafkaError(code, str(error)))
+            self.errors.add(KafkaError(code, str(error)))
         self._rejoin_needed = True
         # What had to be revoked is revoked: no need to ask the user again.
         again = self.state in (GroupState.JOINING, GroupState.SYNCING) and not self._lost
@@ -534,7 +535,7 @@ class ClassicGroup:
             self.coordinator.note_error(code or 0)
             self._retry_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
             if isinstance(error, KafkaError) and not error.is_retriable:
-                self.errors.append(error)
+                self.errors.add(error)
 
     def commit_failed(self, code: int, sent: CommitIdentity) -> bool:
         """Take note of what an answer to a commit says; False when it is out of date.
@@ -577,5 +578,6 @@ class ClassicGroup:
         """Stop being a member without telling anyone (after `leave`, or on unsubscribe)."""
         self._forget(lost=False)
         self._fenced = False
+        self.errors.clear()
         if self.subscription.uses_group:
             self.subscription.replace(())

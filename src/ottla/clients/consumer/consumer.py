@@ -80,6 +80,7 @@ class AsyncConsumer:
     async def finish_unsubscribe(self) -> None:
         """Leave the group and want nothing: what `unsubscribe` does after the listener was told."""
         await self._leave("the consumer unsubscribed from all topics")
+        self._core.put_back()
         self._core.subscription.unsubscribe()
 
     @property
@@ -94,6 +95,7 @@ class AsyncConsumer:
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Deliver nothing from these until `resume`; membership stays."""
+        self._core.put_back()
         for partition in partitions:
             self._core.subscription.state(TopicPartition(*partition)).paused = True
 
@@ -152,10 +154,14 @@ class AsyncConsumer:
         call it at least every max.poll.interval.ms. Raises KafkaError for what retries cannot
         help.
         """
+        return self._core.joined(await self._poll_shaped(timeout, max_records))
+
+    async def _poll_shaped(
+        self, timeout: float, max_records: int | None
+    ) -> list[tuple[TopicPartition, list[Any]]]:
         self._runtime.attach()
         deadline_ms = self._core.now_ms() + timeout * 1000
-        batches = await self._next_batches(deadline_ms, max_records, shaped=True)
-        return self._core.joined(batches)
+        return await self._next_batches(deadline_ms, max_records, shaped=True)
 
     async def poll_batches(self, timeout: float = 1.0, max_records: int | None = None) -> Batches:
         """As `poll`, undecorated: (partition, records) pairs of bytes; the fastest way."""
@@ -209,7 +215,7 @@ class AsyncConsumer:
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         while True:
-            for record in await self.poll(1.0):
+            for record in self._core.one_by_one(await self._poll_shaped(1.0, None)):
                 yield record
 
     # ------------------------------------------------------------ offsets
@@ -270,7 +276,8 @@ class AsyncConsumer:
         state = self._core.subscription.state(TopicPartition(*partition))
         committed_only = self._core.settings.isolation_level == "read_committed"
         end = state.last_stable_offset if committed_only else state.high_watermark
-        return None if end is None or state.position is None else max(end - state.position, 0)
+        position = self._core.position_of(state)
+        return None if end is None or position is None else max(end - position, 0)
 
     async def partitions_for(
         self, topic: str, *, timeout: float | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.consumer.classic_group import ClassicGroup, Step
 from ottla.clients.consumer.coordinator import Coordinator
+from ottla.clients.consumer.deserializing import Deserializers
 from ottla.clients.consumer.fetcher import Fetcher
 from ottla.clients.consumer.offsets import (
     CommitIdentity,
@@ -19,7 +20,7 @@ from ottla.clients.consumer.offsets import (
     offset_commit_request,
     replace_commit_errors,
 )
-from ottla.clients.consumer.shape import ConsumerRecord
+from ottla.clients.consumer.reading import Reading
 from ottla.clients.consumer.subscription import EARLIEST, LATEST, Subscription
 from ottla.clients.interceptors import Interceptors
 from ottla.clients.serdes import deserializer
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Mapping
 
+    from ottla.clients.consumer.shape import ConsumerRecord
+    from ottla.clients.consumer.subscription import PartitionState
     from ottla.records.record import Record
 
     Batches = list[tuple[TopicPartition, list[Record]]]
@@ -82,8 +85,6 @@ class ConsumerCore:
         self.runtime = Runtime(settings)
         self.client = client = self.runtime.client
         self.subscription = Subscription(exclude_internal=settings.exclude_internal_topics)
-        self.deserialize_key = deserializer(settings.key_deserializer)
-        self.deserialize_value = deserializer(settings.value_deserializer)
         self.coordinator = Coordinator(client, settings.group_id) if settings.group_id else None
         self.group = (
             ClassicGroup(settings, client, self.subscription, self.coordinator)
@@ -94,6 +95,9 @@ class ConsumerCore:
         self.positions.wall_ms = lambda: time.time_ns() // 1_000_000
         self.fetcher = Fetcher(settings, client, self.subscription)
         self.fetcher.on_out_of_range = self.positions.reset
+        self.fetcher.deserializers = Deserializers(
+            deserializer(settings.key_deserializer), deserializer(settings.value_deserializer)
+        )
         self.auto_commit = bool(settings.enable_auto_commit and settings.group_id)
         self._next_auto_commit_ms = 0
         self._auto_committing = False
@@ -105,6 +109,7 @@ class ConsumerCore:
         client.metadata.on_update(self._metadata_changed)
         self.now_ms = self.runtime.now_ms
         self.interceptors = Interceptors(settings.interceptor_classes)
+        self._reading: Reading | None = None
         self.woken = False
         self.leaving = False
 
@@ -148,6 +153,7 @@ class ConsumerCore:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Take partitions by hand."""
+        self.put_back()
         wanted = [TopicPartition(*partition) for partition in partitions]
         self.subscription.assign_by_hand(wanted)
         self.client.metadata.want(partition.topic for partition in wanted)
@@ -156,6 +162,7 @@ class ConsumerCore:
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at an offset, or at EARLIEST / LATEST."""
         state = self.subscription.state(partition)
+        self.put_back()
         if offset in (EARLIEST, LATEST):
             state.request_reset(offset)
         elif offset < 0:
@@ -168,6 +175,8 @@ class ConsumerCore:
 
     def user_poll(self) -> Step | None:
         """Do what happens in every poll; return what the listener must be told."""
+        if self._reading is not None:
+            self.put_back()
         now_ms = self.now_ms()
         if self.woken:
             self.woken = False
@@ -184,46 +193,54 @@ class ConsumerCore:
         if trouble is not None:
             raise trouble
         for machine in (self.group, self.positions, self.fetcher):
-            if machine is not None and machine.errors:
-                raise machine.errors.pop(0)
+            error = None if machine is None else machine.errors.pop()
+            if error is not None:
+                raise error
         if self.coordinator is not None and self.coordinator.fatal is not None:
-            error, self.coordinator.fatal = self.coordinator.fatal, None
-            raise error
+            fatal, self.coordinator.fatal = self.coordinator.fatal, None
+            raise fatal
 
     def take(self, limit: int | None, *, shaped: bool = False) -> list[tuple[Any, list[Any]]]:
         """Return buffered records, at most limit (max.poll.records)."""
         return self.fetcher.take(limit or self.settings.max_poll_records, shaped=shaped)
 
     def joined(self, batches: list[tuple[Any, list[ConsumerRecord]]]) -> list[ConsumerRecord]:
-        """Return one list of shaped records, deserialized."""
+        """Return one list of shaped records, as interceptors leave them."""
         if len(batches) == 1:
             out = batches[0][1]
         else:
             out = [record for _, records in batches for record in records]
-        if self.deserialize_key is not None or self.deserialize_value is not None:
-            out = self._deserialized(out)
+        self.fetcher.taken = []
         return self.interceptors.on_consume(out) if out and self.interceptors else out
 
-    def _deserialized(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        to_key, to_value = self.deserialize_key or _same, self.deserialize_value or _same
-        new = tuple.__new__
-        return [
-            new(
-                ConsumerRecord,
-                (topic, partition, offset, timestamp, to_key(key), to_value(value), headers),
-            )
-            for topic, partition, offset, timestamp, key, value, headers in records
-        ]
+    def one_by_one(self, batches: list[tuple[Any, list[ConsumerRecord]]]) -> Reading:
+        """Return the same for an iterator: what it does not hand out counts as not read."""
+        taken = self.fetcher.taken
+        records = self.joined(batches)
+        self._reading = Reading(records, taken)
+        return self._reading
+
+    def put_back(self) -> None:
+        """End an iterator that is under way: what it has not handed out is read again."""
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.put_back()
 
     # ------------------------------------------------------------ commits
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions of all partitions that have one."""
+        ahead = {} if self._reading is None else self._reading.ahead()
         return {
-            partition: OffsetAndMetadata(state.position, "", state.leader_epoch)
+            partition: OffsetAndMetadata(ahead.get(state, state.position), "", state.leader_epoch)
             for partition, state in self.subscription.partitions.items()
             if state.position is not None
         }
+
+    def position_of(self, state: PartitionState) -> int | None:
+        """Return the offset behind the last record that the user has got, None while unknown."""
+        ahead = {} if self._reading is None else self._reading.ahead()
+        return ahead.get(state, state.position)
 
     def send_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Pending[Any]:
         """Send one commit, as the member we are; see Coordinator.send for errors.
@@ -299,10 +316,6 @@ class _Lookup:
         coordinator = self._core.coordinator
         by_hand = self._core.subscription.by_hand
         return coordinator.next_deadline_ms() if coordinator is not None and by_hand else None
-
-
-def _same(given: Any) -> Any:
-    return given
 
 
 def call_listener(listener: Any, step: Step) -> Any:

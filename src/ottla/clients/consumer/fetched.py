@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.shape import ConsumerRecord, shaped, simple_records
+from ottla.errors import CorruptMessage, KafkaError
 from ottla.records.batch import LOG_APPEND_TIME_FLAG, iterate_batches
 from ottla.records.compression import DEFAULT_LIMIT_BYTES
 from ottla.records.control import ControlRecordType, decode_control_type
@@ -50,6 +51,7 @@ class Fetched:
         "_aborted_producers",
         "_batches",
         "_check_crcs",
+        "_failure",
         "_left",
         "_next",
         "end_offset",
@@ -77,6 +79,7 @@ class Fetched:
         self._batches: Iterator[RecordBatch] = iterate_batches(records, partial_tail=True)
         self._left: list[Any] = []  # Record, or ConsumerRecord after `take_shaped`
         self._next = 0  # the first of them that the user has not got
+        self._failure: Exception | None = None  # why nothing can be read from here on
         # None: everything is read. Otherwise transactions to leave out, by first offset.
         self._aborted = (
             None if aborted is None else sorted(aborted, key=lambda one: -one.first_offset)
@@ -84,11 +87,22 @@ class Fetched:
         self._aborted_producers: set[int] = set()
         self._check_crcs = check_crcs
 
+    @classmethod
+    def again(
+        cls, topic_partition: TopicPartition, records: list[ConsumerRecord], end_offset: int
+    ) -> Fetched:
+        """Make one of records that were taken from others before."""
+        nothing = memoryview(b"")
+        offset = records[0].offset
+        made = cls(topic_partition, nothing, offset, end_offset, aborted=None, check_crcs=False)
+        made._left = records
+        return made
+
     def take(self, limit: int) -> list[Record]:
         """Return up to limit records and step over them; empty when there are no more.
 
-        Raises CorruptMessage for a batch whose checksum or structure is wrong; the position
-        stays in front of it.
+        Raises CorruptMessage, each time, for a batch whose checksum or structure is wrong; the
+        position stays in front of it.
         """
         taken = self._take(limit, self._plain)
         if taken and isinstance(taken[0], ConsumerRecord):  # left over by the other way
@@ -102,22 +116,44 @@ class Fetched:
             return shaped(self.topic_partition, taken)
         return taken
 
+    def give_back(self, count: int) -> None:
+        """Have the last so many records of the last `take` or `take_shaped` taken again."""
+        self._next -= count
+        self.position = self._left[self._next].offset
+
     def _take(self, limit: int, decode: Callable[[RecordBatch], list[Any]]) -> list[Any]:
-        while not self._left:
-            batch = next(self._batches, None)
-            if batch is None:
-                self.position = max(self.position, self.end_offset)
-                return []
-            self._left, self._next = self._decode(batch, decode), 0
-            if not self._left:
-                self.position = max(self.position, batch.next_offset)
-        start, end = self._next, self._next + limit
-        taken = self._left[start:end]
-        self._next = end
-        if end >= len(self._left):
-            self._left = []
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+        try:
+            found = self._next < len(self._left) or self._open_batch(decode)
+        except Exception as error:
+            self._failure = self._located(error)
+            raise self._failure from error
+        if not found:
+            self.position = max(self.position, self.end_offset)
+            return []
+        taken = self._left[self._next : self._next + limit]
+        self._next += len(taken)
         self.position = taken[-1].offset + 1
         return taken
+
+    def _open_batch(self, decode: Callable[[RecordBatch], list[Any]]) -> bool:
+        """Decode the next batch that has records for the user; False when there is none."""
+        for batch in self._batches:
+            self._left, self._next = self._decode(batch, decode), 0
+            if self._left:
+                return True
+            self.position = max(self.position, batch.next_offset)
+        return False
+
+    def _located(self, error: Exception) -> Exception:
+        if not isinstance(error, KafkaError):
+            return error
+        place = f"{self.topic_partition} at offset {self.position}"
+        text = f"{place}: {error.message}; seek past it to go on"
+        if isinstance(error, CorruptMessage):
+            return CorruptMessage(text)
+        return KafkaError(error.code, text)
 
     def _decode(self, batch: RecordBatch, decode: Callable[[RecordBatch], list[Any]]) -> list[Any]:
         if batch.next_offset <= self.position:

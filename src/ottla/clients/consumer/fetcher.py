@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ottla.clients.consumer.deserializing import Deserializers
 from ottla.clients.consumer.fetched import Fetched, next_offset_after
 from ottla.clients.consumer.metrics import FetcherMetrics
+from ottla.clients.consumer.troubles import Troubles
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.types import TopicPartition, Uuid
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.clients.client import Client
+    from ottla.clients.consumer.reading import Taken
+    from ottla.clients.consumer.shape import ConsumerRecord
     from ottla.clients.consumer.subscription import PartitionState, Subscription
     from ottla.clients.settings import Settings
     from ottla.purgatory.pending import Pending
@@ -92,7 +96,9 @@ class Fetcher:
     def __init__(self, settings: Settings, client: Client, subscription: Subscription) -> None:
         self.client = client
         self.subscription = subscription
-        self.errors: list[KafkaError] = []
+        self.errors = Troubles()
+        self.taken: list[Taken] = []
+        self.deserializers = Deserializers(None, None)
         self.on_out_of_range: Callable[[PartitionState], None] = _nothing
         self._settings = settings
         self._committed_only = settings.isolation_level == "read_committed"
@@ -101,6 +107,7 @@ class Fetcher:
         self._deadline_ms: int | None = None
         self._left_out: set[int] = set()  # nodes some of whose partitions have full buffers
         self._turn = 0
+        self._stuck: PartitionState | None = None  # whose next record cannot be read
         self._metrics = FetcherMetrics(client)
 
     # ------------------------------------------------------------ asking
@@ -234,7 +241,7 @@ class Fetcher:
 
     def _lost(self, error: Exception, asked: dict[TopicPartition, Any]) -> None:
         if isinstance(error, KafkaError) and not error.is_retriable:
-            self.errors.append(error)
+            self.errors.add(error)
         self.client.metadata.mark_stale()
         until_ms = self.client.now_ms + self._settings.retry_backoff_ms
         for state, _, _ in asked.values():
@@ -263,7 +270,7 @@ class Fetcher:
         view = records if isinstance(records, memoryview) else memoryview(records)
         end_offset = next_offset_after(view)
         if end_offset is None:
-            self.errors.append(_no_whole_batch(partition, fetch_offset, len(view)))
+            self.errors.add(_no_whole_batch(partition, fetch_offset, len(view)), state)
             state.retry_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
             return
         aborted = (answer.aborted_transactions or ()) if self._committed_only else None
@@ -300,7 +307,7 @@ class Fetcher:
             error = KafkaError(code)
             if not error.is_retriable or code == ErrorCode.CORRUPT_MESSAGE:
                 text = f"fetch of {state.topic_partition}: {error.message}"
-                self.errors.append(KafkaError(code, text))
+                self.errors.add(KafkaError(code, text), state)
 
     # ------------------------------------------------------------ taking
 
@@ -313,28 +320,51 @@ class Fetcher:
     ) -> list[tuple[TopicPartition, list[Any]]]:
         """Return up to limit records of the buffered ones, partition after partition.
 
-        Shaped ones are ConsumerRecords, others Records. The partition to begin with changes from
-        call to call. Advances positions.
+        Shaped ones are deserialized ConsumerRecords, others Records. The partition to begin with
+        changes from call to call. Advances positions. `taken` is what shaped ones were made of.
+
+        Raises CorruptMessage or RecordDeserializationError for a record that cannot be read, when
+        there are none before it; then each time, until its partition is paused, sought or given up.
         """
+        self.taken = []
         states = [state for state in self.subscription.partitions.values() if state.buffered]
         if not states:
             return []
-        self._turn += 1
-        start = self._turn % len(states)
-        out = []
-        for state in states[start:] + states[:start]:
+        out: list[tuple[TopicPartition, list[Any]]] = []
+        for state in self._in_turn(states):
             if state.paused or (only is not None and state.topic_partition not in only):
                 continue
-            while limit > 0 and state.buffered:
-                records = self._take_from(state, limit, shaped=shaped)
-                if records:
-                    out.append((state.topic_partition, records))
-                    limit -= len(records)
+            try:
+                while limit > 0 and state.buffered:
+                    records = self._take_from(state, limit, shaped=shaped)
+                    if records:
+                        out.append((state.topic_partition, records))
+                        limit -= len(records)
+            except Exception:
+                self._stuck = state
+                if not out:
+                    raise
+                break
         return out
+
+    def _in_turn(self, states: list[PartitionState]) -> list[PartitionState]:
+        """Return them in the order of this call: who is to raise an error comes first."""
+        self._turn += 1
+        start = self._turn % len(states)
+        turned = states[start:] + states[:start]
+        stuck, self._stuck = self._stuck, None
+        if stuck is not None and stuck in turned:
+            turned.remove(stuck)
+            turned.insert(0, stuck)
+        return turned
 
     def _take_from(self, state: PartitionState, limit: int, *, shaped: bool) -> list[Any]:
         fetched = state.buffered[0]
-        records: list[Any] = fetched.take_shaped(limit) if shaped else fetched.take(limit)
+        records: list[Any]
+        if shaped:
+            records = self._read(state, fetched, fetched.take_shaped(limit))
+        else:
+            records = fetched.take(limit)
         state.position = fetched.position
         if fetched.leader_epoch >= 0:
             state.leader_epoch = fetched.leader_epoch
@@ -345,6 +375,22 @@ class Fetcher:
             state.buffered_bytes -= fetched.size
             self.client.transport.wake()
         return records
+
+    def _read(
+        self, state: PartitionState, fetched: Fetched, records: list[ConsumerRecord]
+    ) -> list[ConsumerRecord]:
+        """Deserialize; raises when the first record is one that cannot be."""
+        if not records:
+            return records
+        read = self.deserializers.read(records) if self.deserializers else None
+        if read is not None and read.failure is not None:
+            good = len(read.records)
+            fetched.give_back(len(records) - good)
+            if not good:
+                raise read.failure
+            records = records[:good]
+        self.taken.append((state, state.generation, records))
+        return records if read is None else read.records
 
     @property
     def has_records(self) -> bool:

@@ -140,10 +140,12 @@ class Lookups:
         deadline = Deadline(self._core, timeout)
         while True:
             state = self._core.subscription.state(partition)
-            if state.position is not None:
-                return state.position
-            if self._core.positions.errors:
-                raise self._core.positions.errors.pop(0)
+            position = self._core.position_of(state)
+            if position is not None:
+                return position
+            error = self._core.positions.errors.pop()
+            if error is not None:
+                raise error
             await deadline.pause()
 
     async def offsets(

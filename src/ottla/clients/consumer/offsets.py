@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.consumer.subscription import EARLIEST, LATEST
+from ottla.clients.consumer.troubles import Troubles
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
@@ -228,7 +229,7 @@ class Positions:
         self.client = client
         self.subscription = subscription
         self.coordinator = coordinator
-        self.errors: list[KafkaError] = []
+        self.errors = Troubles()
         self.wall_ms: Callable[[], int] = lambda: 0
         self._settings = settings
         self._policy = read_reset_policy(settings.auto_offset_reset)
@@ -271,7 +272,8 @@ class Positions:
         if self._fetching_committed:
             return
         if not self.coordinator.known or self._retry_committed_at_ms > now_ms:
-            self._wake_at(self._retry_committed_at_ms)
+            if self._retry_committed_at_ms > now_ms:  # else it waits for the coordinator
+                self._wake_at(self._retry_committed_at_ms)
             return
         self._fetching_committed = True
         request, limit = offset_fetch_request(
@@ -298,20 +300,20 @@ class Positions:
                 continue
             answer = found.get(state.topic_partition)
             if isinstance(answer, KafkaError):
-                self._committed_failed(answer)
+                self._committed_failed(answer, state)
             elif answer is None:
                 self.reset(state)
             else:
                 state.seek(answer.offset, answer.leader_epoch)
 
-    def _committed_failed(self, error: KafkaError) -> None:
+    def _committed_failed(self, error: KafkaError, state: PartitionState | None = None) -> None:
         assert self.coordinator is not None
         self.coordinator.note_error(error.code)
         self._retry_committed_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
         if error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             self.client.metadata.mark_stale()
         elif not error.is_retriable and error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
-            self.errors.append(error)
+            self.errors.add(error, state)
 
     # ------------------------------------------------------------ reset by policy
 
@@ -321,8 +323,9 @@ class Positions:
         if policy is None:
             text = f"no offset for {state.topic_partition}: nothing valid is committed and "
             state.needs_committed = False
-            self.errors.append(
-                KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text + "auto.offset.reset is none")
+            self.errors.add(
+                KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text + "auto.offset.reset is none"),
+                state,
             )
             return
         if isinstance(policy, tuple):
@@ -396,7 +399,7 @@ class Positions:
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
         fenced = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)
         if not (isinstance(error, KafkaError) and error.is_retriable) and code not in fenced:
-            self.errors.append(KafkaError(code, f"{state.topic_partition}: {error}"))
+            self.errors.add(KafkaError(code, f"{state.topic_partition}: {error}"), state)
 
     def _looked_up(self, state: PartitionState, answer: Any) -> None:
         if answer.offset < 0:  # a time behind the newest record: nothing older, so the end

@@ -118,13 +118,15 @@ class Subscription:
 
     def subscribe(self, topics: Iterable[str], listener: Any) -> None:
         """Want topics by name."""
-        self._refuse_mixing(by_hand=False, pattern=False)
+        self._refuse_mixing(by_hand=False)
+        self._refuse_other_kind(is_other=self.pattern is not None)
         self.topics = tuple(dict.fromkeys(topics))
         self.listener = listener
 
     def subscribe_pattern(self, pattern: str | re.Pattern[str], listener: Any) -> None:
         """Want the topics whose whole name matches."""
-        self._refuse_mixing(by_hand=False, pattern=True)
+        self._refuse_mixing(by_hand=False)
+        self._refuse_other_kind(is_other=self.pattern is None and bool(self.topics))
         self.pattern = re.compile(pattern)
         self.pattern_applied = False
         self.listener = listener
@@ -147,26 +149,31 @@ class Subscription:
     def assign_by_hand(self, partitions: Iterable[TopicPartition]) -> None:
         """Take exactly these partitions, without a group."""
         wanted = list(partitions)
-        self._refuse_mixing(by_hand=True, pattern=False)
+        self._refuse_mixing(by_hand=True)
         self.by_hand = bool(wanted)
         self.replace(wanted)
 
     def replace(self, wanted: Iterable[TopicPartition]) -> None:
         """Set the assignment; partitions that stay keep their state."""
+        before = self.partitions
         self.partitions = {
-            partition: self.partitions.get(partition) or PartitionState(partition)
+            partition: before.get(partition) or PartitionState(partition)
             for partition in dict.fromkeys(wanted)
         }
+        for partition in before.keys() - self.partitions.keys():
+            before[partition].drop()
 
     def unsubscribe(self) -> None:
         """Want nothing."""
         self.topics, self.pattern, self.by_hand, self.listener = (), None, False, None
         self.replace(())
 
-    def _refuse_mixing(self, *, by_hand: bool, pattern: bool) -> None:
-        mixed = (by_hand and self.uses_group) or (not by_hand and self.by_hand)
-        mixed = mixed or (not by_hand and bool(self.topics) and pattern != bool(self.pattern))
-        if mixed:
+    def _refuse_mixing(self, *, by_hand: bool) -> None:
+        self._refuse_other_kind(is_other=self.uses_group if by_hand else self.by_hand)
+
+    @staticmethod
+    def _refuse_other_kind(*, is_other: bool) -> None:
+        if is_other:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 "topics, a pattern and assigned partitions exclude each other; "
