@@ -170,8 +170,12 @@ class Client:
         timeout_ms: int | None = None,
         expects_response: bool = True,
         max_version: int | None = None,
+        node: Node | None = None,
     ) -> Pending[Any]:
-        """Send a request to a node (ANY_NODE: whichever is best); see Channel.submit for errors."""
+        """Send a request to a node (ANY_NODE: whichever is best); see Channel.submit for errors.
+
+        `node` says where that is, for when the metadata does not know; else BROKER_NOT_AVAILABLE.
+        """
         if self.closed:
             closed: Pending[Any] = Pending()
             closed.fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the client is closed"))
@@ -179,8 +183,9 @@ class Client:
         if node_id == ANY_NODE:
             node_id = self._choose_node()
         key = ConnectionKey(node_id, purpose)
-        connection = self._connection(key)
+        connection = self._connection(key, node)
         if connection is None:
+            self.metadata.mark_stale()
             pending: Pending[Any] = Pending()
             pending.fail(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} is unknown"))
             return pending
@@ -215,9 +220,9 @@ class Client:
             return 0
         return max(connection.channel.throttled_until_ms, connection.open_at_ms)
 
-    def _connection(self, key: ConnectionKey) -> Connection | None:
+    def _connection(self, key: ConnectionKey, told: Node | None = None) -> Connection | None:
         connection = self._connections.get(key)
-        node = self._node(key.node_id)
+        node = self._node(key.node_id) or told
         if connection is None:
             if node is None:
                 return None

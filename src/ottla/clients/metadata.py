@@ -162,7 +162,7 @@ class ClusterMetadata:
             if before is not None and fresh.leader_epoch < before.leader_epoch:
                 fresh = before
             topic.partitions.append(fresh)
-            if fresh.leader == NO_LEADER:
+            if fresh.leader not in self.brokers:  # nobody, or a broker that the answer lacks
                 self._stale = self.incomplete = True
         if topic.error and KafkaError(topic.error).is_retriable:
             self._stale = self.incomplete = True
@@ -195,9 +195,11 @@ class ClusterMetadata:
         return topic.partitions[partition.partition]
 
     def leader(self, partition: TopicPartition) -> int:
-        """Return the leader's node id, -1 when unknown."""
+        """Return the leader's node id, -1 when it or where it is is unknown."""
         known = self.partition(partition)
-        return NO_LEADER if known is None else known.leader
+        if known is None or known.leader not in self.brokers:
+            return NO_LEADER
+        return known.leader
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has, 0 when it is unknown."""

@@ -129,11 +129,11 @@ class Runtime:
         self._tls = client_context(settings)
 
     def attach(self) -> None:
-        """Belong to the running loop from now on."""
+        """Belong to the running loop from now on; tell the core the time, for what is sent now."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._thread_id = threading.get_ident()
-            self.client.now_ms = self.now_ms()
+        self.client.now_ms = self.now_ms()
 
     def driven_by(self, thread_id: int) -> None:
         """Take note of which thread runs the loop now, 0 for none."""

@@ -24,6 +24,7 @@ COORDINATOR_MOVED = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.BROKER_NOT_AVAILABLE,
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.REQUEST_TIMED_OUT,
     }
@@ -37,16 +38,21 @@ class Coordinator:
         self.client = client
         self.key = key
         self.key_type = key_type
-        self.node_id = -1
+        self.node: Node | None = None
         self.fatal: KafkaError | None = None
         self._asking = False
         self._failures = 0
         self._retry_at_ms = 0
 
     @property
+    def node_id(self) -> int:
+        """The coordinator's id, -1 while it is unknown."""
+        return -1 if self.node is None else self.node.node_id
+
+    @property
     def known(self) -> bool:
         """Whether requests can be sent."""
-        return self.node_id >= 0
+        return self.node is not None
 
     def poll(self, now_ms: int) -> None:
         """Look the coordinator up when it is unknown and the backoff is over."""
@@ -67,9 +73,7 @@ class Coordinator:
         if error is None:
             found = done.value.coordinators[0] if done.value.coordinators else done.value
             if not found.error_code:
-                self.node_id = found.node_id
-                brokers = self.client.metadata.brokers
-                brokers.setdefault(found.node_id, Node(found.node_id, found.host, found.port))
+                self.node = Node(found.node_id, found.host, found.port)
                 self._failures = 0
                 return
             error = KafkaError(found.error_code, found.error_message)
@@ -81,7 +85,7 @@ class Coordinator:
     def lost(self, node_id: int | None = None) -> None:
         """Forget the coordinator; of a given node only when it still is the one."""
         if node_id is None or node_id == self.node_id:
-            self.node_id = -1
+            self.node = None
 
     def send(
         self,
@@ -95,19 +99,25 @@ class Coordinator:
 
         A connection that is lost, or a request that times out, makes the coordinator unknown.
         """
-        if not self.known:
+        node = self.node
+        if node is None:
             pending: Pending[Any] = Pending()
             pending.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             self.client.transport.wake()
             return pending
-        node_id = self.node_id
+        # The metadata may not list it: a broker that has just come, or an answer that lags.
         sent = self.client.send(
-            node_id, request, purpose=purpose, timeout_ms=timeout_ms, max_version=max_version
+            node.node_id,
+            request,
+            purpose=purpose,
+            timeout_ms=timeout_ms,
+            max_version=max_version,
+            node=node,
         )
 
         def check(done: Pending[Any]) -> None:
             if isinstance(done.error, KafkaError) and done.error.code in COORDINATOR_MOVED:
-                self.lost(node_id)
+                self.lost(node.node_id)
 
         sent.on_done(check)
         return sent

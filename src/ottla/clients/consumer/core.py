@@ -250,6 +250,7 @@ class ConsumerCore:
         """
         coordinator = self.need_group()
         assert self.group is not None
+        self.client.now_ms = self.now_ms()  # else a timeout would begin when it was last polled
         identity = CommitIdentity()
         if self.subscription.uses_group:
             refusal = self.group.why_not_commit()

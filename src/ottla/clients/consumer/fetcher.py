@@ -341,6 +341,7 @@ class Fetcher:
                         out.append((state.topic_partition, records))
                         limit -= len(records)
             except Exception:
+                state.position = state.buffered[0].position
                 self._stuck = state
                 if not out:
                     raise
