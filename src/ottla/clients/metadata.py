@@ -77,11 +77,9 @@ class ClusterMetadata:
                     self._stale = True
 
     def want_only(self, topics: Iterable[str]) -> None:
-        """Keep just these topics."""
-        names = list(dict.fromkeys(topics))
-        self._wanted = {name: 1 for name in names if name in self._wanted}
-        self.topics = {name: self.topics[name] for name in names if name in self.topics}
-        self.want(names)
+        """Keep just these topics; others are asked for no more, and go with the next answer."""
+        self._wanted = {}
+        self.want(topics)
 
     def mark_stale(self) -> None:
         """Ask for a refresh as soon as the backoff allows it."""

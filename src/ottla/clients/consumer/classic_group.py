@@ -106,6 +106,7 @@ class ClassicGroup:
         self.protocol_name: str | None = None
         self.is_leader = False
         self.errors = Troubles()
+        self.on_assigned: Callable[[], None] = _nothing
         self._settings = settings
         self._assignors = make_assignors(settings.partition_assignment_strategy)
         # A rebalance may only be cooperative when every assignor on offer is.
@@ -153,6 +154,12 @@ class ClassicGroup:
     def is_member(self) -> bool:
         """Whether the coordinator knows us in a generation."""
         return self.generation != NO_GENERATION
+
+    @property
+    def watched_topics(self) -> set[str]:
+        """The topics whose metadata a member needs: its own, as the leader all of the group's."""
+        watched = set(self._counts_at_join) if self.is_member and self.is_leader else set()
+        return watched | {partition.topic for partition in self._assigned}
 
     def why_not_commit(self) -> KafkaError | None:
         """Return what a commit fails with before it is sent, None for a member in good standing.
@@ -253,6 +260,7 @@ class ClassicGroup:
             self.state = GroupState.STABLE
             self._last_rebalance_ms = self.client.now_ms
             self._rebalances.record(1, self.client.now_ms)
+            self.on_assigned()
         elif step.kind == "prepare":
             self.state = GroupState.READY_TO_JOIN
 
@@ -392,6 +400,7 @@ class ClassicGroup:
         topics = {topic for member in members for topic in member.topics}
         metadata = self.client.metadata
         missing = [topic for topic in sorted(topics) if not metadata.partition_count(topic)]
+        self._counts_at_join = dict.fromkeys(topics, 0)
         generation = self.generation
 
         def divide(_done: Any = None) -> None:
@@ -581,3 +590,7 @@ class ClassicGroup:
         self.errors.clear()
         if self.subscription.uses_group:
             self.subscription.replace(())
+
+
+def _nothing() -> None:
+    """Stand in until somebody wants to know."""

@@ -80,8 +80,7 @@ class AsyncConsumer:
     async def finish_unsubscribe(self) -> None:
         """Leave the group and want nothing: what `unsubscribe` does after the listener was told."""
         await self._leave("the consumer unsubscribed from all topics")
-        self._core.put_back()
-        self._core.subscription.unsubscribe()
+        self._core.unsubscribe()
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:

@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.clients.consumer.internals.ClassicKafkaConsumer.
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.consumer.classic_group import ClassicGroup, Step
@@ -32,7 +33,7 @@ from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ottla.clients.consumer.shape import ConsumerRecord
     from ottla.clients.consumer.subscription import PartitionState
@@ -103,6 +104,7 @@ class ConsumerCore:
         self._auto_committing = False
         if self.group is not None:
             client.machines.append(self.group)
+            self.group.on_assigned = self.narrow_metadata
         if self.coordinator is not None:
             client.machines.append(_Lookup(self))
         client.machines += [self.positions, self.fetcher]
@@ -110,6 +112,7 @@ class ConsumerCore:
         self.now_ms = self.runtime.now_ms
         self.interceptors = Interceptors(settings.interceptor_classes)
         self._reading: Reading | None = None
+        self._looked_up: list[tuple[str, ...]] = []
         self.woken = False
         self.leaving = False
 
@@ -141,6 +144,7 @@ class ConsumerCore:
             self.subscription.subscribe_pattern(pattern, listener)
             metadata.wants_all = True
             metadata.mark_stale()
+            self.narrow_metadata()
         else:
             names = [topics] if isinstance(topics, str) else list(topics or ())
             if not names:
@@ -148,7 +152,8 @@ class ConsumerCore:
                     ErrorCode.INVALID_REQUEST, "no topics; to want none: unsubscribe()"
                 )
             self.subscription.subscribe(names, listener)
-            metadata.want(names)
+            metadata.wants_all = False
+            self.narrow_metadata()
         self.runtime.wake()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -156,8 +161,36 @@ class ConsumerCore:
         self.put_back()
         wanted = [TopicPartition(*partition) for partition in partitions]
         self.subscription.assign_by_hand(wanted)
-        self.client.metadata.want(partition.topic for partition in wanted)
+        self.narrow_metadata()
         self.runtime.wake()
+
+    def unsubscribe(self) -> None:
+        """Want nothing; the group must have been left."""
+        self.put_back()
+        self.subscription.unsubscribe()
+        self.client.metadata.wants_all = False
+        self.narrow_metadata()
+
+    def narrow_metadata(self) -> None:
+        """Ask for what is in use, and no more: brokers make topics that are asked for."""
+        topics = dict.fromkeys(self.subscription.topics)
+        topics.update(dict.fromkeys(partition.topic for partition in self.subscription.partitions))
+        topics.update(dict.fromkeys(() if self.group is None else self.group.watched_topics))
+        for names in self._looked_up:
+            topics.update(dict.fromkeys(names))
+        self.client.metadata.want_only(topics)
+
+    @contextmanager
+    def looking_up(self, topics: Iterable[str]) -> Iterator[None]:
+        """Keep topics in the metadata for the time of a question about them."""
+        names = tuple(dict.fromkeys(topics))
+        self._looked_up.append(names)
+        self.client.metadata.want(names)
+        try:
+            yield
+        finally:
+            self._looked_up.remove(names)
+            self.narrow_metadata()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at an offset, or at EARLIEST / LATEST."""

@@ -154,9 +154,14 @@ class Lookups:
         """Ask the leaders for offsets by timestamp, each until it answers."""
         self._core.runtime.attach()
         deadline = Deadline(self._core, timeout)
-        left = {TopicPartition(*partition): when for partition, when in timestamps.items()}
+        wanted = {TopicPartition(*partition): when for partition, when in timestamps.items()}
+        with self._core.looking_up(partition.topic for partition in wanted):
+            return await self._ask_leaders(wanted, deadline)
+
+    async def _ask_leaders(
+        self, left: dict[TopicPartition, int], deadline: Deadline
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
         metadata = self._client.metadata
-        metadata.want(partition.topic for partition in left)
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
         while True:
             by_leader: dict[int, dict[TopicPartition, int]] = {}
@@ -222,8 +227,8 @@ class Lookups:
         self._core.runtime.attach()
         deadline = Deadline(self._core, timeout)
         metadata = self._client.metadata
-        metadata.want((topic,))
-        while not metadata.partition_count(topic):
-            code = metadata.error(topic)
-            await deadline.pause(KafkaError(code) if code else None, backoff=False)
-        return list(metadata.topics[topic].partitions)
+        with self._core.looking_up((topic,)):
+            while not metadata.partition_count(topic):
+                code = metadata.error(topic)
+                await deadline.pause(KafkaError(code) if code else None, backoff=False)
+            return list(metadata.topics[topic].partitions)
