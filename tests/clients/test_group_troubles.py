@@ -7,7 +7,7 @@ import pytest
 from ottla.clients.consumer.classic_group import GroupState
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.protocol.apis.join_group import JoinGroupRequest
+from ottla.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.types import TopicPartition
 from tests.clients.simulated import Log
 from tests.clients.test_group import Member, _cluster, _settle
@@ -45,6 +45,35 @@ def test_an_assignment_of_a_membership_that_ended_is_not_taken() -> None:
     member.sim.run(lambda: not member.group.is_member)
     assert not member.group.step_done(step)
     assert not member.owned
+
+
+def test_an_answer_to_a_join_that_was_given_up_is_void() -> None:
+    """Left while it waited, subscribed again: the old join's answer is not taken for the new's."""
+    cluster, group = _cluster()
+    member = Member(cluster)
+    group.members["slow"] = JoinGroupRequest(
+        group_id="g", session_timeout_ms=1, member_id="slow", protocol_type="consumer", protocols=[]
+    )
+    member.poll()
+    member.sim.run(lambda: group.joining)
+    waiting = group.joining["m1"]
+    member.group.stop()
+    group.members.clear()
+    group.joining.clear()
+    waiting.complete(
+        JoinGroupResponse(
+            error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+            protocol_name=None,
+            leader="",
+            member_id="m1",
+            members=[],
+        )
+    )
+    member.poll()
+    _settle(member)
+    joined = [request.member_id for request in cluster.requests(JoinGroupRequest)]
+    assert joined == ["", "m1", "", "m2"]
+    assert list(group.members) == ["m2"]
 
 
 def _fenced(_request: object) -> HeartbeatResponse:

@@ -14,6 +14,7 @@ from ottla.clients.consumer.subscription import Subscription
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError, RecordDeserializationError
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.records.builder import encode_batch
 from ottla.testing.cluster import Cluster
 from tests.clients.simulated import FakeCluster
@@ -292,6 +293,23 @@ def test_a_seek_and_a_new_assignment_forget_a_partitions_errors() -> None:
     consumer.core.assign([T0])
     assert consumer.core.fetcher.errors.pop() is None
     assert consumer.poll() == []
+
+
+@pytest.mark.parametrize("group_id", ["g", ""])
+def test_without_a_position_every_poll_says_so(group_id: str) -> None:
+    """auto.offset.reset=none and nothing committed: until a seek, at the pace of the backoff."""
+    cluster = _two()
+    _write(cluster, T0, b"0")
+    consumer = SimulatedConsumer(cluster, group_id=group_id or None, auto_offset_reset="none")
+    consumer.core.assign([T0])
+    for _ in range(3):
+        consumer.sim.run_for(1_000)
+        with pytest.raises(KafkaError, match="no offset for t-0"):
+            consumer.poll()
+    assert len(cluster.requests(OffsetFetchRequest)) <= 31
+    consumer.core.seek(T0, 0)
+    consumer.sim.run_for(1_000)
+    assert [record.value for record in consumer.poll()] == [b"0"]
 
 
 def test_waiting_for_the_coordinator_costs_nothing() -> None:

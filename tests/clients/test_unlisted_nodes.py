@@ -123,6 +123,17 @@ def test_a_leader_that_is_not_listed_is_unknown_until_it_is() -> None:
     assert not consumer.core.fetcher.errors
 
 
+def test_a_preferred_replica_that_is_not_listed_is_not_read_from() -> None:
+    """The leader serves instead, and the user hears nothing of it."""
+    cluster = _cluster()
+    cluster.logs[T0].append(bytes(encode_batch([(0, None, b"v", ())])))
+    consumer = SimulatedConsumer(cluster)
+    consumer.core.assign([T0])
+    state = consumer.core.subscription.state(T0)
+    state.preferred_replica, state.preferred_until_ms = 9, consumer.sim.now_ms + 300_000
+    consumer.sim.run(consumer.poll, limit_ms=5_000)
+
+
 def test_what_is_sent_after_a_pause_is_not_too_old_at_once() -> None:
     """Nothing polled the client for a minute: the timeout of a commit begins now, not then."""
     cluster = _cluster()

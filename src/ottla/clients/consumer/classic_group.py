@@ -123,6 +123,7 @@ class ClassicGroup:
         self._heartbeating = False
         self._retry_at_ms = 0
         self._failures = 0
+        self._asked: Pending[Any] | None = None
         self._counts_at_join: dict[str, int] = {}
         self._topics_at_join: tuple[str, ...] = ()
         self._left_for_slowness = False
@@ -352,13 +353,10 @@ class ClassicGroup:
             protocols=protocols,
             reason=self._reason[:255],
         )
-        timeout_ms = self._settings.max_poll_interval_ms + JOIN_MARGIN_MS
-        self.coordinator.send(request, purpose=PURPOSE + "-join", timeout_ms=timeout_ms).on_done(
-            self._joined
-        )
+        self._ask(request, self._joined)
 
     def _joined(self, done: Pending[Any]) -> None:
-        if self.state is not GroupState.JOINING:
+        if self.state is not GroupState.JOINING or done is not self._asked:
             return
         if done.error is not None:
             self._join_failed(done.error)
@@ -445,13 +443,17 @@ class ClassicGroup:
             protocol_name=self.protocol_name,
             assignments=assignments,
         )
+        self._ask(request, self._synced)
+
+    def _ask(self, request: Any, handle: Callable[[Pending[Any]], None]) -> None:
+        """Send a request of the join; an answer to an older one, of before a `leave`, is void."""
         timeout_ms = self._settings.max_poll_interval_ms + JOIN_MARGIN_MS
-        self.coordinator.send(request, purpose=PURPOSE + "-join", timeout_ms=timeout_ms).on_done(
-            self._synced
-        )
+        purpose = PURPOSE + "-join"
+        self._asked = self.coordinator.send(request, purpose=purpose, timeout_ms=timeout_ms)
+        self._asked.on_done(handle)
 
     def _synced(self, done: Pending[Any]) -> None:
-        if self.state is not GroupState.SYNCING:
+        if self.state is not GroupState.SYNCING or done is not self._asked:
             return
         if done.error is not None:
             self._join_failed(done.error)

@@ -151,7 +151,8 @@ class Fetcher:
             self._wake_at(state.retry_at_ms)
             return -1
         if state.preferred_replica >= 0:
-            if now_ms < state.preferred_until_ms:
+            listed = state.preferred_replica in self.client.metadata.brokers
+            if listed and now_ms < state.preferred_until_ms:
                 return state.preferred_replica
             state.preferred_replica = -1
         leader = self.client.metadata.leader(state.topic_partition)

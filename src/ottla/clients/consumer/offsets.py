@@ -322,7 +322,8 @@ class Positions:
         policy = self._policy
         if policy is None:
             text = f"no offset for {state.topic_partition}: nothing valid is committed and "
-            state.needs_committed = False
+            # Until the user seeks, or commits for the group in another way: look again.
+            self._retry_committed_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
             self.errors.add(
                 KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text + "auto.offset.reset is none"),
                 state,
