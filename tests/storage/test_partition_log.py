@@ -329,6 +329,23 @@ def test_running_out_of_descriptors_fences_nothing() -> None:
     assert new_log(disk).log_end_offset == 30
 
 
+def test_a_refused_first_append_after_a_start_is_not_written() -> None:
+    """What has to be read for it is read before: the same offset is never given twice."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for number in range(9):
+        put(log, timestamp=NOW_MS + number)
+    close(log)
+    log = new_log(disk, clean=True)
+    size = log.segments.active.size
+    for _ in range(2):
+        disk.fail(lambda call: call.kind == "read" and "timeindex" in call.path, errno.EMFILE)
+        assert code_of(put, log) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert log.segments.active.size == log.segments.active.file.size() == size
+    assert put(log).first_offset == 9
+    assert new_log(disk).log_end_offset == 10
+
+
 def test_a_failed_sync_is_never_retried() -> None:
     """The page may be clean and lost: the log is fenced at once."""
     disk = SimulatedDisk()

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.errors import KafkaError, OttlaError
+from ottla.errors import CorruptMessage, KafkaError, OttlaError
 from ottla.records.batch import RecordBatch, TimestampType
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression
 from ottla.storage.log_config import LogConfig
 from ottla.storage.plain_append import PlainAppends
+from ottla.storage.segment import Segment
 from ottla.testing.disk import SimulatedDisk
 from tests.storage.logs import NOW_MS, SMALL, new_log, put
 
@@ -185,3 +186,19 @@ def test_a_failed_write_leaves_the_batch_as_it_was() -> None:
     info = log.append_plain(memoryview(batch), 3, NOW_MS)
     assert info is not None
     assert info.first_offset == 1
+
+
+def test_a_damaged_end_leaves_the_batch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What must be read before the write cannot be: nothing was done to the client's bytes."""
+    log = new_log()
+    put(log)
+
+    def damaged(*_: object) -> None:
+        raise CorruptMessage("noise")
+
+    monkeypatch.setattr(Segment, "append", damaged)
+    batch = bytearray(encode_batch([(NOW_MS, b"k", b"v", ())]))
+    before = bytes(batch)
+    with pytest.raises(CorruptMessage):
+        log.append_plain(memoryview(batch), 3, NOW_MS)
+    assert batch == before

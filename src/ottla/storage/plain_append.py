@@ -13,6 +13,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from ottla.errors import CorruptMessage
 from ottla.records.plain_batch import plain_header
 from ottla.records.validator import BatchSummary
 from ottla.storage.append_info import AppendInfo
@@ -60,6 +61,9 @@ class PlainAppends(TruncatableLog):
         _PLACE.pack_into(view, 0, first, length, leader_epoch)
         try:
             active.append((view,), size, (batch,))
+        except CorruptMessage:
+            _PLACE.pack_into(view, 0, *header[:3])
+            raise
         except OSError as error:
             _PLACE.pack_into(view, 0, *header[:3])
             if active.is_torn:

@@ -146,13 +146,17 @@ class Segment:
     def append(
         self, buffers: Sequence[Buffer], size: int, batches: Sequence[BatchHeader | BatchSummary]
     ) -> None:
-        """Write batches at the end and index them; OSError leaves the segment as it was.
+        """Write batches at the end and index them; an error leaves the segment as it was.
 
-        `size` is the sum of the buffers' bytes; the batches lie in them end to end.
+        OSError when the disk fails, CorruptMessage when the end cannot be read. `size` is the sum
+        of the buffers' bytes; the batches lie in them end to end.
         """
         file = self.file
         position = self.size
         self.is_used = True
+        largest = self._max_timestamp
+        if largest == _UNKNOWN:
+            largest = self.max_timestamp  # may fail: what is written must be taken note of
         try:
             file.append(buffers)
         except OSError as error:
@@ -169,9 +173,6 @@ class Segment:
                 array("q"),
                 array("q"),
             )
-        largest = self._max_timestamp
-        if largest == _UNKNOWN:
-            largest = self.max_timestamp
         since = self._bytes_since_index
         for batch in batches:
             if batch.max_timestamp > largest:
@@ -210,14 +211,17 @@ class Segment:
         self._bytes_since_index += batch.size
 
     def _index(self, offset: int, position: int) -> None:
-        """Add an entry to both indexes; a write that fails is made up for at the flush."""
+        """Add an entry to both indexes; a write that fails is made up for at the flush.
+
+        Raises nothing: the batch is in the log by now.
+        """
         try:
             is_full = self.offset_index.append(offset, position)
             self._is_index_full = (
                 self.time_index.append_if_newer(self._max_timestamp, self.max_timestamp_offset)
                 or is_full
             )
-        except OSError:
+        except (OSError, CorruptMessage):
             self._note_full_index()
 
     def _note_full_index(self) -> None:
