@@ -10,36 +10,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from ottla.storage.directory import join
+from ottla.storage.directory_loader import DirectoryLoader
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.flush_waits import FlushWaits
+from ottla.storage.log_folders import DELETE_SUFFIX, STRAY_SUFFIX, marked_name, marked_topic
 from ottla.storage.log_jobs import CheckpointJob, LogFlush, RemovalJob, SegmentRemovalJob
-from ottla.storage.partition_log import PartitionLog, parse_partition_name
-from ottla.storage.partition_metadata import PARTITION_METADATA, decode_partition_metadata
+from ottla.storage.partition_log import PartitionLog
 from ottla.storage.producer_count import ProducerCount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from ottla.purgatory.pending import Pending
-    from ottla.storage.directory import Directory
+    from ottla.storage.directory_loader import BrokenLog
     from ottla.storage.log_config import LogConfig
     from ottla.storage.log_dir import LogDirectory
     from ottla.storage.log_jobs import StorageJob
     from ottla.storage.log_state import LogState
     from ottla.types import TopicPartition, Uuid
-
-DELETE_SUFFIX = "-delete"
-STRAY_SUFFIX = "-stray"
-FUTURE_SUFFIX = "-future"
-METADATA_TOPIC = "__cluster_metadata"
-_LONGEST_NAME = 255
 
 
 class RandomBits(Protocol):
@@ -69,7 +63,7 @@ class LogSet:
         self.is_closed = False
         self.cordoned: Collection[str] = frozenset()
         """Paths of directories that get no new logs, while another one can take them."""
-        self.broken: dict[TopicPartition, CorruptMessage] = {}
+        self.broken: dict[TopicPartition, BrokenLog] = {}
         """Logs whose flushed bytes are damaged: neither served nor cut; an operator decides."""
         self.flush_waits = FlushWaits()
         self.on_flush_awaited: Callable[[LogState], None] = _nobody
@@ -127,64 +121,22 @@ class LogSet:
     def _load(
         self, home: LogDirectory, now_ms: int, is_stray: Callable[[PartitionLog], bool] | None
     ) -> None:
-        recovery_points = home.read_offsets(RECOVERY_POINT_CHECKPOINT)
-        log_starts = home.read_offsets(LOG_START_CHECKPOINT)
-        high_watermarks = home.read_offsets(HIGH_WATERMARK_CHECKPOINT)
-        for name in home.directory.list():
-            if not home.directory.is_directory(name):
-                continue
-            if name.endswith(DELETE_SUFFIX):
-                self._removals.append((now_ms + self._delay_ms(name), home, name))
-                continue
-            partition = _partition_of(name)
-            if partition is None or partition.topic == METADATA_TOPIC:
-                continue
-            try:
-                log = self._open_log(
-                    home,
-                    partition,
-                    now_ms,
-                    recovery_point=recovery_points.get(partition, 0),
-                    log_start_offset=log_starts.get(partition, 0),
-                )
-            except CorruptMessage as error:
-                self.broken[partition] = error
-                continue
-            log.update_high_watermark(high_watermarks.get(partition, 0))
+        loader = DirectoryLoader(home, self._config_for, now_ms)
+        for log in loader.logs():
             if log.topic_id is None or (is_stray is not None and is_stray(log)):
                 self._set_aside(home, log)
             else:
                 self._add(home, log)
-        self._checkpointed.update(recovery_points)
+        self.broken.update(loader.broken)
+        for name in loader.deleted:
+            delay_ms = self._config_for(marked_topic(name)).file_delete_delay_ms
+            self._removals.append((now_ms + delay_ms, home, name))
+        self._checkpointed.update(loader.recovery_points)
         if any(
-            log.recovery_point < recovery_points.get(log.topic_partition, 0)
+            log.recovery_point < loader.recovery_points.get(log.topic_partition, 0)
             for log in self._logs_in(home)
         ):
             self._checkpoint_now(home)  # bytes written from now on are not flushed ones
-
-    def _delay_ms(self, name: str) -> int:
-        return self._config_for(name.rpartition("-")[0].rpartition("-")[0]).file_delete_delay_ms
-
-    def _open_log(
-        self,
-        home: LogDirectory,
-        partition: TopicPartition,
-        now_ms: int,
-        *,
-        recovery_point: int,
-        log_start_offset: int,
-    ) -> PartitionLog:
-        return PartitionLog.open(
-            home.directory,
-            str(partition),
-            topic_partition=partition,
-            topic_id=read_topic_id(home.directory, str(partition)),
-            config=self._config_for(partition.topic),
-            now_ms=now_ms,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            clean=home.had_clean_shutdown,
-        )
 
     def _set_aside(self, home: LogDirectory, log: PartitionLog) -> None:
         """Rename a log that is not ours: never deleted, never served."""
@@ -256,8 +208,8 @@ class LogSet:
         if partition in self.broken:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"The log of {partition} is damaged: {self.broken[partition]}",
-            ) from self.broken[partition]
+                f"The log of {partition} is damaged: {self.broken[partition].error}",
+            ) from self.broken[partition].error
         home = self._choose(directory_id)
         if home.path in self._wanting_checkpoint:
             # the last incarnation's offsets must not come back after a crash (KAFKA-12257)
@@ -330,9 +282,7 @@ class LogSet:
         self._checkpointed.pop(partition, None)
 
     def _marked_name(self, partition: TopicPartition, suffix: str) -> str:
-        """Return `topic-N.<32 hex digits>suffix`, the topic cut where the name gets too long."""
-        tail = f"-{partition.partition}.{self._rng.getrandbits(128):032x}{suffix}"
-        return partition.topic[: _LONGEST_NAME - len(tail)] + tail
+        return marked_name(partition, suffix, self._rng.getrandbits(128))
 
     def reconfigure(self, topic: str) -> None:
         """Hand a topic's new settings to its logs."""
@@ -561,24 +511,3 @@ class LogSet:
 
 def _nobody(_log: LogState) -> None:
     """Stand in for an owner who asks `take_jobs` now and then."""
-
-
-def _partition_of(name: str) -> TopicPartition | None:
-    """Return the partition a directory name stands for, None for strays, moves and others."""
-    if name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)):
-        return None
-    try:
-        return parse_partition_name(name)
-    except ValueError:
-        return None
-
-
-def read_topic_id(directory: Directory, folder: str) -> Uuid | None:
-    """Return the topic id in a partition's directory, None when it is missing or broken."""
-    path = join(folder, PARTITION_METADATA)
-    if not directory.exists(path):
-        return None
-    try:
-        return decode_partition_metadata(directory.read_file(path))
-    except CorruptMessage:
-        return None

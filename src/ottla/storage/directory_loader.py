@@ -1,0 +1,90 @@
+"""Opening all logs of one log directory at a start.
+
+Kafka: LogManager.loadLogs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.errors import CorruptMessage
+from ottla.storage.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from ottla.storage.log_folders import DELETE_SUFFIX, partition_of, read_topic_id
+from ottla.storage.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ottla.storage.log_config import LogConfig
+    from ottla.storage.log_dir import LogDirectory
+    from ottla.types import TopicPartition
+
+METADATA_TOPIC = "__cluster_metadata"
+
+
+class BrokenLog(NamedTuple):
+    """A log whose flushed bytes are damaged: neither served nor cut; an operator decides."""
+
+    home: LogDirectory
+    error: CorruptMessage
+    recovery_point: int
+    """What the checkpoint said: bytes below it are never cut by a recovery."""
+    log_start_offset: int
+
+
+class DirectoryLoader:
+    """Opens the logs of one directory, each once; `logs` is to be walked to its end."""
+
+    def __init__(
+        self, home: LogDirectory, config_for: Callable[[str], LogConfig], now_ms: int
+    ) -> None:
+        self._home = home
+        self._config_for = config_for
+        self._now_ms = now_ms
+        self.recovery_points = home.read_offsets(RECOVERY_POINT_CHECKPOINT)
+        self._log_starts = home.read_offsets(LOG_START_CHECKPOINT)
+        self._high_watermarks = home.read_offsets(HIGH_WATERMARK_CHECKPOINT)
+        self.deleted: list[str] = []
+        """Directories that a deletion left to be removed."""
+        self.broken: dict[TopicPartition, BrokenLog] = {}
+
+    def logs(self) -> Iterator[PartitionLog]:
+        """Yield the logs that can be served; OSError when the disk fails."""
+        directory = self._home.directory
+        for name in directory.list():
+            if not directory.is_directory(name):
+                continue
+            if name.endswith(DELETE_SUFFIX):
+                self.deleted.append(name)
+                continue
+            partition = partition_of(name)
+            if partition is None or partition.topic == METADATA_TOPIC:
+                continue
+            log = self._open(partition)
+            if log is not None:
+                log.update_high_watermark(self._high_watermarks.get(partition, 0))
+                yield log
+
+    def _open(self, partition: TopicPartition) -> PartitionLog | None:
+        home = self._home
+        recovery_point = self.recovery_points.get(partition, 0)
+        log_start_offset = self._log_starts.get(partition, 0)
+        try:
+            return PartitionLog.open(
+                home.directory,
+                str(partition),
+                topic_partition=partition,
+                topic_id=read_topic_id(home.directory, str(partition)),
+                config=self._config_for(partition.topic),
+                now_ms=self._now_ms,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+                clean=home.had_clean_shutdown,
+            )
+        except CorruptMessage as error:
+            self.broken[partition] = BrokenLog(home, error, recovery_point, log_start_offset)
+            return None
