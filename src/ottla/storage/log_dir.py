@@ -13,7 +13,7 @@ from ottla.storage.checkpoints import decode_offsets, encode_offsets
 from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from ottla.storage.directory import Directory, Lock
 
@@ -69,7 +69,8 @@ class LogDirectory:
         self._is_open = False
         self.checkpoints_under_way = 0
         self._checkpoints = 0
-        self._in_place: dict[str, int] = {}  # checkpoint's name → sequence of its content
+        self._begun: dict[str, int] = {}  # checkpoint's name → newest sequence of any content
+        self._in_place: dict[str, int] = {}  # and of the content that the file has
 
     def __repr__(self) -> str:
         return f"LogDirectory({self.path!r})"
@@ -134,10 +135,15 @@ class LogDirectory:
         except CorruptMessage:
             return {}
 
-    def next_checkpoint_sequence(self) -> int:
-        """Return the number of a new checkpoint."""
+    def begin_checkpoint(self, names: Collection[str]) -> int:
+        """Return the sequence of new content for these files."""
         self._checkpoints += 1
+        self._begun.update(dict.fromkeys(names, self._checkpoints))
         return self._checkpoints
+
+    def is_behind(self, name: str) -> bool:
+        """Whether the newest content of a checkpoint is not in place: under way, or it failed."""
+        return self._begun.get(name, 0) > self._in_place.get(name, 0)
 
     def write_offsets_beside(
         self, name: str, offsets: Mapping[TopicPartition, int], sequence: int

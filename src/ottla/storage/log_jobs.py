@@ -75,7 +75,7 @@ class CheckpointJob:
         self._logs = logs
         self._home = home
         self._files = files
-        self._sequence = home.next_checkpoint_sequence()
+        self._sequence = home.begin_checkpoint(files)
         home.checkpoints_under_way += 1
 
     def run(self) -> None:

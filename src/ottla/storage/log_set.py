@@ -122,9 +122,11 @@ class LogSet:
         self, home: LogDirectory, now_ms: int, is_stray: Callable[[PartitionLog], bool] | None
     ) -> None:
         loader = DirectoryLoader(home, self._config_for, now_ms)
+        has_strays = False
         for log in loader.logs():
             if log.topic_id is None or (is_stray is not None and is_stray(log)):
                 self._set_aside(home, log)
+                has_strays = True
             else:
                 self._add(home, log)
         self.broken.update(loader.broken)
@@ -132,11 +134,12 @@ class LogSet:
             delay_ms = self._config_for(marked_topic(name)).file_delete_delay_ms
             self._removals.append((now_ms + delay_ms, home, name))
         self._checkpointed.update(loader.recovery_points)
-        if any(
+        # bytes written from now on are not flushed ones, nor are those of a stray's successor
+        if has_strays or any(
             log.recovery_point < loader.recovery_points.get(log.topic_partition, 0)
             for log in self._logs_in(home)
         ):
-            self._checkpoint_now(home)  # bytes written from now on are not flushed ones
+            self._checkpoint_now(home)
 
     def _set_aside(self, home: LogDirectory, log: PartitionLog) -> None:
         """Rename a log that is not ours: never deleted, never served."""
@@ -211,7 +214,7 @@ class LogSet:
                 f"The log of {partition} is damaged: {self.broken[partition].error}",
             ) from self.broken[partition].error
         home = self._choose(directory_id)
-        if home.path in self._wanting_checkpoint:
+        if home.path in self._wanting_checkpoint or home.is_behind(RECOVERY_POINT_CHECKPOINT):
             # the last incarnation's offsets must not come back after a crash (KAFKA-12257)
             self._checkpoint_now(home)
         try:
