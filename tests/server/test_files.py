@@ -165,3 +165,26 @@ def test_a_file_of_zeros_takes_the_place_of_another(directory: RealDirectory) ->
     for size in (4, 0):
         directory.make_file("a", size)
         assert directory.read_file("a") == bytes(size)
+
+
+def test_a_folder_goes_along_when_it_is_renamed(tmp_path: Path) -> None:
+    """What is written through it never lands in a directory that has its old name."""
+    directory = RealDirectory(str(tmp_path))
+    directory.make("a-0")
+    folder = directory.open_folder("a-0")
+    directory.rename("a-0", "a-0.x-delete")
+    directory.make("a-0")
+    for data in (b"longer", b"new"):
+        folder.write_file("file.tmp", data)
+        folder.sync_file("file.tmp")
+        folder.rename("file.tmp", "file")
+    folder.sync()
+    assert directory.list("a-0") == []
+    assert directory.read_file("a-0.x-delete/file") == b"new"
+    directory.remove_tree("a-0.x-delete")
+    with pytest.raises(FileNotFoundError):
+        folder.write_file("file", b"")
+    folder.close()
+    folder.close()
+    with pytest.raises(FileNotFoundError):
+        directory.open_folder("b-0")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
-from ottla.testing.disk import SimulatedDisk
+from ottla.storage.partition_metadata import decode_partition_metadata
+from ottla.testing.disk import Call, SimulatedDisk
 from ottla.types import Uuid
-from tests.storage.logs import NOW_MS, put
-from tests.storage.sets import A, drain, make, open_set
+from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID, put
+from tests.storage.sets import A, drain, finish, make, open_set
 
 if TYPE_CHECKING:
     from ottla.storage.log_set import LogSet
@@ -73,3 +75,77 @@ def test_the_offsets_of_a_stray_go_with_it() -> None:
     for _ in range(3):
         put(log)
     check_second_life(disk)
+
+
+def test_a_flush_that_waited_writes_into_the_old_directory() -> None:
+    """The id and the epochs of the new incarnation stay its own (two workers, many flushes)."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    old = make(logs)
+    for epoch in range(3):
+        put(old, epoch=epoch)
+    waiting = logs.take_jobs()
+    logs.delete(A, now_ms=NOW_MS)
+    log = make(logs, topic_id=OTHER)
+    for _ in range(3):
+        put(log)
+    drain(logs)
+    finish(waiting)
+    assert disk.read_file("a-0/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
+    metadata = disk.read_file("a-0/partition.metadata")
+    assert decode_partition_metadata(metadata) == OTHER
+    (deleted,) = [name for name in disk.list() if name.endswith("-delete")]
+    metadata = disk.read_file(f"{deleted}/partition.metadata")
+    assert decode_partition_metadata(metadata) == TOPIC_ID
+    check_second_life(disk)
+
+
+def test_a_flush_under_way_does_not_lose_its_file_to_the_next_one() -> None:
+    """Both write partition.metadata.tmp, each in its own directory; the disk is not to blame."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    make(logs)
+    (old,) = logs.take_jobs()
+    begun = disk.calls
+
+    def swap(call: Call) -> bool:
+        if call.kind == "rename" and call.path == "a-0/partition.metadata" and disk.calls > begun:
+            disk.heal()
+            logs.delete(A, now_ms=NOW_MS)
+            make(logs, topic_id=OTHER)
+            drain(logs)
+        return False
+
+    disk.fail(swap)
+    finish([old])
+    assert logs.directories[0].is_online
+    assert decode_partition_metadata(disk.read_file("a-0/partition.metadata")) == OTHER
+
+
+def test_a_deleted_directory_stays_while_a_flush_writes_into_it() -> None:
+    """Its removal would meet files that were not there when it looked."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    put(make(logs))
+    waiting = logs.take_jobs()
+    logs.delete(A, now_ms=NOW_MS)
+    later_ms = NOW_MS + SMALL.file_delete_delay_ms
+    assert logs.remove_due(later_ms) == []
+    finish(waiting)
+    finish(logs.remove_due(later_ms))
+    assert not [name for name in disk.list() if name.startswith("a-0")]
+
+
+def test_a_removal_without_descriptors_is_tried_again() -> None:
+    """EMFILE is no reason to keep the directory until the next start."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    put(make(logs))
+    drain(logs)
+    logs.delete(A, now_ms=NOW_MS)
+    later_ms = NOW_MS + SMALL.file_delete_delay_ms
+    disk.fail(lambda call: call.kind == "remove", errno.EMFILE)
+    finish(logs.remove_due(later_ms))
+    assert [name for name in disk.list() if name.startswith("a-0")]
+    finish(logs.remove_due(later_ms))
+    assert not [name for name in disk.list() if name.startswith("a-0")]

@@ -381,7 +381,7 @@ def test_a_flush_started_before_a_truncation_counts_for_nothing() -> None:
 
 
 def test_a_flush_of_a_deleted_log_does_not_matter() -> None:
-    """KAFKA-13403: the directory is renamed or gone while the job runs."""
+    """KAFKA-13403: the directory is renamed and gone while the job runs."""
     disk = SimulatedDisk()
     log = new_log(disk)
     put(log)
@@ -389,10 +389,29 @@ def test_a_flush_of_a_deleted_log_does_not_matter() -> None:
     assert job is not None
     log.is_deleted = True
     disk.rename("t-0", "t-0.x-delete")
+    disk.remove_tree("t-0.x-delete")
     job.run()
+    assert job.vanished
     log.flush_completed(job)
     assert log.failure is None
     assert code_of(put, log) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_snapshot_that_retention_takes_meanwhile_does_not_matter() -> None:
+    """The worker comes to it after its segment is gone."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for _ in range(20):
+        put(log)
+    log.update_high_watermark(20)
+    job = log.start_flush()
+    assert job is not None
+    assert len(job.snapshots) > 1
+    log.delete_records_before(15)
+    assert log.delete_old_segments(NOW_MS)
+    job.run()
+    log.flush_completed(job)
+    assert log.recovery_point == 20
 
 
 def test_another_incarnation_is_refused() -> None:

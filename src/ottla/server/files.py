@@ -206,6 +206,48 @@ class RealLock:
             os.close(descriptor)
 
 
+class RealFolder:
+    """A directory by its descriptor."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def _open(self, name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_CLOEXEC, 0o644, dir_fd=self._descriptor)
+
+    def write_file(self, name: str, data: Buffer) -> None:
+        """Make a file, or replace what it holds."""
+        descriptor = self._open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            _write_whole(descriptor, 0, data)
+        finally:
+            os.close(descriptor)
+
+    def sync_file(self, name: str) -> None:
+        """Flush content and length."""
+        descriptor = self._open(name, os.O_RDWR)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, old: str, new: str) -> None:
+        """Move atomically, over an existing file."""
+        os.replace(old, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+
+    def sync(self) -> None:
+        """Flush the directory itself."""
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the descriptor; twice does nothing."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
 class RealDirectory:
     """A directory tree of the operating system below one root."""
 
@@ -228,6 +270,10 @@ class RealDirectory:
         elif not os.path.exists(full):
             raise FileNotFoundError(errno.ENOENT, "no such file", full)
         return RealFile(self._prefix, path)
+
+    def open_folder(self, path: str) -> RealFolder:
+        """Hold a directory open."""
+        return RealFolder(self._prefix + path)
 
     def make_file(self, path: str, size: int) -> None:
         """Make a file of zeros that take no room, over what has its name."""

@@ -64,11 +64,36 @@ class Lock(Protocol):
         """Let another process have it."""
 
 
+class Folder(Protocol):
+    """A directory held open: when it is renamed the calls go along, whatever has its name then.
+
+    For workers; `close` is the owner's. FileNotFoundError once the directory is removed.
+    """
+
+    def write_file(self, name: str, data: Buffer) -> None:
+        """Make a file, or replace what it holds; nothing is durable yet."""
+
+    def sync_file(self, name: str) -> None:
+        """Make content and length durable."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Move a file over what has the new name, atomically."""
+
+    def sync(self) -> None:
+        """Make the names inside durable."""
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+
+
 class Directory(Protocol):
     """A tree of files; names made, renamed or removed are durable after `sync` of their parent."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Return the file; FileNotFoundError when it is missing and create is false."""
+
+    def open_folder(self, path: str) -> Folder:
+        """Hold a directory open; FileNotFoundError when it is missing."""
 
     def make_file(self, path: str, size: int) -> None:
         """Make a file of zeros that take no room, over what has its name."""

@@ -8,19 +8,23 @@ Kafka: UnifiedLog.flush, LocalLog.flush, LeaderEpochCheckpointFile, PartitionMet
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ottla.storage.directory import join
 from ottla.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT
 from ottla.storage.partition_metadata import PARTITION_METADATA
 
 if TYPE_CHECKING:
-    from ottla.storage.directory import Directory, File
+    from ottla.storage.directory import Directory, File, Folder
     from ottla.storage.segment import Segment
 
 
 class FlushJob:
-    """Makes a log durable up to `offset`; `run` is safe in a worker and raises OSError."""
+    """Makes a log durable up to `offset`; `run` is safe in a worker and raises OSError.
+
+    A topic may be deleted and created again while the job waits, so that it names no path in the
+    partition's directory: it holds its files and the directory itself, which keep to the old log.
+    """
 
     __slots__ = (
         "directory",
@@ -38,15 +42,17 @@ class FlushJob:
         "vanished",
     )
 
-    def __init__(self, directory: Directory, folder: str, *, offset: int, generation: int) -> None:
+    def __init__(self, directory: Directory, *, offset: int, generation: int) -> None:
         self.directory = directory
-        self.folder = folder
+        self.folder: Folder | None = None
+        """The partition's; only where something is to be done in it."""
         self.offset = offset
         self.generation = generation
         self.files: list[File] = []
         self.segments: list[Segment] = []
         """Those the files are of; for the log, not for the worker."""
         self.snapshots: list[str] = []
+        """File names."""
         self.names_version = 0
         self.sync_directory = False
         self.epochs: bytes | None = None
@@ -61,33 +67,34 @@ class FlushJob:
         except FileNotFoundError:
             self.vanished = True
 
+    def release(self) -> None:
+        """Give every descriptor back, on the owner's thread."""
+        for file in self.files:
+            file.unpin()
+        if self.folder is not None:
+            self.folder.close()
+
     def _run(self) -> None:
-        directory = self.directory
-        if self.partition_metadata is not None:
-            path = join(self.folder, PARTITION_METADATA)
-            replace_file(directory, path, self.partition_metadata)
-            directory.sync()  # the partition's own name
+        folder = self.folder
+        if folder is not None and self.partition_metadata is not None:
+            replace_file(folder, PARTITION_METADATA, self.partition_metadata)
+            self.directory.sync()  # the partition's own name
         for file in self.files:
             file.sync()
-        for path in self.snapshots:
-            if directory.exists(path):
-                snapshot = directory.open(path)
-                snapshot.sync()
-                snapshot.close()
+        if folder is None:
+            return
+        for name in self.snapshots:
+            with suppress(FileNotFoundError):  # retention may take it at any time
+                folder.sync_file(name)
         if self.epochs is not None:
-            replace_file(directory, join(self.folder, LEADER_EPOCH_CHECKPOINT), self.epochs)
+            replace_file(folder, LEADER_EPOCH_CHECKPOINT, self.epochs)
         if self.sync_directory or self.partition_metadata is not None or self.epochs is not None:
-            directory.sync(self.folder)
+            folder.sync()
 
 
-def replace_file(directory: Directory, path: str, data: bytes) -> None:
+def replace_file(folder: Folder, name: str, data: bytes) -> None:
     """Put a durable content behind a name; the name is durable once its directory is synced."""
-    temporary = f"{path}.tmp"
-    file = directory.open(temporary, create=True)
-    try:
-        file.truncate(0)
-        file.write_at(0, data)
-        file.sync()
-    finally:
-        file.close()
-    directory.rename(temporary, path)
+    temporary = f"{name}.tmp"
+    folder.write_file(temporary, data)
+    folder.sync_file(temporary)
+    folder.rename(temporary, name)

@@ -9,6 +9,8 @@ from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.flush import FlushJob
 from ottla.storage.log_state import LogState
 from ottla.storage.partition_metadata import encode_partition_metadata
+from ottla.storage.producer_snapshot import SNAPSHOT_SUFFIX
+from ottla.storage.segment import file_name
 
 
 class DurableLog(LogState):
@@ -36,13 +38,14 @@ class DurableLog(LogState):
             and not state.unsynced_snapshots
         ):
             return None
-        job = FlushJob(self.directory, self.name, offset=end, generation=self._generation)
+        job = FlushJob(self.directory, offset=end, generation=self._generation)
         try:
             self._fill(job, is_whole=is_whole)
         except OSError as error:
             if is_exhaustion(error):
                 self.flush_completed(job, error)
                 return None
+            job.release()
             self.failure = error
             raise self._storage_error("flushing", error) from error
         self.is_flushing = True
@@ -65,10 +68,11 @@ class DurableLog(LogState):
             job.epochs = self.leader_epochs.encode()
             job.epochs_version = self.leader_epochs.version
         job.snapshots = [
-            self.producer_state.snapshot_path(offset)
-            for offset in self.producer_state.unsynced_snapshots
+            file_name(offset, SNAPSHOT_SUFFIX) for offset in self.producer_state.unsynced_snapshots
         ]
         self.producer_state.unsynced_snapshots = []
+        if job.sync_directory or job.partition_metadata is not None or job.epochs is not None:
+            job.folder = self.directory.open_folder(self.name)
         active = self.segments.active
         for number, segment in enumerate(self.segments):
             is_wanted = (
@@ -87,8 +91,7 @@ class DurableLog(LogState):
         KafkaError KAFKA_STORAGE_ERROR when the job failed: the directory goes offline.
         """
         self.is_flushing = False
-        for file in job.files:
-            file.unpin()
+        job.release()
         if self.is_deleted:
             return
         if error is None and job.vanished:
@@ -109,8 +112,8 @@ class DurableLog(LogState):
 
     def _try_again(self, job: FlushJob) -> None:
         """Nothing is wrong with the disk; all that the job took up is still to be done."""
-        for path in job.snapshots:
-            self.producer_state.unsynced_snapshots.append(_offset_of(path))
+        for name in job.snapshots:
+            self.producer_state.unsynced_snapshots.append(_offset_of(name))
         for segment in job.segments:
             segment.sync_again()
         self._last_flush_ms = 0
@@ -165,5 +168,5 @@ class DurableLog(LogState):
             segment.moved(name)
 
 
-def _offset_of(snapshot_path: str) -> int:
-    return int(snapshot_path.rpartition("/")[2].partition(".")[0])
+def _offset_of(snapshot_name: str) -> int:
+    return int(snapshot_name.partition(".")[0])

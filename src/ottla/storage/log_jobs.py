@@ -6,10 +6,11 @@ Kafka: the background tasks of kafka.log.LogManager.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.errors import KafkaError
 from ottla.storage.checkpoints import RECOVERY_POINT_CHECKPOINT
+from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,24 +115,39 @@ class CheckpointJob:
                 self._logs.fail(self._home, failure)
 
 
+class Removal(NamedTuple):
+    """A deleted partition's directory, to be removed at due_ms or later."""
+
+    due_ms: int
+    home: LogDirectory
+    name: str
+    log: PartitionLog | None = None
+    """Whose directory it is, when this process opened it: a flush of it may be under way."""
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether the delay is over and no worker writes into the directory any more."""
+        return self.due_ms <= now_ms and (self.log is None or not self.log.is_flushing)
+
+
 class RemovalJob:
     """Removes the directory of a deleted partition."""
 
-    __slots__ = ("_home", "_logs", "_name")
+    __slots__ = ("_logs", "_removal")
 
-    def __init__(self, logs: LogSet, home: LogDirectory, name: str) -> None:
+    def __init__(self, logs: LogSet, removal: Removal) -> None:
         self._logs = logs
-        self._home = home
-        self._name = name
+        self._removal = removal
 
     def run(self) -> None:
         """Remove it with all it holds."""
-        self._home.directory.remove_tree(self._name)
+        self._removal.home.directory.remove_tree(self._removal.name)
 
     def done(self, error: BaseException | None) -> None:
-        """Put the directory offline when that failed."""
-        if error is not None:
-            self._logs.fail(self._home, error)
+        """Put the directory offline when that failed; try again later without a descriptor."""
+        if is_exhaustion(error):
+            self._logs.remove_later(self._removal)
+        elif error is not None:
+            self._logs.fail(self._removal.home, error)
 
 
 class SegmentRemovalJob:

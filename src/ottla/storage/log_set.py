@@ -20,7 +20,13 @@ from ottla.storage.directory_loader import DirectoryLoader
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.flush_waits import FlushWaits
 from ottla.storage.log_folders import DELETE_SUFFIX, STRAY_SUFFIX, marked_name, marked_topic
-from ottla.storage.log_jobs import CheckpointJob, LogFlush, RemovalJob, SegmentRemovalJob
+from ottla.storage.log_jobs import (
+    CheckpointJob,
+    LogFlush,
+    Removal,
+    RemovalJob,
+    SegmentRemovalJob,
+)
 from ottla.storage.partition_log import PartitionLog
 from ottla.storage.producer_count import ProducerCount
 
@@ -75,7 +81,7 @@ class LogSet:
         self._wanting_flush: dict[TopicPartition, PartitionLog] = {}
         self.flushes_under_way = 0
         self._wanting_checkpoint: dict[str, LogDirectory] = {}
-        self._removals: list[tuple[int, LogDirectory, str]] = []
+        self._removals: list[Removal] = []
         self._with_deleted_segments: dict[TopicPartition, PartitionLog] = {}
         self._checkpointed: dict[TopicPartition, int] = {}
         self.producers = ProducerCount()
@@ -132,7 +138,7 @@ class LogSet:
         self.broken.update(loader.broken)
         for name in loader.deleted:
             delay_ms = self._config_for(marked_topic(name)).file_delete_delay_ms
-            self._removals.append((now_ms + delay_ms, home, name))
+            self._removals.append(Removal(now_ms + delay_ms, home, name))
         self._checkpointed.update(loader.recovery_points)
         # bytes written from now on are not flushed ones, nor are those of a stray's successor
         if has_strays or any(
@@ -274,7 +280,8 @@ class LogSet:
                 f"Error while renaming dir for {partition} in log dir {home.path}: {error}",
             ) from error
         log.renamed(new_name)
-        self._removals.append((now_ms + log.config.file_delete_delay_ms, home, new_name))
+        due_ms = now_ms + log.config.file_delete_delay_ms
+        self._removals.append(Removal(due_ms, home, new_name, log))
         self._wanting_checkpoint[home.path] = home
         self.flush_waits.settle(log)
         return True
@@ -427,12 +434,14 @@ class LogSet:
 
         Some segments may be left for the next call.
         """
-        due = [entry for entry in self._removals if entry[0] <= now_ms]
-        self._removals = [entry for entry in self._removals if entry[0] > now_ms]
-        jobs: list[StorageJob] = [
-            RemovalJob(self, home, name) for _, home, name in due if home.is_online
-        ]
+        due = [entry for entry in self._removals if entry.is_due(now_ms)]
+        self._removals = [entry for entry in self._removals if not entry.is_due(now_ms)]
+        jobs: list[StorageJob] = [RemovalJob(self, one) for one in due if one.home.is_online]
         return jobs + self._remove_due_segments(now_ms)
+
+    def remove_later(self, removal: Removal) -> None:
+        """Take up a removal that could not be done."""
+        self._removals.append(removal)
 
     def _remove_due_segments(self, now_ms: int) -> list[StorageJob]:
         jobs: list[StorageJob] = []
@@ -468,7 +477,7 @@ class LogSet:
             log.failure = log.failure or home.failure
             del self._homes[log.topic_partition]
             self._forget(log.topic_partition)
-        self._removals = [entry for entry in self._removals if entry[1] is not home]
+        self._removals = [entry for entry in self._removals if entry.home is not home]
         self._wanting_checkpoint.pop(home.path, None)
         for log in lost:
             self.flush_waits.settle(log)

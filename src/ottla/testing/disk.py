@@ -114,9 +114,10 @@ def _torn(change: _Change, rng: Random) -> _Change:
 class _Folder:
     """A directory: names now, names that are durable, and the renames in between."""
 
-    __slots__ = ("changes", "durable", "names")
+    __slots__ = ("changes", "durable", "is_removed", "names")
 
     def __init__(self) -> None:
+        self.is_removed = False
         self.names: dict[str, _Content | _Folder] = {}
         self.durable: dict[str, _Content | _Folder] = {}
         self.changes: list[tuple[str, _Content | _Folder | None]] = []
@@ -246,6 +247,55 @@ class SimulatedFile:
     def moved(self, path: str) -> None:
         """Take note of the new name."""
         self._path = path
+
+
+class SimulatedFolder:
+    """A directory held open; dead after a crash."""
+
+    __slots__ = ("_disk", "_folder", "_life", "_path")
+
+    def __init__(self, disk: SimulatedDisk, path: str, folder: _Folder) -> None:
+        self._disk = disk
+        self._path = path
+        self._folder = folder
+        self._life = disk.life
+
+    def _file(self, name: str) -> SimulatedFile:
+        if self._life != self._disk.life:
+            raise OSError(errno.EBADF, "the handle is from before the crash", self._path)
+        entry = self._folder.names.get(name)
+        if self._folder.is_removed or not isinstance(entry, _Content):
+            raise FileNotFoundError(errno.ENOENT, "no such file", name)
+        return SimulatedFile(self._disk, f"{self._path}/{name}", entry)
+
+    def write_file(self, name: str, data: Buffer) -> None:
+        """Make a file, or replace what it holds: each step a call that may fail."""
+        if name not in self._folder.names and not self._folder.is_removed:
+            self._disk.change("create", f"{self._path}/{name}")
+            self._folder.put(name, _Content())
+        file = self._file(name)
+        file.truncate(0)
+        file.write_at(0, data)
+
+    def sync_file(self, name: str) -> None:
+        """Make content and length durable."""
+        self._file(name).sync()
+
+    def rename(self, old: str, new: str) -> None:
+        """Move, over an existing file."""
+        self._file(old)
+        self._disk.change("rename", f"{self._path}/{new}")
+        self._folder.change([(new, self._folder.names[old]), (old, None)])
+
+    def sync(self) -> None:
+        """Make the names inside durable."""
+        if self._life != self._disk.life:
+            raise OSError(errno.EBADF, "the handle is from before the crash", self._path)
+        self._disk.change("sync_directory", self._path)
+        self._folder.sync()
+
+    def close(self) -> None:
+        """Do nothing: handles are never reused."""
 
 
 class SimulatedLock:
@@ -388,6 +438,10 @@ class SimulatedDisk:
             folder.put(name, _Content())
         return SimulatedFile(self, path, self._file(path))
 
+    def open_folder(self, path: str) -> SimulatedFolder:
+        """Return a handle of a directory."""
+        return SimulatedFolder(self, path, self._folder(path))
+
     def make_file(self, path: str, size: int) -> None:
         """Make a file of zeros."""
         file = self.open(path, create=True)
@@ -433,9 +487,12 @@ class SimulatedDisk:
     def remove_tree(self, path: str) -> None:
         """Remove a directory."""
         folder, name = self._parent(path)
-        if name in folder.names:
+        entry = folder.names.get(name)
+        if entry is not None:
             self.change("remove", path)
             folder.put(name, None)
+            if isinstance(entry, _Folder):
+                entry.is_removed = True
 
     def rename(self, old: str, new: str) -> None:
         """Move, over an existing file."""
