@@ -6,7 +6,11 @@ import errno
 from random import Random
 from typing import TYPE_CHECKING
 
+import pytest
+
+from ottla.errors import CorruptMessage
 from ottla.storage import log_set
+from ottla.storage.batches import walk_file
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_dir import LogDirectory
 from ottla.storage.log_set import LogSet
@@ -14,10 +18,9 @@ from ottla.storage.retention_check import RetentionCheck
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition
 from tests.storage.logs import NOW_MS, TOPIC_ID, put
+from tests.storage.sets import make, open_set
 
 if TYPE_CHECKING:
-    import pytest
-
     from ottla.storage.log_jobs import StorageJob
     from ottla.storage.partition_log import PartitionLog
 
@@ -103,6 +106,53 @@ def test_a_disk_that_fails_takes_its_directory_offline_and_the_check_ends() -> N
     assert check.deleted == 0
     assert not logs.directories[0].is_online
     assert len(logs) == 0
+
+
+def test_a_damaged_log_is_passed_over_and_told() -> None:
+    """It keeps all it has; the disk is not to blame, and the others have their turn."""
+    disk = SimulatedDisk()
+    by_time = LogConfig(segment_bytes=400, retention_ms=1)
+    logs = open_set(disk, config=by_time)
+    for number in range(3):
+        log = make(logs, TopicPartition("t", number))
+        for _ in range(12):
+            put(log)
+    logs.shutdown()
+    disk.open("t-1/00000000000000000000.log").write_at(_last_batch(disk) + 16, b"\x42")
+    logs = open_set(disk, config=by_time)
+    for log in logs:
+        log.update_high_watermark(log.log_end_offset)
+    told = []
+    check = RetentionCheck(logs, lambda log, error: told.append((str(log.topic_partition), error)))
+    assert not check.step(NOW_MS + 10)
+    assert [(name, type(error)) for name, error in told] == [("t-1", CorruptMessage)]
+    assert [has_lost(log) for log in logs] == [True, False, True]
+    assert logs.directories[0].is_online
+
+
+def _last_batch(disk: SimulatedDisk) -> int:
+    file = disk.open("t-1/00000000000000000000.log")
+    return list(walk_file(file, 0, file.size()))[-1].position
+
+
+@pytest.mark.parametrize(("number", "is_online"), [(errno.EIO, False), (errno.EMFILE, True)])
+def test_a_log_that_cannot_be_read_does_not_end_the_check(number: int, *, is_online: bool) -> None:
+    """A disk that fails goes offline, as at any other call; what is behind it is looked at."""
+    first, second = SimulatedDisk(), SimulatedDisk()
+    by_time = LogConfig(segment_bytes=400, retention_ms=1)
+    logs = open_set(first, second, config=by_time)
+    for index in range(4):
+        log = make(logs, TopicPartition("t", index))
+        for _ in range(12):
+            put(log)
+    logs.shutdown()
+    logs = open_set(first, second, config=by_time)
+    for log in logs:
+        log.update_high_watermark(log.log_end_offset)
+    first.fail(lambda call: call.kind == "read", number)
+    assert not RetentionCheck(logs).step(NOW_MS + 10)
+    assert logs.directories[0].is_online is is_online
+    assert sum(has_lost(log) for log in logs) == (3 if is_online else 2)
 
 
 def test_files_are_removed_by_jobs_when_their_delay_is_over() -> None:

@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
+    from ottla.errors import CorruptMessage
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.workers import Workers
     from ottla.storage.log_dir import LogDirectory
     from ottla.storage.log_jobs import StorageJob
     from ottla.storage.log_state import LogState
+    from ottla.storage.partition_log import PartitionLog
+    from ottla.types import TopicPartition
 
 log = logging.getLogger("ottla.upkeep")
 JOBS_INTERVAL_MS = 250
@@ -65,6 +68,7 @@ class Upkeep:
         self._on_failure = on_failure
         self._space = SpaceWatch(replicas, config.own.log_dir_reserve_bytes)
         self._offline: set[str] = set()
+        self._damaged: set[TopicPartition] = set()
         self._is_stopped = False
         self._saved_at = -1
         self._check: RetentionCheck | None = None
@@ -142,7 +146,7 @@ class Upkeep:
 
     def _apply_retention(self) -> None:
         if self._check is None:
-            self._check = RetentionCheck(self._logs)
+            self._check = RetentionCheck(self._logs, self._tell_damage)
             self._go_on_with_retention()
 
     def _go_on_with_retention(self) -> None:
@@ -157,6 +161,17 @@ class Upkeep:
             self._timer.add(next_ms, lambda _now_ms: _attempt(self._go_on_with_retention))
         elif not self._logs.is_holding_back:
             self._steps.forget()
+
+    def _tell_damage(self, damaged: PartitionLog, error: CorruptMessage) -> None:
+        """Say once of each log that retention cannot read it; the others have theirs."""
+        if damaged.topic_partition not in self._damaged:
+            self._damaged.add(damaged.topic_partition)
+            log.error(
+                "retention cannot read the log of %s, which keeps all it has: %s",
+                damaged.topic_partition,
+                error,
+                extra={"event": "log.damaged", "partition": str(damaged.topic_partition)},
+            )
 
     def _watch_clock(self) -> None:
         """Say once that the clock stepped; retention holds back until its effect is over."""

@@ -422,7 +422,8 @@ class LogSet:
 
     def segments_deleted(self, log: PartitionLog) -> None:
         """Take note that a log has segments whose files are to be removed."""
-        self._with_deleted_segments[log.topic_partition] = log
+        if self._logs.get(log.topic_partition) is log:
+            self._with_deleted_segments[log.topic_partition] = log
 
     @property
     def is_holding_back(self) -> bool:

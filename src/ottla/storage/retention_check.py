@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.errors import KafkaError
+from ottla.errors import CorruptMessage, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.storage.log_set import LogSet
     from ottla.storage.partition_log import PartitionLog
     from ottla.storage.retention import ClockStep
@@ -21,10 +23,14 @@ SLICE_LOGS = 256
 class RetentionCheck:
     """Deletes old segments, and lets go of idle files and producers, log by log."""
 
-    __slots__ = ("_logs", "_waiting", "deleted")
+    __slots__ = ("_logs", "_on_damage", "_waiting", "deleted")
 
-    def __init__(self, logs: LogSet) -> None:
+    def __init__(
+        self, logs: LogSet, on_damage: Callable[[PartitionLog, CorruptMessage], None] | None = None
+    ) -> None:
+        """on_damage(log, error) is called for each log that cannot be read: it is passed over."""
         self._logs = logs
+        self._on_damage = on_damage or _nobody
         self._waiting = list(logs)
         self._waiting.reverse()
         self.deleted = 0
@@ -50,14 +56,22 @@ class RetentionCheck:
         home = logs.home_of(log.topic_partition)
         if home is None or logs.get(log.topic_partition) is not log or log.failure is not None:
             return 0
+        count = 0
+        log.remove_expired_producers(now_ms)
         try:
             count = log.delete_old_segments(now_ms, clock_step)
+        except CorruptMessage as error:
+            self._on_damage(log, error)
         except KafkaError as error:
             logs.fail(home, error.__cause__)
-            return 0
-        if count:
-            self.deleted += count
+        except OSError as error:
+            logs.fail(home, error)
+        if log.has_deleted_segments:
             logs.segments_deleted(log)
-        log.remove_expired_producers(now_ms)
         log.release_idle()
+        self.deleted += count
         return count
+
+
+def _nobody(_log: PartitionLog, _error: CorruptMessage) -> None:
+    """Stand in for a caller who wants to know of no damage."""
