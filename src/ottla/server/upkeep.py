@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.storage.log_jobs import StorageJob
     from ottla.storage.log_state import LogState
     from ottla.storage.partition_log import PartitionLog
+    from ottla.storage.retention import ClockStep
     from ottla.types import TopicPartition
 
 log = logging.getLogger("ottla.upkeep")
@@ -72,6 +73,8 @@ class Upkeep:
         self._is_stopped = False
         self._saved_at = -1
         self._check: RetentionCheck | None = None
+        self._checked_step: ClockStep | None = None
+        """The step of the clock that the check under way knew of when it began."""
 
     def start(self) -> None:
         """Begin; retention first waits for log.initial.task.delay.ms."""
@@ -147,6 +150,7 @@ class Upkeep:
     def _apply_retention(self) -> None:
         if self._check is None:
             self._check = RetentionCheck(self._logs, self._tell_damage)
+            self._checked_step = self._steps.step
             self._go_on_with_retention()
 
     def _go_on_with_retention(self) -> None:
@@ -159,8 +163,8 @@ class Upkeep:
             self._check = check
             next_ms = self._clock.monotonic_ms() + SLICE_PAUSE_MS
             self._timer.add(next_ms, lambda _now_ms: _attempt(self._go_on_with_retention))
-        elif not self._logs.is_holding_back:
-            self._steps.forget()
+        elif self._steps.step == self._checked_step and not self._logs.is_holding_back:
+            self._steps.forget()  # a step that came meanwhile is news to the first slices
 
     def _tell_damage(self, damaged: PartitionLog, error: CorruptMessage) -> None:
         """Say once of each log that retention cannot read it; the others have theirs."""
