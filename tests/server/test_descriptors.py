@@ -123,3 +123,16 @@ def test_the_first_segment_rolls_at_a_time_of_its_own() -> None:
     put(log)
     put(log, timestamp=NOW_MS + 10_000 - log.segments.active.roll_jitter_ms + 1)
     assert len(log.segments) == 2
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_load_keeps_none(tmp_path: Path, *, clean: bool) -> None:
+    """Ten thousand logs that were recovered must not hold a descriptor each."""
+    log = rolled(tmp_path)
+    flush(log)
+    log.release()
+    again = PartitionLog.open(
+        RealDirectory(str(tmp_path)), "t-0", config=SMALL, now_ms=NOW_MS, clean=clean
+    )
+    assert again.log_end_offset == log.log_end_offset
+    assert held(tmp_path) == []

@@ -64,20 +64,27 @@ class ReplicaSet:
         return found
 
     def why_missing(self, topic: str, partition: int) -> ErrorCode:
-        """Return the error for a partition that is not held: its log is broken, or it is none."""
-        if (topic, partition) in self.logs.broken:
+        """Return the error for a partition that is not held: its log is lost, or it is none."""
+        name = TopicPartition(topic, partition)
+        if name in self.logs.broken or name in self.logs.withheld:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def host(self, topic: str, partition: int, topic_id: Uuid, *, now_ms: int) -> Partition:
-        """Return the partition, opening or creating its log when it is new here."""
+    def host(
+        self, topic: str, partition: int, topic_id: Uuid, *, now_ms: int, is_new: bool = True
+    ) -> Partition:
+        """Return the partition, opening or creating its log when it is not held.
+
+        A partition that is not new gets no second log while the first may lie in a directory that
+        is offline: KAFKA_STORAGE_ERROR.
+        """
         held = self.find(topic, partition)
         if held is not None and held.topic_id == topic_id:
             return held
         if held is not None:
             self._forget_id(held)
         name = TopicPartition(topic, partition)
-        log = self.logs.get_or_create(name, topic_id=topic_id, now_ms=now_ms)
+        log = self.logs.get_or_create(name, topic_id=topic_id, now_ms=now_ms, is_new=is_new)
         created = Partition(name, topic_id, log)
         self._partitions.setdefault(topic, {})[partition] = created
         self.by_topic_id.setdefault(topic_id, {})[partition] = created
@@ -85,6 +92,7 @@ class ReplicaSet:
 
     def drop(self, topic: str, partition: int, *, now_ms: int) -> Partition | None:
         """Forget a deleted partition; its directory is renamed now and removed later."""
+        name = TopicPartition(topic, partition)
         partitions = self._partitions.get(topic, {})
         dropped = partitions.pop(partition, None)
         if not partitions:
@@ -92,8 +100,12 @@ class ReplicaSet:
         if dropped is not None:
             self._forget_id(dropped)
             dropped.resign(-1, dropped.leader_epoch)
-            self.logs.delete(TopicPartition(topic, partition), now_ms=now_ms)
-            self._tell(dropped)
+            try:
+                self.logs.delete(name, now_ms=now_ms)
+            finally:
+                self._tell(dropped)
+        else:  # it may be one that could not be served
+            self.logs.delete(name, now_ms=now_ms)
         return dropped
 
     def _forget_id(self, dropped: Partition) -> None:

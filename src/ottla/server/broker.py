@@ -224,8 +224,11 @@ class Broker:
             self._drop_topic(topic, now_ms)
         for topic_id, partitions in delta.partitions_changed.items():
             topic = image.topics.by_id[topic_id]
-            for index in partitions:
-                self._host_partition(topic, index, now_ms)
+            for index, before in partitions.items():
+                is_new = not delta.is_snapshot and (
+                    before is None or self.node_id not in before.replicas
+                )
+                self._host_partition(topic, index, now_ms, is_new=is_new)
         if delta.quotas_changed:
             self.quotas.update(image.quotas.by_entity, delta.quotas_changed)
         for resource in delta.configs_changed:
@@ -238,19 +241,25 @@ class Broker:
 
     def _drop_topic(self, topic: TopicImage, now_ms: int) -> None:
         for index in sorted(topic.partitions):
-            self.replicas.drop(topic.name, index, now_ms=now_ms)
+            try:
+                self.replicas.drop(topic.name, index, now_ms=now_ms)
+            except KafkaError as error:
+                # its directory is offline now; what else changed must not be passed over
+                log.error("not removed: %s", error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
             if topic.name == OFFSETS_TOPIC:
                 self.groups.on_resigned(index)
         if topic.name != OFFSETS_TOPIC:
             self.groups.on_topics_deleted([(topic.name, topic.topic_id)])
 
-    def _host_partition(self, topic: TopicImage, index: int, now_ms: int) -> None:
+    def _host_partition(self, topic: TopicImage, index: int, now_ms: int, *, is_new: bool) -> None:
         image = topic.partitions[index]
         if self.node_id not in image.replicas:
             return
         name = topic.name
         try:
-            partition = self.replicas.host(name, index, topic.topic_id, now_ms=now_ms)
+            partition = self.replicas.host(
+                name, index, topic.topic_id, now_ms=now_ms, is_new=is_new
+            )
         except KafkaError as error:
             if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 raise

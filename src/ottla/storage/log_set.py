@@ -8,7 +8,7 @@ Kafka: kafka.log.LogManager.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.checkpoints import (
@@ -71,6 +71,8 @@ class LogSet:
         """Paths of directories that get no new logs, while another one can take them."""
         self.broken: dict[TopicPartition, BrokenLog] = {}
         """Logs whose flushed bytes are damaged: neither served nor cut; an operator decides."""
+        self.withheld: set[TopicPartition] = set()
+        """Partitions that got no log because theirs may lie in a directory that is offline."""
         self.flush_waits = FlushWaits()
         self.on_flush_awaited: Callable[[LogState], None] = _nobody
         """Called when an answer waits for a log's flush: run what `take_flush` returns soon."""
@@ -100,7 +102,8 @@ class LogSet:
         """Lock and load every directory; those that fail are offline, not fatal.
 
         `is_stray` says which logs are not ours any more; logs without a topic id never are.
-        KafkaError when a directory is locked by somebody else, or when none is left.
+        KafkaError when a directory is locked by somebody else, when none is left, or when there are
+        too few descriptors: that says nothing about a disk, but logs would be missing.
         """
         self = cls(
             list(directories),
@@ -112,6 +115,8 @@ class LogSet:
                 home.open()
                 self._load(home, now_ms, is_stray)
             except OSError as error:
+                if is_exhaustion(error):
+                    self._give_up(home, error)
                 self.fail(home, error)
         if not self.online_directories:
             raise KafkaError(
@@ -123,6 +128,18 @@ class LogSet:
         return self
 
     # Loading
+
+    def _give_up(self, home: LogDirectory, error: OSError) -> NoReturn:
+        """End a start that has no descriptors: logs that are not loaded would begin anew, empty."""
+        for log in self:
+            log.release()
+        for one in self.directories:
+            one.release()
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"no descriptor was left to load the logs in {home.path}: {error}; raise the limit on "
+            "open files (ulimit -n), then start again",
+        ) from error
 
     def _load(
         self, home: LogDirectory, now_ms: int, is_stray: Callable[[PartitionLog], bool] | None
@@ -204,11 +221,13 @@ class LogSet:
         topic_id: Uuid,
         now_ms: int,
         directory_id: Uuid | None = None,
+        is_new: bool = True,
     ) -> PartitionLog:
         """Return the log, made when missing, in the directory asked for or the emptiest one.
 
         INCONSISTENT_TOPIC_ID when another incarnation is here, KAFKA_STORAGE_ERROR when the disk
-        fails or no directory is online.
+        fails, no directory is online, or the log of a partition that is not new may lie in one
+        that is offline.
         """
         log = self._logs.get(partition)
         if log is not None:
@@ -219,6 +238,7 @@ class LogSet:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"The log of {partition} is damaged: {self.broken[partition].error}",
             ) from self.broken[partition].error
+        self._refuse_second(partition, is_new=is_new)
         home = self._choose(directory_id)
         if home.path in self._wanting_checkpoint or home.is_behind(RECOVERY_POINT_CHECKPOINT):
             # the last incarnation's offsets must not come back after a crash (KAFKA-12257)
@@ -243,6 +263,16 @@ class LogSet:
         self._want_flush(log)
         return log
 
+    def _refuse_second(self, partition: TopicPartition, *, is_new: bool) -> None:
+        offline = [home.path for home in self.directories if not home.is_online]
+        if offline and not is_new:
+            self.withheld.add(partition)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Can not create log for {partition} because log directories "
+                f"{', '.join(offline)} are offline",
+            )
+
     def _choose(self, directory_id: Uuid | None) -> LogDirectory:
         online = self.online_directories
         if directory_id is not None:
@@ -261,30 +291,47 @@ class LogSet:
 
     def delete(self, partition: TopicPartition, *, now_ms: int) -> bool:
         """Take a log away: renamed now, removed after file.delete.delay.ms. False when not here."""
+        self.withheld.discard(partition)
         log = self._logs.pop(partition, None)
         if log is None:
-            return False
+            broken = self.broken.pop(partition, None)
+            if broken is not None and broken.home.is_online:
+                self._take_away(partition, broken.home, now_ms)
+            return broken is not None
         home = self._homes.pop(partition)
         self._forget(partition)
         log.producer_state.count_in(ProducerCount())
         log.is_deleted = True
         log.release()
+        try:
+            self._take_away(partition, home, now_ms, log)
+        finally:
+            self.flush_waits.settle(log)
+        return True
+
+    def _take_away(
+        self,
+        partition: TopicPartition,
+        home: LogDirectory,
+        now_ms: int,
+        log: PartitionLog | None = None,
+    ) -> None:
         new_name = self._marked_name(partition, DELETE_SUFFIX)
         try:
-            home.directory.rename(log.name, new_name)
+            home.directory.rename(str(partition), new_name)
         except OSError as error:
             self.fail(home, error)
-            self.flush_waits.settle(log)
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Error while renaming dir for {partition} in log dir {home.path}: {error}",
             ) from error
-        log.renamed(new_name)
-        due_ms = now_ms + log.config.file_delete_delay_ms
+        config = self._config_for(partition.topic)
+        if log is not None:
+            log.renamed(new_name)
+            config = log.config
+        due_ms = now_ms + config.file_delete_delay_ms
         self._removals.append(Removal(due_ms, home, new_name, log))
         self._wanting_checkpoint[home.path] = home
-        self.flush_waits.settle(log)
-        return True
 
     def _forget(self, partition: TopicPartition) -> None:
         self._wanting_flush.pop(partition, None)
@@ -400,6 +447,10 @@ class LogSet:
             for log in logs
             if log.log_start_offset > log.segments[0].base_offset
         }
+        for partition, broken in self.broken.items():
+            if broken.home is home:
+                recovery_points[partition] = broken.recovery_point
+                starts[partition] = broken.log_start_offset
         return CheckpointJob(
             self,
             home,

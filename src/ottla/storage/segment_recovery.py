@@ -131,15 +131,17 @@ def trim_tail(segment: Segment, next_base_offset: int) -> None:
     """Cut what lies behind the last batch that may stand before the next segment.
 
     For the last segment that was flushed: when its end was cut in an earlier recovery and the cut
-    itself was lost, the torn batches are back.
+    itself was lost, the torn batches are back. A bad checksum before that is damage in flushed
+    bytes: nothing is cut, and who reads there is told.
     """
     start = segment.last_indexed_position()
-    end = start
+    end, next_offset = start, segment.base_offset
     for header, _ in read_valid_batches(segment.file, segment.size, start):
         if header.last_offset >= next_base_offset:
+            next_offset = next_base_offset
             break
-        end = header.position + header.size
-    if end < segment.size:
+        end, next_offset = header.position + header.size, header.last_offset + 1
+    if end < segment.size and next_offset >= next_base_offset:
         segment.file.truncate(end)
         segment.size = end
         segment.needs_sync = True
