@@ -24,7 +24,7 @@ from ottla.records.validator import AppendOrigin
 from ottla.storage.append_info import FetchIsolation
 from ottla.storage.batches import BatchHeader, scan_batches
 from ottla.storage.log_config import LogConfig
-from ottla.storage.log_dir import LogDirectory
+from ottla.storage.log_dir import CLEAN_MARKER, LogDirectory
 from ottla.storage.log_set import LogSet
 from ottla.storage.producer_update import read_marker
 from ottla.storage.retention_check import RetentionCheck
@@ -48,6 +48,7 @@ CONFIG = LogConfig(
     file_delete_delay_ms=50,
 )
 DIRECTORY = "/disk"
+OPENING = ("append", "create", "write", "sync")
 
 
 @dataclass
@@ -110,6 +111,7 @@ class _Run:
             Producer(9, transactional=True),
         ]
         self.pending: list[StorageJob] = []
+        self.was_exhausted = False
         self.logs = self.start()
 
     # The system under test
@@ -307,7 +309,8 @@ class _Run:
         self.run_jobs()
         end, producers = self.log.log_end_offset, self.state()
         self.logs.shutdown(5)
-        clean = all(home.is_online for home in self.logs.directories)
+        clean = self.disk.exists(CLEAN_MARKER)
+        assert clean or self.was_exhausted or not self.logs.online_directories, self.seed
         self.disk.kill()
         self.pending = []
         self.logs = self.start()
@@ -350,7 +353,7 @@ class _Run:
                 if log is None or log.failure is not None or self.logs.is_closed:
                     self.crash(power=self.rng.random() < 0.5)
             if self.rng.random() < 0.02:
-                self.crash(power=True)
+                self.crash(power=self.rng.random() < 0.6)
             if self.rng.random() < 0.05:
                 self.plan_fault()
         self.disk.heal()
@@ -367,7 +370,7 @@ class _Run:
             *[self.op_some_jobs] * 2,
             self.op_checkpoint,
             *[self.op_high_watermark] * 3,
-            self.op_truncate,
+            *[self.op_truncate] * 2,
             self.op_start_over,
             self.op_copy,
             self.op_delete_records,
@@ -378,10 +381,28 @@ class _Run:
 
     def plan_fault(self) -> None:
         at = self.disk.calls + self.rng.randrange(1, 30)
-        if self.rng.random() < 0.6:
+        luck = self.rng.random()
+        if luck < 0.45:
             self.disk.crash_at(at)
-        else:
+        elif luck < 0.75:
             self.disk.fail_at(at, self.rng.choice([errno.EIO, errno.ENOSPC]))
+        else:
+            self.run_out_of_descriptors(at)
+
+    def run_out_of_descriptors(self, at: int) -> None:
+        """Let some calls that may have to open a file find that they cannot, from `at` on."""
+        self.was_exhausted = True
+        times = self.rng.randrange(1, 4)
+        if self.rng.random() < 0.5:
+            self.disk.fail(
+                lambda call: call.number >= at and call.kind in OPENING,
+                errno.EMFILE,
+                partial=False,
+                times=times,
+            )
+            return
+        passed = iter([False] * self.rng.randrange(15))
+        self.disk.fail(lambda call: call.kind == "read" and next(passed, True), errno.EMFILE)
 
     # What must hold
 

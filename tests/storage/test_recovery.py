@@ -208,3 +208,26 @@ def test_unflushed_index_entries_are_no_loss() -> None:
     disk.kill()
     again = new_log(disk)
     assert again.segments.active.offset_index.count > 0
+
+
+def test_an_epoch_that_is_only_in_the_checkpoint_takes_no_older_one_with_it() -> None:
+    """What was flushed early may say more than the log: from the contradiction on it goes."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for _ in range(10):
+        put(log, epoch=0)
+    flush(log)
+    disk.write_file_atomically("t-0/leader-epoch-checkpoint", b"0\n2\n0 0\n1 5\n")
+    disk.kill()
+    assert new_log(disk).leader_epochs.entries == [(0, 0)]
+
+
+def test_what_a_killed_process_wrote_is_synced_by_the_next_flush() -> None:
+    """Also by one up to the active segment: the bytes may be on no disk yet."""
+    disk = SimulatedDisk()
+    put(new_log(disk))
+    disk.kill()
+    log = new_log(disk)
+    job = log.start_flush(is_whole=False)
+    assert job is not None
+    assert log.segments.active.file in job.files

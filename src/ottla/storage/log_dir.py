@@ -158,14 +158,15 @@ class LogDirectory:
         finally:
             file.close()
 
-    def put_in_place(self, name: str, sequence: int) -> None:
-        """Rename it over the checkpoint, unless a newer one is there already."""
+    def put_in_place(self, name: str, sequence: int) -> bool:
+        """Rename it over the checkpoint; False when a newer one is there already."""
         path = f"{name}.{sequence}.tmp"
         if sequence > self._in_place.get(name, 0):
             self.directory.rename(path, name)
             self._in_place[name] = sequence
-        else:
-            self.directory.remove(path)
+            return True
+        self.directory.remove(path)
+        return False
 
     def mark_clean(self, broker_epoch: int) -> None:
         """Leave the marker that lets the next start skip recovery; durable on return."""

@@ -27,16 +27,8 @@ class DurableLog(LogState):
         return self._make_flush(now_ms, is_whole=is_whole)
 
     def _make_flush(self, now_ms: int, *, is_whole: bool = True) -> FlushJob | None:
-        epochs = self.leader_epochs
-        state = self.producer_state
         end = self.log_end_offset if is_whole else self.segments.active.base_offset
-        is_durable = end <= self.recovery_point and self._names_are_durable
-        if (
-            is_durable
-            and self._metadata_is_durable
-            and not epochs.is_dirty
-            and not state.unsynced_snapshots
-        ):
+        if self._is_durable_up_to(end):
             return None
         job = FlushJob(self.directory, offset=end, generation=self._generation)
         try:
@@ -52,6 +44,20 @@ class DurableLog(LogState):
         if is_whole:
             self._last_flush_ms = max(self._last_flush_ms, now_ms)
         return job
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether nothing is left for a flush to do."""
+        return self._is_durable_up_to(self.log_end_offset)
+
+    def _is_durable_up_to(self, end: int) -> bool:
+        return (
+            end <= self.recovery_point
+            and self._names_are_durable
+            and self._metadata_is_durable
+            and not self.leader_epochs.is_dirty
+            and not self.producer_state.unsynced_snapshots
+        )
 
     @property
     def _names_are_durable(self) -> bool:

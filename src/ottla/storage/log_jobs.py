@@ -85,20 +85,25 @@ class CheckpointJob:
             self._home.write_offsets_beside(name, offsets, self._sequence)
 
     def done(self, error: BaseException | None) -> None:
-        """Put them in place, or put the directory offline."""
+        """Put them in place, or put the directory offline; without a descriptor ask for others."""
         self._home.checkpoints_under_way -= 1
         if self._home.failure is not None:
             return
+        placed: list[str] = []
         if error is None:
             try:
-                for name in self._files:
-                    self._home.put_in_place(name, self._sequence)
+                placed = [name for name in self._files if self._put_in_place(name)]
             except OSError as failure:
                 error = failure
-        if error is not None:
+        if is_exhaustion(error):
+            self._logs.want_checkpoint(self._home)
+        elif error is not None:
             self._logs.fail(self._home, error)
-        elif RECOVERY_POINT_CHECKPOINT in self._files:
+        elif RECOVERY_POINT_CHECKPOINT in placed:
             self._logs.checkpoint_written(self._files[RECOVERY_POINT_CHECKPOINT])
+
+    def _put_in_place(self, name: str) -> bool:
+        return self._home.put_in_place(name, self._sequence)
 
     def run_now(self) -> None:
         """Do all of it here, durably on return; waits for the disk."""

@@ -402,7 +402,10 @@ class LogSet:
             self.on_flush_awaited(log)
 
     def _recovery_point_lowered(self, log: LogState) -> None:
-        """Write the checkpoint at once when the one on the disk, or under way, says more."""
+        """Write the checkpoint at once when the one on the disk, or under way, says more.
+
+        KAFKA_STORAGE_ERROR when there is no descriptor for that: nothing may be cut then.
+        """
         partition = log.topic_partition
         home = self._homes.get(partition)
         if home is None:
@@ -410,10 +413,20 @@ class LogSet:
         said = self._checkpointed.get(partition, 0)
         if log.recovery_point < said or home.checkpoints_under_way:
             self._checkpoint_now(home)
+            if home.is_online and home.is_behind(RECOVERY_POINT_CHECKPOINT):
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"no descriptor was left to write a checkpoint in {home.path} before "
+                    f"{partition} is truncated",
+                )
 
     def _checkpoint_now(self, home: LogDirectory) -> None:
-        self._checkpoint_job(home).run_now()
         self._wanting_checkpoint.pop(home.path, None)
+        self._checkpoint_job(home).run_now()
+
+    def want_checkpoint(self, home: LogDirectory) -> None:
+        """Ask for recovery-point and log-start checkpoints of one directory."""
+        self._wanting_checkpoint[home.path] = home
 
     def take_jobs(self, now_ms: int = 0) -> list[StorageJob]:
         """Return the work for the disk that has come up: run each in a worker, then `done`.
@@ -538,7 +551,7 @@ class LogSet:
     # Stop
 
     def shutdown(self, broker_epoch: int = -1) -> None:
-        """Flush and close everything; leave a clean marker where all went well.
+        """Flush and close everything; leave a clean marker where all is durable.
 
         Waits for the disk: the node's loop has nothing else to do by then. A
         `RetentionCheck` under way must have stopped (KAFKA-13315).
@@ -551,12 +564,18 @@ class LogSet:
                 self._close_logs(home)
                 self._checkpoint_now(home)
                 self._high_watermark_job(home).run_now()
-                if home.is_online:
+                if home.is_online and self._is_settled(home):
                     home.mark_clean(broker_epoch)
             except (OSError, KafkaError) as error:
                 self.fail(home, error.__cause__ if isinstance(error, KafkaError) else error)
         for home in self.directories:
             home.release()
+
+    def _is_settled(self, home: LogDirectory) -> bool:
+        """Whether the next start may trust all it finds; without descriptors it may not."""
+        names = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+        is_behind = any(map(home.is_behind, names))
+        return not is_behind and all(log.is_durable for log in self._logs_in(home))
 
     def _close_logs(self, home: LogDirectory) -> None:
         for log in self._logs_in(home):

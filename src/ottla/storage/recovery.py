@@ -102,6 +102,7 @@ class LogLoader:
         self._epochs.truncate_from_start(start)
         self._state.remove_stray_snapshots(segments.base_offsets)
         rebuild_producer_state(self._state, segments, start, log_end_offset, now_ms=self._now_ms)
+        segments.active.needs_sync |= not clean  # whoever was killed may not have synced it
         for segment in segments:
             segment.close_files()
         return LoadedLog(

@@ -92,7 +92,10 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochs
             break
         segment.index_batch(header, header.position)
         if header.magic >= 2 and _is_news(epochs, header):
-            epochs.assign(header.leader_epoch, header.base_offset)
+            # what the checkpoint says from here on is of another life; before, it holds
+            epochs.truncate_from_end(header.base_offset)
+            if header.leader_epoch > epochs.latest_epoch:
+                epochs.assign(header.leader_epoch, header.base_offset)
         state.end_offset = header.last_offset + 1
         end = header.position + header.size
         last_epoch = max(last_epoch, header.leader_epoch)

@@ -1,0 +1,100 @@
+"""Checkpoints and the clean marker when descriptors run out or jobs overtake each other."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.log_dir import CLEAN_MARKER
+from ottla.testing.disk import SimulatedDisk
+from tests.storage.logs import NOW_MS, flush, put
+from tests.storage.sets import A, drain, make, open_set
+
+if TYPE_CHECKING:
+    from ottla.storage.log_jobs import StorageJob
+    from ottla.storage.log_set import LogSet
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+
+
+@pytest.mark.parametrize(
+    "part", ["a-0/00000000000000000000.log", "recovery-point", "log-start", "replication-offset"]
+)
+def test_a_stop_without_descriptors_leaves_no_marker(part: str) -> None:
+    """The next start recovers: something was not flushed, or a checkpoint says old things."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    log = make(logs)
+    drain(logs)
+    for _ in range(5):
+        put(log)
+    disk.fail(
+        lambda call: call.path.startswith(part) and call.kind in ("sync", "create"), errno.EMFILE
+    )
+    logs.shutdown()
+    assert logs.directories[0].is_online
+    assert not disk.exists(CLEAN_MARKER)
+    disk.crash()
+    again = open_set(disk)
+    again.shutdown()
+    assert disk.exists(CLEAN_MARKER)
+
+
+def test_a_truncation_without_descriptors_cuts_nothing() -> None:
+    """The checkpoint on the disk is above the cut; the log goes on and may be cut later."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    log = make(logs)
+    for _ in range(9):
+        put(log)
+    flush(log)
+    logs.checkpoint_recovery_points()
+    drain(logs)
+    disk.fail(lambda call: call.path.startswith(RECOVERY_POINTS), errno.EMFILE)
+    with pytest.raises(KafkaError, match="before a-0 is truncated") as caught:
+        log.truncate_to(4, now_ms=NOW_MS)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.log_end_offset, log.failure) == (9, None)
+    assert log.truncate_to(4, now_ms=NOW_MS)
+    assert disk.read_file(RECOVERY_POINTS) == b"0\n1\na 0 4\n"
+
+
+def test_a_checkpoint_without_descriptors_is_written_by_the_next_jobs() -> None:
+    """Not only when a minute has gone by."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    put(make(logs))
+    flush(make(logs))
+    logs.checkpoint_recovery_points()
+    disk.fail(lambda call: call.path.startswith(RECOVERY_POINTS), errno.EMFILE)
+    drain(logs)
+    assert disk.read_file(RECOVERY_POINTS) == b"0\n1\na 0 1\n"
+
+
+def checkpoint_job(logs: LogSet) -> StorageJob:
+    logs.checkpoint_recovery_points()
+    (job,) = logs.take_jobs()
+    return job
+
+
+def test_a_job_that_was_overtaken_tells_nothing() -> None:
+    """What it wrote is not in place, and a truncation above it must write a checkpoint first."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    log = make(logs)
+    drain(logs)
+    jobs = []
+    for _ in range(2):
+        put(log)
+        put(log)
+        flush(log)
+        jobs.append(checkpoint_job(logs))
+    for job in reversed(jobs):
+        job.run()
+        job.done(None)
+    assert logs._checkpointed[A] == 4
+    log.truncate_to(3, now_ms=NOW_MS)
+    assert disk.read_file(RECOVERY_POINTS) == b"0\n1\na 0 3\n"
