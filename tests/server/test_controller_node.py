@@ -154,6 +154,16 @@ def test_a_commit_waits_for_descriptors(
     assert "t" in harness.image.topics.by_name
 
 
+def test_a_stop_ends_when_the_last_flush_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """It is said, the descriptors are given back, and the node closes its other logs."""
+    harness = Harness().bring_up()
+    harness.node.create_topics(CreateTopicsRequest(topics=[topic("t")]))
+    harness.disk.fail(lambda call: call.kind == "sync" and METADATA_LOG in call.path, times=9)
+    harness.node.stop()
+    assert "metadata log: Error while flushing" in caplog.text
+    harness.node.stop()
+
+
 def test_a_snapshot_waits_for_descriptors() -> None:
     """A process that ran out of descriptors has a healthy disk: the node goes on without it."""
     harness = Harness().bring_up()

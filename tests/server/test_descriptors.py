@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.server.files import RealDirectory, RealFile
+from ottla.storage.log_config import LogConfig
 from ottla.storage.partition_log import PartitionLog
+from ottla.storage.retention_check import RetentionCheck
+from ottla.types import FileSlice
 from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID, content, flush, new_log, put
+from tests.storage.sets import A, drain, finish, make, open_set
+
+if TYPE_CHECKING:
+    from ottla.storage.log_set import LogSet
 
 ROLLS = 3
 
@@ -136,3 +144,67 @@ def test_a_load_keeps_none(tmp_path: Path, *, clean: bool) -> None:
     )
     assert again.log_end_offset == log.log_end_offset
     assert held(tmp_path) == []
+
+
+def one_log(tmp_path: Path, config: LogConfig) -> tuple[LogSet, PartitionLog]:
+    """Return a set on the real disk, and its one log, of ten batches that may be deleted."""
+    logs = open_set(RealDirectory(str(tmp_path)), config=config)
+    log = make(logs)
+    for _ in range(10):
+        put(log)
+    log.update_high_watermark(10)
+    return logs, log
+
+
+def held_but_lock(folder: Path) -> list[str]:
+    return [name for name in held(folder) if name != ".lock"]
+
+
+def test_segments_that_retention_took_hold_none_once_they_are_removed(tmp_path: Path) -> None:
+    """A reader had one open again: its descriptor goes with the file's name, on the loop."""
+    config = LogConfig(segment_bytes=400, retention_ms=1)
+    logs, log = one_log(tmp_path, config)
+    drain(logs)
+    old = log.segments[0]
+    RetentionCheck(logs).step(NOW_MS + 10)
+    assert content(FileSlice(old.file, 0, 10))
+    drain(logs)
+    assert len(held_but_lock(tmp_path)) >= 1
+    jobs = logs.remove_due(NOW_MS + 10 + config.file_delete_delay_ms)
+    assert len(jobs) == 1
+    finish(jobs)
+    assert held_but_lock(tmp_path) == []
+    assert not list(tmp_path.glob("*/*.deleted"))
+
+
+def test_a_deleted_log_lets_go_of_segments_that_retention_took_before(tmp_path: Path) -> None:
+    """Nobody looks at them any more: they go with the partition's directory."""
+    logs, _ = one_log(tmp_path, LogConfig(retention_ms=1))
+    RetentionCheck(logs).step(NOW_MS + 10)
+    drain(logs)
+    assert held_but_lock(tmp_path)
+    logs.delete(A, now_ms=NOW_MS + 20)
+    assert held_but_lock(tmp_path) == []
+
+
+def test_the_logs_of_a_directory_that_fails_let_go(tmp_path: Path) -> None:
+    """They are served no more, and the other directories need the descriptors."""
+    logs, _ = one_log(tmp_path, LogConfig())
+    assert held_but_lock(tmp_path)
+    logs.fail(logs.directories[0], OSError(errno.EIO, "gone"))
+    assert held_but_lock(tmp_path) == []
+
+
+def test_a_flush_job_gives_its_directory_back(tmp_path: Path) -> None:
+    """Whatever became of the log meanwhile."""
+    logs, log = one_log(tmp_path, LogConfig())
+    jobs = logs.take_jobs(NOW_MS)
+    before = len(held(tmp_path))
+    finish(jobs)
+    assert len(held(tmp_path)) < before
+    log.assign_epoch(7)
+    jobs = logs.take_jobs(NOW_MS)
+    logs.delete(A, now_ms=NOW_MS)
+    assert held_but_lock(tmp_path)
+    finish(jobs)
+    assert held_but_lock(tmp_path) == []

@@ -188,3 +188,10 @@ def test_a_folder_goes_along_when_it_is_renamed(tmp_path: Path) -> None:
     folder.close()
     with pytest.raises(FileNotFoundError):
         directory.open_folder("b-0")
+
+
+def test_files_know_when_they_were_written(directory: RealDirectory) -> None:
+    """In milliseconds since the epoch, as retention counts."""
+    directory.open("a", create=True)
+    os.utime(f"{directory.root}/a", ns=(0, 1_700_000_000_123_456_789))
+    assert directory.modified_ms("a") == 1_700_000_000_123

@@ -429,6 +429,58 @@ def test_a_refusal_names_the_partition() -> None:
     assert refused.value.record_errors[0][1].endswith("topic partition t-0")
 
 
+def test_jitter_stays_below_the_age_at_which_segments_roll() -> None:
+    """A larger segment.jitter.ms would roll with every append (Kafka takes the smaller one)."""
+    for config in (
+        LogConfig(segment_ms=60_000, segment_jitter_ms=3_600_000),
+        LogConfig(segment_ms=1, segment_jitter_ms=1),
+    ):
+        log = new_log(config=config)
+        assert 0 <= log.segments.active.roll_jitter_ms < config.segment_ms
+        for _ in range(20):
+            put(log)
+        assert len(log.segments) == 1
+
+
+def test_an_empty_segment_does_not_roll_for_its_age() -> None:
+    """Not even when segment.ms became shorter than the jitter that it has."""
+    log = new_log(config=LogConfig(segment_jitter_ms=3_600_000))
+    log.segments.active.roll_jitter_ms = 3_600_000
+    log.reconfigure(LogConfig(segment_ms=1000))
+    file = log.segments.active.file
+    put(log)
+    assert log.segments.active.file is file
+
+
+def test_settings_reach_the_producers() -> None:
+    """producer.id.expiration.ms can be changed while a node runs."""
+    log = new_log()
+    log.reconfigure(LogConfig(producer_id_expiration_ms=5000))
+    assert log.producer_state.producer_id_expiration_ms == 5000
+
+
+def test_reads_of_indexes_that_fail_are_the_disks_fault() -> None:
+    """ListOffsets by time and the aborts of a read_committed fetch, as any other read."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for number in range(4):
+        put(log, timestamp=NOW_MS + number)
+    disk.open("t-0/00000000000000000000.txnindex", create=True)
+    close(log)
+    log = new_log(disk, clean=True)
+    log.update_high_watermark(4)
+    committed = FetchIsolation.TXN_COMMITTED
+    for part, read in (
+        (".timeindex", lambda: log.offset_for_timestamp(NOW_MS + 2)),
+        (".txnindex", lambda: log.read(0, 1000, isolation=committed)),
+    ):
+        disk.fail(lambda call, part=part: call.path.endswith(part), errno.EIO)  # type: ignore[misc] # a lambda's default binds the loop's value
+        with pytest.raises(KafkaError, match="EIO") as caught:
+            read()
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        read()
+
+
 def test_names_of_partitions() -> None:
     """The last dash divides topic and number."""
     assert parse_partition_name("a-b-12") == TopicPartition("a-b", 12)

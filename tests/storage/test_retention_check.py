@@ -170,6 +170,41 @@ def test_files_are_removed_by_jobs_when_their_delay_is_over() -> None:
     assert logs.remove_due(NOW_MS + 2 * DELAY_MS) == []
 
 
+def test_files_that_a_truncation_left_are_removed() -> None:
+    """As those of retention, by the check after it."""
+    disk = SimulatedDisk()
+    logs = open_set(disk, config=LogConfig(segment_bytes=400))
+    log = make(logs)
+    for _ in range(12):
+        put(log)
+    log.truncate_to(3, now_ms=NOW_MS)
+    assert deleted_files(disk)
+    RetentionCheck(logs).step(NOW_MS)
+    finish(logs.remove_due(NOW_MS + DELAY_MS))
+    assert deleted_files(disk) == []
+    assert not log.has_deleted_segments
+
+
+def test_segments_without_timestamps_age_from_their_last_write() -> None:
+    """As in Kafka: a node that is restarted now and then must not keep them for ever."""
+    disk, config = SimulatedDisk(), LogConfig(segment_bytes=400, retention_ms=1000)
+    disk.now_ms = NOW_MS
+    logs = open_set(disk, config=config)
+    for _ in range(12):
+        put(make(logs), timestamp=-1)
+    now_ms = NOW_MS
+    counts = []
+    for _ in range(3):
+        logs.shutdown()
+        now_ms += 600
+        logs = open_set(disk, config=config, now_ms=now_ms)
+        log = make(logs)
+        log.update_high_watermark(12)
+        RetentionCheck(logs).step(now_ms)
+        counts.append(log.log_end_offset - log.log_start_offset)
+    assert counts == [12, 0, 0]
+
+
 def test_removals_are_begun_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is over the limit is for the next call."""
     monkeypatch.setattr(log_set, "MOST_REMOVALS", 2)

@@ -116,6 +116,20 @@ class ReplicatedLog:
         """Take note of a finished flush; raises when it failed, and then nothing may go on."""
         self.log.flush_completed(job, error)
 
+    def close(self, *, is_to_be_flushed: bool) -> None:
+        """Give every descriptor back; KAFKA_STORAGE_ERROR when the last flush fails."""
+        try:
+            job = self.log.close() if is_to_be_flushed else None
+            if job is not None:
+                error = None
+                try:
+                    job.run()
+                except OSError as failure:
+                    error = failure
+                self.log.flush_completed(job, error)
+        finally:
+            self.log.release()
+
     def update_high_watermark(self, offset: int) -> None:
         """Take note of what is committed."""
         self.log.update_high_watermark(offset)

@@ -8,6 +8,7 @@ when the decision is committed, or fails with KafkaError.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.controller.controller import Controller
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from ottla.records.batch import RecordBatch
     from ottla.storage.directory import Directory
 
+log = logging.getLogger("ottla.controller")
 METADATA_TOPIC = "__cluster_metadata"
 
 
@@ -355,17 +357,15 @@ class ControllerNode:
 
     def stop(self) -> None:
         """Resign and close the log; whatever was not committed fails with NOT_CONTROLLER."""
-        runtime, log = self._runtime, self._log
-        if runtime is None or log is None:
+        runtime, metadata = self._runtime, self._log
+        if runtime is None or metadata is None:
             return
         runtime.driver.stop(self._clock.now_ms())
-        if runtime.failure is None:
-            job = log.log.close()
-            if job is not None:
-                job.run()
-                log.flush_completed(job)
-        log.log.release()
         self._runtime = None
+        try:
+            metadata.close(is_to_be_flushed=runtime.failure is None)
+        except KafkaError as error:  # the brokers' logs are to be closed all the same
+            log.error("metadata log: %s", error, extra={"event": "metadata.unflushed"})  # noqa: TRY400 - the text says all
 
     @property
     def _running(self) -> ControllerRuntime:

@@ -338,6 +338,10 @@ class RealDirectory:
         """Return a file's length."""
         return os.stat(self._prefix + path).st_size
 
+    def modified_ms(self, path: str) -> int:
+        """Return when a file was written to last."""
+        return os.stat(self._prefix + path).st_mtime_ns // 1_000_000
+
     def free_space(self) -> int:
         """Return the bytes an unprivileged process may still take."""
         state = os.statvfs(self.root)

@@ -131,6 +131,9 @@ class Directory(Protocol):
     def size(self, path: str) -> int:
         """Return a file's length in bytes without opening it."""
 
+    def modified_ms(self, path: str) -> int:
+        """Return when a file's content was changed last, in wall-clock milliseconds."""
+
     def free_space(self) -> int:
         """Return the bytes left for us on the disk that holds the root."""
 

@@ -156,6 +156,8 @@ class DurableLog(LogState):
         """Give every descriptor back."""
         for segment in self.segments:
             segment.close_files()
+        for _, segment in self._removals:
+            segment.close_files()
 
     def release_idle(self) -> int:
         """Close what nobody used since the last call; return the number of segments."""

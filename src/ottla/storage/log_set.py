@@ -540,6 +540,7 @@ class LogSet:
         for log in lost:
             log.producer_state.count_in(ProducerCount())
             log.failure = log.failure or home.failure
+            log.release()
             del self._homes[log.topic_partition]
             self._forget(log.topic_partition)
         self._removals = [entry for entry in self._removals if entry.home is not home]

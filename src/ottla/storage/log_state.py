@@ -73,12 +73,13 @@ class LogState:
         self._last_flush_ms = 0
         self.reconfigure(config)
         active = self.segments.active
-        active.roll_jitter_ms = _jitter(name, active.base_offset, config.segment_jitter_ms)
+        active.roll_jitter_ms = _jitter(name, active.base_offset, config)
 
     def reconfigure(self, config: LogConfig) -> None:
         """Take new settings; they hold from the next append on."""
         self.config = config
         self._rules = validation_rules(config, str(self.topic_partition))
+        self.producer_state.producer_id_expiration_ms = config.producer_id_expiration_ms
         for segment in self.segments:
             segment.index_interval_bytes = config.index_interval_bytes
 
@@ -188,7 +189,7 @@ class LogState:
             raise self._storage_error("rolling", error) from error
         if old.base_offset == base:
             self.segments.remove([old])
-        segment.roll_jitter_ms = _jitter(self.name, base, self.config.segment_jitter_ms)
+        segment.roll_jitter_ms = _jitter(self.name, base, self.config)
         self.segments.add(segment)
         self.log_end_offset = max(self.log_end_offset, base)
         self._active_is_prepared = True
@@ -201,8 +202,12 @@ def _nobody(_log: LogState) -> None:
     """Stand in for a caller who asks for no flush."""
 
 
-def _jitter(name: str, base_offset: int, segment_jitter_ms: int) -> int:
-    """Spread the rolls of many partitions; the same log gives the same jitter."""
-    if segment_jitter_ms <= 0:
+def _jitter(name: str, base_offset: int, config: LogConfig) -> int:
+    """Spread the rolls of many partitions; the same log gives the same jitter.
+
+    Less than segment.ms, as in Kafka: more would roll a segment with every append.
+    """
+    limit_ms = min(config.segment_jitter_ms, config.segment_ms)
+    if limit_ms <= 0:
         return 0
-    return crc32c(f"{name}/{base_offset}".encode()) % segment_jitter_ms
+    return crc32c(f"{name}/{base_offset}".encode()) % limit_ms

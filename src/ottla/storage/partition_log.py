@@ -92,8 +92,14 @@ class PartitionLog(PlainAppends):
         )
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
-        """Return the first record at or after timestamp, or one of ListOffsets' special ones."""
-        return offset_for_timestamp(self, timestamp)
+        """Return the first record at or after timestamp, or one of ListOffsets' special ones.
+
+        KAFKA_STORAGE_ERROR when the disk fails, CorruptMessage for what cannot be read.
+        """
+        try:
+            return offset_for_timestamp(self, timestamp)
+        except OSError as error:
+            raise self._storage_error("searching", error) from error
 
     # Appends
 
@@ -393,9 +399,15 @@ class PartitionLog(PlainAppends):
             if found is not None:
                 if not is_filtered:
                     return FetchData(found, offset)
-                return FetchData(found, offset, aborted_transactions(self, number, offset, limit))
+                return FetchData(found, offset, self._aborted(number, offset, limit))
             number += 1
         return FetchData(NO_DATA, offset, [] if is_filtered else None)
+
+    def _aborted(self, number: int, offset: int, limit: int) -> list[AbortedTransaction]:
+        try:
+            return aborted_transactions(self, number, offset, limit)
+        except OSError as error:
+            raise self._storage_error("reading the aborts of", error) from error
 
     def _read_segment(
         self, number: int, offset: int, limit: int, max_bytes: int, *, min_one_message: bool

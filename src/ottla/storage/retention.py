@@ -70,7 +70,7 @@ def _by_time(log: LogState, now_ms: int, step: ClockStep | None) -> Due:
 def _newest_ms(segment: Segment) -> int:
     """Return the time by which the segment's age counts."""
     newest = segment.max_timestamp
-    return newest if newest >= 0 else segment.created_ms
+    return newest if newest >= 0 else segment.modified_ms()
 
 
 def _older_than(now_ms: int, retention_ms: int) -> Callable[[Segment], bool]:

@@ -224,6 +224,10 @@ class Segment:
         except (OSError, CorruptMessage):
             self._note_full_index()
 
+    def modified_ms(self) -> int:
+        """Return when the log file was written to last: the age of records without timestamps."""
+        return self.directory.modified_ms(self.path(LOG_SUFFIX))
+
     def _note_full_index(self) -> None:
         """Ask the indexes whenever they may have changed, not at every append."""
         self._is_index_full = self.offset_index.is_full or self.time_index.is_full
@@ -235,15 +239,15 @@ class Segment:
 
         Its age is told by record time where records have one, else by the clock.
         """
-        waited_ms = -1  # an empty segment does not age
-        if self.size > 0:
+        if self.size > 0:  # an empty segment does not age
             first = self._first_timestamp
             if first == _UNKNOWN:
                 first = self.first_timestamp
             waited_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+            if waited_ms > config.segment_ms - self.roll_jitter_ms:
+                return True
         return (
             self.size > config.segment_bytes - size
-            or waited_ms > config.segment_ms - self.roll_jitter_ms
             or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
             or self._is_index_full
         )

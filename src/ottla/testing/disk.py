@@ -54,9 +54,10 @@ class _Change(NamedTuple):
 class _Content:
     """An inode: what readers see, what is durable, and the changes in between."""
 
-    __slots__ = ("changes", "data", "durable")
+    __slots__ = ("changes", "data", "durable", "modified_ms")
 
-    def __init__(self, data: bytes = b"") -> None:
+    def __init__(self, data: bytes = b"", modified_ms: int = 0) -> None:
+        self.modified_ms = modified_ms
         self.data = bytearray(data)
         self.durable = bytes(data)
         self.changes: list[_Change] = []
@@ -89,7 +90,7 @@ class _Content:
                     _apply(data, change)
                 elif roll < 0.7:
                     _apply(data, _torn(change, rng))
-        return _Content(bytes(data))
+        return _Content(bytes(data), self.modified_ms)
 
 
 def _apply(data: bytearray, change: _Change) -> None:
@@ -195,6 +196,7 @@ class SimulatedFile:
                     self._end += len(part)
             self._disk.strike(fault)
         self._content.write(position, data)
+        self._content.modified_ms = self._disk.now_ms
 
     def _check(self) -> None:
         if self._life != self._disk.life:
@@ -220,6 +222,7 @@ class SimulatedFile:
         self._check()
         self._disk.change("truncate", self._path)
         self._content.truncate(size)
+        self._content.modified_ms = self._disk.now_ms
         self._end = size
 
     def sync(self) -> None:
@@ -316,6 +319,8 @@ class SimulatedDisk:
     def __init__(self, seed: int = 0, *, capacity_bytes: int = UNLIMITED) -> None:
         self.rng = Random(seed)  # noqa: S311 - repeatable on purpose
         self.capacity_bytes = capacity_bytes
+        self.now_ms = 0
+        """What files get as the time of their last change; moved by hand."""
         self.calls = 0
         """Changing calls so far."""
         self.reads = 0
@@ -524,6 +529,10 @@ class SimulatedDisk:
     def size(self, path: str) -> int:
         """Return a file's length."""
         return len(self._file(path).data)
+
+    def modified_ms(self, path: str) -> int:
+        """Return when a file was written to last, by `now_ms`."""
+        return self._file(path).modified_ms
 
     def free_space(self) -> int:
         """Return what the capacity leaves."""
