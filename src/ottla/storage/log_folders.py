@@ -5,7 +5,7 @@ Kafka: UnifiedLog.{logDirName, logDeleteDirName, logStrayDirName, parseTopicPart
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.errors import CorruptMessage
 from ottla.storage.directory import join
@@ -22,9 +22,16 @@ FUTURE_SUFFIX = "-future"
 _LONGEST_NAME = 255
 
 
-def marked_name(partition: TopicPartition, suffix: str, bits: int) -> str:
+class RandomBits(Protocol):
+    """A source of luck, as `random.Random`."""
+
+    def getrandbits(self, bits: int, /) -> int:
+        """Return that many random bits."""
+
+
+def marked_name(partition: TopicPartition, suffix: str, rng: RandomBits) -> str:
     """Return `topic-N.<32 hex digits>suffix`, the topic cut where the name gets too long."""
-    tail = f"-{partition.partition}.{bits:032x}{suffix}"
+    tail = f"-{partition.partition}.{rng.getrandbits(128):032x}{suffix}"
     return partition.topic[: _LONGEST_NAME - len(tail)] + tail
 
 

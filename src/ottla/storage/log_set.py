@@ -8,7 +8,7 @@ Kafka: kafka.log.LogManager.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.checkpoints import (
@@ -37,16 +37,10 @@ if TYPE_CHECKING:
     from ottla.storage.directory_loader import BrokenLog
     from ottla.storage.log_config import LogConfig
     from ottla.storage.log_dir import LogDirectory
+    from ottla.storage.log_folders import RandomBits
     from ottla.storage.log_jobs import StorageJob
     from ottla.storage.log_state import LogState
     from ottla.types import TopicPartition, Uuid
-
-
-class RandomBits(Protocol):
-    """A source of luck, as `random.Random`."""
-
-    def getrandbits(self, bits: int, /) -> int:
-        """Return that many random bits."""
 
 
 MOST_FLUSHES = 128
@@ -167,7 +161,7 @@ class LogSet:
     def _set_aside(self, home: LogDirectory, log: PartitionLog) -> None:
         """Rename a log that is not ours: never deleted, never served."""
         log.release()
-        new_name = self._marked_name(log.topic_partition, STRAY_SUFFIX)
+        new_name = marked_name(log.topic_partition, STRAY_SUFFIX, self._rng)
         home.directory.rename(log.name, new_name)
 
     def _add(self, home: LogDirectory, log: PartitionLog) -> None:
@@ -316,7 +310,7 @@ class LogSet:
         now_ms: int,
         log: PartitionLog | None = None,
     ) -> None:
-        new_name = self._marked_name(partition, DELETE_SUFFIX)
+        new_name = marked_name(partition, DELETE_SUFFIX, self._rng)
         try:
             home.directory.rename(str(partition), new_name)
         except OSError as error:
@@ -337,9 +331,6 @@ class LogSet:
         self._wanting_flush.pop(partition, None)
         self._with_deleted_segments.pop(partition, None)
         self._checkpointed.pop(partition, None)
-
-    def _marked_name(self, partition: TopicPartition, suffix: str) -> str:
-        return marked_name(partition, suffix, self._rng.getrandbits(128))
 
     def reconfigure(self, topic: str) -> None:
         """Hand a topic's new settings to its logs."""
