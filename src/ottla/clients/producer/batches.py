@@ -7,6 +7,7 @@ benchmarks/clients.py.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from ottla.records.record import Headers
     from ottla.types import TopicPartition
+
+_log = logging.getLogger("ottla.clients")
 
 RECORD_OVERHEAD = 12
 """Typical bytes of a record besides key, value and headers: lengths, deltas, attributes."""
@@ -106,7 +109,7 @@ class ProducerBatch:
             self.pending.complete(self)
         callbacks, self.callbacks = self.callbacks, None
         for index, callback in callbacks or ():
-            callback(delivery_of(self, index))
+            tell(callback, delivery_of(self, index))
 
 
 class Delivery:
@@ -191,6 +194,17 @@ def delivery_of(batch: ProducerBatch, position: int) -> Delivery:
     delivery.batch = batch
     delivery.position = position
     return delivery
+
+
+def tell(callback: Callable[[Delivery], None], delivery: Delivery) -> None:
+    """Call a user's callback; what it raises is logged: it must not cost other records theirs."""
+    try:
+        callback(delivery)
+    except Exception:  # noqa: BLE001 - as in Kafka, the user's error stays the user's
+        _log.exception(
+            "Error executing user-provided callback on message for topic-partition '%s-%d'",
+            *delivery.batch.topic_partition,
+        )
 
 
 class Deliveries(Sequence[Delivery]):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.interceptors import Interceptors, ProducerRecord
 from ottla.clients.producer.accumulator import Accumulator
-from ottla.clients.producer.batches import Deliveries
+from ottla.clients.producer.batches import Deliveries, tell
 from ottla.clients.producer.sender import Sender
 from ottla.clients.serdes import serializer
 from ottla.clients.settings import PRODUCER, read_settings
@@ -278,7 +278,7 @@ def call_on_delivery(delivery: Delivery, callback: Callable[[Delivery], None]) -
     batch = delivery.batch
     with batch.owner.runtime.lock:
         if batch.done:
-            callback(delivery)
+            tell(callback, delivery)
         elif batch.callbacks is None:
             batch.callbacks = [(delivery.position, callback)]
         else:
