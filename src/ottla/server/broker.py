@@ -154,6 +154,11 @@ class Broker:
         leader = self.image.cluster.brokers.get(partition.leader)
         return leader.node(listener_name) if leader is not None else None
 
+    def offsets_partitions(self) -> int | None:
+        """Return how many partitions the offsets topic has; None while there is no such topic."""
+        topic = self.image.topics.by_name.get(OFFSETS_TOPIC)
+        return None if topic is None else len(topic.partitions)
+
     def topic_id(self, name: str) -> Uuid | None:
         """Return the id of a topic; None when there is no such topic."""
         return self.image.topics.topic_id(name)

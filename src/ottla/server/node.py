@@ -269,6 +269,7 @@ class Node:
             topics=broker,
             new_uuid=lambda: str(uuid.uuid4()),
             on_fault=_log_fault,
+            offsets_partitions=broker.offsets_partitions,
         )
         self._upkeep = Upkeep(
             broker.replicas,

@@ -49,11 +49,17 @@ PROTOCOL_NAMED_VERSION: Final = 5
 """From this version on SyncGroup has to say the protocol (KIP-559)."""
 
 
+def _not_made_yet() -> int | None:
+    return None
+
+
 class GroupCoordinator:
     """Groups of the partitions of `__consumer_offsets` that this node leads.
 
     new_uuid returns the random part of a member id, in the 36-character form. on_fault is told of
-    errors that are bugs; the request is answered UNKNOWN_SERVER_ERROR.
+    errors that are bugs; the request is answered UNKNOWN_SERVER_ERROR. offsets_partitions returns
+    how many partitions `__consumer_offsets` has, None while there is none: the setting is only what
+    it is made with, and groups must be found in a topic that was made with another one.
     """
 
     def __init__(
@@ -66,8 +72,10 @@ class GroupCoordinator:
         topics: TopicNames,
         new_uuid: Callable[[], str],
         on_fault: Callable[[Exception], None],
+        offsets_partitions: Callable[[], int | None] = _not_made_yet,
     ) -> None:
         self._config = config
+        self._offsets_partitions = offsets_partitions
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             Surroundings(log, timer, clock, config.offset_commit_timeout_ms, on_fault),
             lambda environment: GroupShard(environment, config, new_uuid),
@@ -81,7 +89,8 @@ class GroupCoordinator:
 
     def partition_for(self, group_id: str) -> int:
         """Return the partition of `__consumer_offsets` that owns a group."""
-        return partition_for(group_id, self._config.offsets_topic_num_partitions)
+        count = self._offsets_partitions() or self._config.offsets_topic_num_partitions
+        return partition_for(group_id, count)
 
     # ---------------------------------------------------------------- what the server reports
 
