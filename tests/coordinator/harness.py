@@ -41,11 +41,14 @@ class MemoryLog:
         self.next_error: ErrorCode | None = None
         self.on_high_watermark: Callable[[int, int], None] = lambda _partition, _offset: None
         self.slice_bytes: int | None = None
+        self.batch_bytes = 1_048_588
 
     def append(self, partition: int, batch: bytearray, leader_epoch: int) -> int:
         if self.next_error is not None:
             error, self.next_error = self.next_error, None
             raise KafkaError(error)
+        if len(batch) > self.batch_bytes:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
         header = RecordBatch(memoryview(batch))
         header.set_base_offset(self.end_offset(partition))
         header.set_leader_epoch(leader_epoch)
@@ -70,6 +73,9 @@ class MemoryLog:
                 break
             found += batch
         return found
+
+    def max_batch_bytes(self, partition: int) -> int:
+        return self.batch_bytes
 
     def start_offset(self, partition: int) -> int:
         return 0

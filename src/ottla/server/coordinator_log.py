@@ -56,6 +56,11 @@ class TopicLog:
         ).records
         return records.read() if isinstance(records, FileSlice) else records
 
+    def max_batch_bytes(self, partition: int) -> int:
+        """Return the topic's max.message.bytes, or the size of its segments if that is less."""
+        config = self._partition(partition).log.config
+        return min(config.max_message_bytes, config.segment_bytes)
+
     def start_offset(self, partition: int) -> int:
         """Return the log start offset."""
         return self._partition(partition).log.log_start_offset

@@ -114,7 +114,7 @@ class GroupCoordinator:
             tombstones = []
             for name, topic_id in deleted:
                 tombstones += offset_removal.delete_topic(shard.groups, name, topic_id)
-            return Result(None, tombstones)
+            return Result(None, tombstones, atomic=False)
 
         self._runtime.write_all(forget)
 

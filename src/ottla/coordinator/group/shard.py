@@ -124,4 +124,4 @@ class GroupShard:
     def _expire(self) -> Result[None]:
         self._schedule_expiry()
         tombstones = group_admin.clear_away(self.groups)
-        return Result(None, tombstones) if tombstones else nothing()
+        return Result(None, tombstones, atomic=False) if tombstones else nothing()

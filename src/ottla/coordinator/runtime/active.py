@@ -15,6 +15,7 @@ from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
 from ottla.coordinator.runtime.timers import ShardTimers
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
+from ottla.records.batch import HEADER_BYTES
 from ottla.records.builder import encode_batch
 from ottla.timeline import SnapshotRegistry
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from ottla.coordinator.runtime.result import CoordinatorRecord, Result
     from ottla.coordinator.runtime.timers import Operation
     from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
+    from ottla.records.builder import RecordInput
+
+_LED_ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_LEADER_OR_FOLLOWER})
+_MOST_RECORD_OVERHEAD_BYTES = 21  # besides key and value: lengths, deltas, attributes
 
 S = TypeVar("S", bound=Shard)
 T = TypeVar("T")
@@ -224,8 +229,10 @@ class ActivePartition(Generic[S]):
         deferred = _Deferred(self._written_offset, result, pending)
         if result.records:
             try:
-                self._append(result.records)
+                self._append_all(result)
             except KafkaError as error:
+                if not result.atomic and error.code not in _LED_ELSEWHERE:
+                    self._around.on_fault(error)  # nobody waits for such an answer
                 deferred.finish(error)
                 return
             except Exception as error:  # noqa: BLE001 - state was reverted; answered as unknown
@@ -243,10 +250,24 @@ class ActivePartition(Generic[S]):
         )
         self._release()
 
-    def _append(self, records: list[CoordinatorRecord]) -> None:
-        """Replay, then append; either both happen or neither."""
+    def _append_all(self, result: Result[Any]) -> None:
+        now_ms = self._around.clock.now_ms()
+        entries: list[RecordInput] = [
+            (now_ms, *self.shard.encode(record), ()) for record in result.records
+        ]
+        if result.atomic:
+            self._append(result.records, entries)
+            return
+        limit_bytes = self._around.log.max_batch_bytes(self.partition)
+        start = 0
+        for end in _ends_of_batches(entries, limit_bytes):
+            self._append(result.records[start:end], entries[start:end])
+            start = end
+
+    def _append(self, records: list[CoordinatorRecord], entries: list[RecordInput]) -> None:
+        """Replay, then append as one batch; either both happen or neither."""
         before = self._written_offset
-        batch = self._encode(records)
+        batch = encode_batch(entries, leader_epoch=self.leader_epoch)
         try:
             for index, record in enumerate(records):
                 self.shard.replay(before + index, -1, record)
@@ -256,11 +277,6 @@ class ActivePartition(Generic[S]):
             raise
         self._registry.snapshot(self._written_offset)
         self._forget_past()
-
-    def _encode(self, records: list[CoordinatorRecord]) -> bytearray:
-        now_ms = self._around.clock.now_ms()
-        entries = [(now_ms, *self.shard.encode(record), ()) for record in records]
-        return encode_batch(entries, leader_epoch=self.leader_epoch)
 
     def on_high_watermark(self, offset: int) -> None:
         """Note that everything before offset is committed and release what waited for it."""
@@ -283,3 +299,16 @@ class ActivePartition(Generic[S]):
     def _release(self) -> None:
         while self._deferred and self._deferred[0].offset <= self._high_watermark:
             self._deferred.popleft().finish(None)
+
+
+def _ends_of_batches(entries: list[RecordInput], limit_bytes: int) -> list[int]:
+    """Return where to cut so that no batch is above the limit, unless by a single record."""
+    ends = []
+    size = HEADER_BYTES
+    for index, (_, key, value, _) in enumerate(entries):
+        more = _MOST_RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+        if size + more > limit_bytes and size > HEADER_BYTES:
+            ends.append(index)
+            size = HEADER_BYTES
+        size += more
+    return [*ends, len(entries)]

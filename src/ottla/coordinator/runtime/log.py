@@ -25,6 +25,9 @@ class CoordinatorLog(Protocol):
     def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
         """Return whole batches from offset on, at least one however large; empty at the end."""
 
+    def max_batch_bytes(self, partition: int) -> int:
+        """Return how large a batch may be."""
+
     def start_offset(self, partition: int) -> int:
         """Return the first offset."""
 

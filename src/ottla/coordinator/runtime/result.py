@@ -31,11 +31,14 @@ class Result(Generic[T]):
 
     `on_append` runs once: with None when the records are committed, before the response is
     released, or with the error that kept them from it. It may change soft state only.
+    Records that are not `atomic` need not stand in one batch: they may be more than a batch can
+    hold, and some may be written when the others are refused.
     """
 
     response: T
     records: list[CoordinatorRecord] = field(default_factory=list)
     on_append: Callable[[KafkaError | None], None] | None = None
+    atomic: bool = True
 
 
 def nothing() -> Result[None]:

@@ -1,0 +1,86 @@
+"""Removals of more offsets than one batch of the offsets topic can hold."""
+
+from __future__ import annotations
+
+from ottla.coordinator.group import GroupCoordinatorConfig
+from ottla.coordinator.runtime import Result
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.offset_commit import OffsetCommitRequest
+from tests.coordinator.harness import Topics, World, context
+from tests.coordinator.test_runtime import Bench, Counter, code_of, count_record
+
+Committed = OffsetCommitRequest.OffsetCommitRequestTopic
+BATCH_BYTES = 300
+GROUPS = [f"group-{number}" for number in range(50)]
+
+
+def _with_offsets(retention_ms: int) -> World:
+    """Return a coordinator of groups that each have one offset, then with small batches."""
+    config = GroupCoordinatorConfig(
+        offsets_topic_num_partitions=1, offsets_retention_ms=retention_ms
+    )
+    world = World(config).elect()
+    for group_id in GROUPS:
+        partition = Committed.OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=7, committed_metadata=""
+        )
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            topics=[Committed(name="t", partitions=[partition])],
+        )
+        assert world.coordinator.offset_commit(request, context(8)).done
+    assert len(world.shard().offsets.by_group) == len(GROUPS)
+    world.log.batch_bytes = BATCH_BYTES
+    return world
+
+
+def _assert_gone(world: World) -> None:
+    assert not world.shard().offsets.by_group
+    assert max(batch.size for batch in world.log.record_batches(0)) <= BATCH_BYTES
+    world.resign()
+    world.elect()
+    assert not world.shard().offsets.by_group
+
+
+def test_a_deleted_topics_offsets_go_in_as_many_batches_as_they_take() -> None:
+    """None is above the topic's limit, and what is read back agrees."""
+    world = _with_offsets(retention_ms=1_000_000_000)
+    world.coordinator.on_topics_deleted([("t", Topics.id_of("t"))])
+    _assert_gone(world)
+
+
+def test_expired_offsets_go_in_as_many_batches_as_they_take() -> None:
+    """Groups that end with their offsets do, too."""
+    world = _with_offsets(retention_ms=1000)
+    world.advance(world.config.offsets_retention_check_interval_ms)
+    _assert_gone(world)
+    assert not world.shard().groups.ids()
+
+
+def test_a_refused_part_is_reported_and_the_others_stay() -> None:
+    """Nobody waits for the answer to a removal: the fault is told instead."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+    bench.log.batch_bytes = 100
+    names = ["a" * 20, "b" * 20, "c" * 200, "d"]
+
+    def operation(_shard: Counter) -> Result[int]:
+        return Result(1, [count_record(name) for name in names], atomic=False)
+
+    assert code_of(bench.runtime.write(0, operation)) == ErrorCode.MESSAGE_TOO_LARGE
+    assert dict(bench.runtime.shard(0).counts) == {"a" * 20: 1, "b" * 20: 1}
+    assert bench.log.end_offset(0) == 2
+    assert len(bench.faults) == 1
+    assert bench.count("d").value == 1
+
+
+def test_what_must_stand_together_is_refused_together() -> None:
+    """A request's records are one batch or none."""
+    bench = Bench()
+    bench.runtime.on_elected(0, 1)
+    bench.log.batch_bytes = 100
+    assert code_of(bench.count("a" * 20, "b" * 20, "c" * 20)) == ErrorCode.MESSAGE_TOO_LARGE
+    assert bench.log.end_offset(0) == 0
+    assert not bench.faults
