@@ -20,7 +20,7 @@ from ottla.clients.consumer.core import ConsumerCore, call_listener
 from ottla.clients.interceptors import ProducerRecord
 from ottla.clients.loops import Blocking, LoopThread, TurnLoop
 from ottla.clients.producer.producer import AsyncProducer, call_on_delivery
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     import re
@@ -110,7 +110,7 @@ class Producer(Blocking):
                 runtime.progress.wait(min(left_ms, 1000) / 1000)
 
     def send_many(self, topic: str, values: Iterable[Any]) -> Deliveries:
-        """Queue many values without keys, several times as fast as one by one."""
+        """Queue many values without keys; see AsyncProducer.send_many."""
         return self._thread.call(self._async.send_many(topic, values))
 
     def send_and_wait(
@@ -122,8 +122,14 @@ class Producer(Blocking):
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every record sent so far is acknowledged or has failed.
 
-        Raises TimeoutError after timeout seconds.
+        Raises TimeoutError after timeout seconds, and KafkaError(INVALID_REQUEST) in on_delivery.
         """
+        if self._thread.is_current:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "KafkaProducer.flush() invocation inside a callback is not permitted because it may"
+                " lead to deadlock.",
+            )
         self._thread.call(self._async.flush(timeout))
 
     def partitions_for(self, topic: str) -> list[PartitionMetadata]:
@@ -135,8 +141,17 @@ class Producer(Blocking):
         return self._async.metrics()
 
     def close(self, timeout: float | None = None) -> None:
-        """Deliver what was sent, at most timeout seconds long, then close; idempotent."""
-        if not self._core.client.closed:
+        """Deliver what was sent, at most timeout seconds long, then close; idempotent.
+
+        Inside on_delivery nothing can be waited for: what is not delivered yet fails, as in Kafka.
+        """
+        if self._thread.is_current:
+            if not self._core.accumulator.closing:
+                self._thread.end_with(self._async.close(0))
+                self._core.accumulator.close()
+        elif self._thread.is_ending:
+            self._thread.stop()
+        elif not self._core.client.closed:
             self._thread.call(self._async.close(timeout))
             self._thread.stop()
 

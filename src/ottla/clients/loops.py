@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ottla.clients.interrupts import Interrupts
+from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -50,15 +51,34 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = _new_loop()
+        self.is_ending = False
+        self._last: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
 
     def _main(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
+        if self.is_ending:
+            self.loop.run_until_complete(_others_done())
+            self.loop.close()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs in this thread, as the users' callbacks do."""
+        return threading.current_thread() is self._thread
 
     def call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Run a coroutine on the loop and wait for it here; TimeoutError after timeout seconds."""
+        """Run a coroutine on the loop and wait for it here; TimeoutError after timeout seconds.
+
+        Raises KafkaError(INVALID_REQUEST) in the loop's own thread: it would wait for itself.
+        """
+        if self.is_current:
+            work.close()
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "a call that waits is not permitted inside a callback: it would wait for itself",
+            )
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result(timeout)
@@ -67,13 +87,28 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the thread; a caller of another thread waits for that."""
         if self.loop.is_closed():
             return
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        if not self.is_ending:
+            self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(JOIN_SECONDS)
         if not self._thread.is_alive():
             self.loop.close()
+
+    def end_with(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a last coroutine, then end; does not wait: for the loop's own thread."""
+        self.is_ending = True
+        self._last = self.loop.create_task(work)
+        self._last.add_done_callback(lambda _done: self.loop.stop())
+
+
+async def _others_done() -> None:
+    """Let the calls of other threads end."""
+    await asyncio.sleep(0)
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        await asyncio.wait(others, timeout=JOIN_SECONDS)
 
 
 class TurnLoop:

@@ -9,6 +9,7 @@ cdef class Topic:
     cdef public object name
     cdef public list queues
     cdef public PartitionQueue sticky
+    cdef public long long count
     cdef public object version
 
 
@@ -49,6 +50,9 @@ cdef class Accumulator:
         object headers=*,
     )
 
+    @cython.locals(index=cython.Py_ssize_t, largest=cython.longlong)
+    cpdef object encoded(self, object values)
+
     @cython.locals(
         size=cython.longlong, end=cython.Py_ssize_t, count=cython.longlong, state=Topic,
         batch=ProducerBatch,
@@ -68,8 +72,8 @@ cdef class Accumulator:
 
 @cython.locals(
     room=cython.longlong, size=cython.longlong, index=cython.Py_ssize_t, records=list,
-    before=cython.Py_ssize_t, always=cython.bint,
+    before=cython.Py_ssize_t,
 )
 cdef Py_ssize_t _fill(
-    ProducerBatch batch, object values, Py_ssize_t start, tuple how
+    ProducerBatch batch, object values, Py_ssize_t start, object timestamp_ms
 ) except -1

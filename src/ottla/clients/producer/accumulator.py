@@ -44,15 +44,19 @@ MAX_GROWTH_BYTES = 1_000_000
 
 
 class Topic:
-    """The queues of a topic and the sticky choice among them."""
+    """The queues of a topic, and the sticky choice among those that it has now.
 
-    __slots__ = ("name", "queues", "sticky", "version")
+    A topic that was made again may have fewer partitions: what waits for the others stays queued.
+    """
+
+    __slots__ = ("count", "name", "queues", "sticky", "version")
 
     sticky: PartitionQueue
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.queues: list[PartitionQueue] = []
+        self.count = 0
         self.version = -1
 
 
@@ -70,7 +74,9 @@ class Accumulator:
     ) -> None:
         self.lock: AbstractContextManager[Any] = lock or nullcontext()
         # No more than a request: a record that is too large must not slip into room left over.
-        self.batch_size: int = max(min(settings.batch_size, settings.max_request_size), 1)
+        # Nor than all memory: a batch takes it in steps of this size.
+        limits = (settings.batch_size, settings.max_request_size, settings.buffer_memory)
+        self.batch_size: int = max(min(limits), 1)
         self.growth_limit = max(self.batch_size, min(settings.max_request_size, MAX_GROWTH_BYTES))
         self.max_request_size: int = settings.max_request_size
         self.buffer_memory: int = settings.buffer_memory
@@ -90,7 +96,7 @@ class Accumulator:
         self._owner = owner
         self._ignore_keys: bool = settings.partitioner_ignore_keys
         self._adaptive: bool = settings.partitioner_adaptive_partitioning_enable
-        self._partitioner: Any = load_partitioner(settings.partitioner_class)
+        self._partitioner: Any = load_partitioner(settings.partitioner_class, metadata)
         self._availability_ms: int = settings.partitioner_availability_timeout_ms
         self._linger_ms: int = settings.linger_ms
         self._topics: dict[str, Topic] = {}
@@ -107,8 +113,8 @@ class Accumulator:
         """Queue a record; None when it must wait: topic not known yet, or memory used up.
 
         Without a timestamp it gets the wall clock's. Raises KafkaError(MESSAGE_TOO_LARGE) for a
-        record above max.request.size, INVALID_REQUEST for a partition the topic does not have,
-        and TypeError for what is neither bytes nor text (see serdes).
+        record above max.request.size, INVALID_REQUEST for a partition the topic does not have and
+        for a producer that is closed, TypeError for what is neither bytes nor text (see serdes).
         """
         if self.to_value is not None:
             value = self.to_value(value)
@@ -148,8 +154,30 @@ class Accumulator:
             records.append((timestamp_ms, key, value, headers))
             return delivery_of(batch, len(records) - 1)
 
+    def encoded(self, values: Sequence[Any]) -> Sequence[bytes | None]:
+        """Return values as `append_many` takes them; the same object if they are all bytes.
+
+        Raises what `append` raises for any one of them, before a record of them is queued.
+        """
+        given: Sequence[Any] = values
+        if self.to_value is not None:
+            given = [self.to_value(value) for value in values]
+        largest = 0
+        for index in range(len(given)):
+            value = given[index]
+            if type(value) is not bytes:
+                return self._encoded_one_by_one(given)
+            largest = max(largest, len(value))
+        self._check_size(RECORD_OVERHEAD + largest)
+        return given
+
+    def _encoded_one_by_one(self, values: Sequence[Any]) -> Sequence[bytes | None]:
+        converted = [to_bytes(value) for value in values]
+        self._check_size(RECORD_OVERHEAD + max(len(value or b"") for value in converted))
+        return converted
+
     def append_many(
-        self, topic: str, values: Sequence[Any], start: int, deliveries: Deliveries
+        self, topic: str, values: Sequence[bytes | None], start: int, deliveries: Deliveries
     ) -> int:
         """Queue values without keys from index start on; return the index of the first left over.
 
@@ -161,24 +189,25 @@ class Accumulator:
         ) is None:
             return start
         timestamp_ms = self.wall_ns() // 1_000_000
-        convert = to_bytes if self.to_value is None else self.to_value
         end = len(values)
         while start < end:
             with self.lock:
                 batch = state.sticky.open
-                first = convert(values[start])
+                first = values[start]
                 size = RECORD_OVERHEAD + (0 if first is None else len(first))
                 if batch is None or batch.size + size > batch.reserved:
                     batch = self._make_room(self._next_sticky(state), size)
                     if batch is None:
                         return start
-                count = _fill(batch, values, start, (timestamp_ms, convert))
+                count = _fill(batch, values, start, timestamp_ms)
                 deliveries.add(batch, len(batch.records) - count, count)
                 start += count
         return start
 
     def _make_room(self, queue: PartitionQueue, size: int) -> ProducerBatch | None:
         """Return the batch that takes the next record, with memory for it; None without any."""
+        if self.closing:
+            raise producer_closed()
         batch = queue.open
         if batch is not None and batch.size + size <= self.growth_limit:
             if batch.size + size <= batch.reserved:
@@ -191,9 +220,7 @@ class Accumulator:
         else:
             more = max(self.batch_size, size + BATCH_OVERHEAD)
             if self.used_bytes + more > self.buffer_memory:
-                more = size + BATCH_OVERHEAD
-                if self.used_bytes + more > self.buffer_memory:
-                    self._no_room(size)
+                self._no_room(size)
                 return None
             batch = self._open(queue, size)
         self.used_bytes += more
@@ -203,15 +230,26 @@ class Accumulator:
         return batch
 
     def _no_room(self, size: int) -> None:
+        self._check_memory(size)
+        self.wake()
+
+    def _check_size(self, size: int) -> None:
+        if size + BATCH_OVERHEAD > self.max_request_size:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record of {size} bytes is larger than max.request.size={self.max_request_size}",
+            )
+        self._check_memory(size)
+
+    def _check_memory(self, size: int) -> None:
         if size + BATCH_OVERHEAD > self.buffer_memory:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"a record of {size} bytes does not fit into buffer.memory={self.buffer_memory}",
             )
-        self.wake()
 
     def _explicit(self, state: Topic, partition: int | None, key: bytes | None) -> int:
-        count = len(state.queues)
+        count = state.count
         if partition is None:
             if self._partitioner is not None:
                 partition = int(self._partitioner(state.name, key, count))
@@ -228,7 +266,7 @@ class Accumulator:
     def _next_sticky(self, state: Topic) -> PartitionQueue:
         """Take another partition for records without a key, batch.size bytes later (KIP-794)."""
         metadata = self._metadata
-        usable = [q for q in state.queues if metadata.leader(q.topic_partition) >= 0]
+        usable = [q for q in state.queues[: state.count] if metadata.leader(q.topic_partition) >= 0]
         if self._availability_ms > 0:
             # What is ready longer than this is not taken: its broker is slow, or away.
             late_ms = self._now_ms() - self._availability_ms - self._linger_ms
@@ -248,16 +286,13 @@ class Accumulator:
                 state = self._topics[topic] = Topic(topic)
             for partition in range(len(state.queues), count):
                 state.queues.append(PartitionQueue(TopicPartition(topic, partition)))
-                state.sticky = state.queues[0]
+            if count != state.count:
+                state.count, state.sticky = count, state.queues[0]
             state.version = self._metadata.version
             return state
 
     def _open(self, queue: PartitionQueue, size: int) -> ProducerBatch:
-        if size + BATCH_OVERHEAD > self.max_request_size:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"a record of {size} bytes is larger than max.request.size={self.max_request_size}",
-            )
+        self._check_size(size)
         if queue.open is not None:
             queue.closed.append(queue.open)
         batch = queue.open = ProducerBatch(queue.topic_partition, self.now_ms, self._owner)
@@ -270,6 +305,18 @@ class Accumulator:
     def _now_ms(self) -> int:
         now_ms: int = self.now_ms if self._owner is None else self._owner.now_ms()
         return now_ms
+
+    def close(self) -> None:
+        """Take no more records; what is there becomes due.
+
+        Open batches are closed, so that every later append has to make room, and is refused there.
+        """
+        with self.lock:
+            self.closing = True
+            for queue in list(self.active):
+                if queue.open is not None:
+                    queue.closed.append(queue.open)
+                    queue.open = None
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
         """Return the queue of a partition that has been appended to."""
@@ -342,21 +389,14 @@ class Accumulator:
 
 
 def _fill(
-    batch: ProducerBatch,
-    values: Sequence[Any],
-    start: int,
-    how: tuple[int, Callable[[Any], bytes | None]],
+    batch: ProducerBatch, values: Sequence[bytes | None], start: int, timestamp_ms: int
 ) -> int:
     """Append values until the batch has no room left; return how many went in, at least one."""
-    timestamp_ms, convert = how
     room = batch.reserved - batch.size
-    always = convert is not to_bytes
     append = batch.records.append
     before = len(batch.records)
     for index in range(start, len(values)):
         value = values[index]
-        if always or type(value) is not bytes:
-            value = convert(value)
         size = RECORD_OVERHEAD if value is None else RECORD_OVERHEAD + len(value)
         if size > room:
             break
@@ -364,6 +404,13 @@ def _fill(
         append((timestamp_ms, None, value, ()))
     batch.size = batch.reserved - room
     return len(batch.records) - before
+
+
+def producer_closed() -> KafkaError:
+    """Return what is raised for records that come after `close`."""
+    return KafkaError(
+        ErrorCode.INVALID_REQUEST, "Cannot perform operation after producer has been closed"
+    )
 
 
 def encode_headers(given: Any) -> Headers:

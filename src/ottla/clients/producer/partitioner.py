@@ -14,11 +14,13 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ottla.clients.client import Random
+    from ottla.clients.metadata import ClusterMetadata
 
 _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -58,18 +60,33 @@ def partition_for_key(key: bytes, count: int) -> int:
 
 
 class RoundRobinPartitioner:
-    """Every partition of a topic in turn, whatever the keys."""
+    """Every partition of a topic that has a leader in turn, whatever the keys."""
 
     def __init__(self) -> None:
+        self.metadata: ClusterMetadata | None = None
         self._counts: dict[str, int] = {}
+        self._available: dict[str, tuple[int, list[int]]] = {}  # with the metadata's version
 
     def __call__(self, topic: str, key: bytes | None, count: int) -> int:  # noqa: ARG002 - a plug-in's
-        """Return the partition after the last one."""
+        """Return the partition after the last one; without any leader, one of all."""
         turn = self._counts[topic] = self._counts.get(topic, -1) + 1
-        return turn % count
+        if self.metadata is None:
+            return turn % count
+        known = self._available.get(topic)
+        if known is None or known[0] != self.metadata.version:
+            led = [
+                index
+                for index in range(count)
+                if self.metadata.leader(TopicPartition(topic, index)) >= 0
+            ]
+            known = self._available[topic] = (self.metadata.version, led)
+        available = known[1]
+        return available[turn % len(available)] if available else turn % count
 
 
-def load_partitioner(given: Any) -> Callable[[str, bytes | None, int], int] | None:
+def load_partitioner(
+    given: Any, metadata: ClusterMetadata
+) -> Callable[[str, bytes | None, int], int] | None:
     """Return the function of `partitioner.class`, None for the built-in choice.
 
     It is given as a function (topic, key, partition count) -> partition, as a dotted name of one,
@@ -80,7 +97,7 @@ def load_partitioner(given: Any) -> Callable[[str, bytes | None, int], int] | No
     if isinstance(given, str):
         module, _, name = given.rpartition(".")
         if name == "RoundRobinPartitioner":
-            return RoundRobinPartitioner()
+            module = __name__
         try:
             given = getattr(import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
@@ -88,6 +105,8 @@ def load_partitioner(given: Any) -> Callable[[str, bytes | None, int], int] | No
             raise KafkaError(ErrorCode.INVALID_CONFIG, text) from error
     if isinstance(given, type):
         given = given()
+    if isinstance(given, RoundRobinPartitioner):
+        given.metadata = metadata
     if not callable(given):
         text = "partitioner.class: give a function (topic, key, partition count) -> partition"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.interceptors import Interceptors, ProducerRecord
-from ottla.clients.producer.accumulator import Accumulator
+from ottla.clients.producer.accumulator import Accumulator, producer_closed
 from ottla.clients.producer.batches import Deliveries, tell
 from ottla.clients.producer.sender import Sender
 from ottla.clients.serdes import serializer
@@ -67,7 +67,7 @@ class ProducerCore:
         Raises KafkaError when waiting is in vain or max.block.ms has passed.
         """
         if self.client.closed or self.accumulator.closing:
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer is closed")
+            raise producer_closed()
         trouble = self.client.trouble()
         if trouble is not None:
             raise trouble
@@ -194,7 +194,10 @@ class AsyncProducer:
         return await (await self.send(topic, value, key, **rest))
 
     async def send_many(self, topic: str, values: Iterable[Any]) -> Deliveries:
-        """Queue many values without keys, several times as fast as one by one."""
+        """Queue many values without keys, several times as fast as one by one.
+
+        Raises what `send` raises; a value that can never be sent is found before any is queued.
+        """
         given = values if type(values) is tuple else tuple(values)  # nobody may change it
         deliveries = Deliveries()
         if self._interceptors:
@@ -203,9 +206,10 @@ class AsyncProducer:
                 deliveries.add(delivery.batch, delivery.position, 1)
             return deliveries
         accumulator = self._core.accumulator
+        encoded = accumulator.encoded(given)
         began_ms = self._core.now_ms()
         start = 0
-        while (upto := accumulator.append_many(topic, given, start, deliveries)) < len(given):
+        while (upto := accumulator.append_many(topic, encoded, start, deliveries)) < len(given):
             if upto > start:
                 began_ms = self._core.now_ms()
             start = upto
@@ -252,14 +256,16 @@ class AsyncProducer:
         """Deliver what was sent, at most timeout seconds long, then close; idempotent."""
         if self._core.client.closed:
             return
+        self._core.accumulator.close()
         if self._runtime.attached:
             with suppress(TimeoutError):
                 await self.flush(timeout)
-        self._core.accumulator.closing = True
         with self._runtime.lock:
             self._core.sender.abort_all()
         self._interceptors.close()
         await self._runtime.aclose()
+        with self._runtime.lock:  # what an answer brought back meanwhile
+            self._core.sender.abort_all()
 
     async def __aenter__(self) -> Self:
         return await self.start()
