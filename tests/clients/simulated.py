@@ -28,7 +28,7 @@ from ottla.protocol.apis.offset_for_leader_epoch import (
 )
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
 from ottla.purgatory.pending import Pending
-from ottla.records.batch import RecordBatch, iterate_batches
+from ottla.records.batch import RecordBatch, add_to_sequence, iterate_batches
 from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Log:
             same = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
             if key == (*same, batch.record_count):
                 return ErrorCode.NONE, old.base_offset
-        if batch.base_sequence != known[1] + 1:
+        if batch.base_sequence != add_to_sequence(known[1], 1):
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
         return None
 

@@ -365,6 +365,7 @@ class Accumulator:
             half.records = records
             half.size = BATCH_OVERHEAD + sum(_size(record) for record in records)
             half.producer_id, half.producer_epoch = batch.producer_id, batch.producer_epoch
+            half.order = (batch.order[0], batch.order[1] + start)
             if batch.base_sequence >= 0:
                 half.base_sequence = (batch.base_sequence + start) & 0x7FFFFFFF
             halves.append(half)

@@ -12,6 +12,7 @@ cdef class ProducerBatch:
     cdef public object created_ms
     cdef public object owner
     cdef public object attempts
+    cdef public object order
     cdef public object retry_at_ms
     cdef public object producer_id
     cdef public object producer_epoch
@@ -50,4 +51,6 @@ cdef class PartitionQueue:
     cdef public object next_sequence
     cdef public object last_acked_sequence
     cdef public bint needs_reset
+    cdef public object sent_count
+    cdef public object unresolved_sequence
     cdef public object topic_partition

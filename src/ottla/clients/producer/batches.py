@@ -55,6 +55,7 @@ class ProducerBatch:
         "error",
         "full",
         "log_append_time_ms",
+        "order",
         "owner",
         "payload",
         "pending",
@@ -78,6 +79,7 @@ class ProducerBatch:
         self.created_ms = created_ms
         self.owner = owner
         self.attempts = 0
+        self.order = (0, 0)  # its turn in the partition, and where it stood in what it was cut from
         self.retry_at_ms = 0
         self.producer_id = -1
         self.producer_epoch = -1
@@ -268,7 +270,9 @@ class PartitionQueue:
         "producer_id",
         "queued_bytes",
         "retries",
+        "sent_count",
         "topic_partition",
+        "unresolved_sequence",
     )
 
     def __init__(self, topic_partition: TopicPartition) -> None:
@@ -283,6 +287,8 @@ class PartitionQueue:
         self.next_sequence = 0
         self.last_acked_sequence = -1
         self.needs_reset = False
+        self.sent_count = 0
+        self.unresolved_sequence = -1  # behind batches given up of which nobody knows the outcome
 
     def waits_since(self, when_ms: int) -> bool:
         """Whether a batch was made at that time or earlier and has not been sent since."""

@@ -6,8 +6,10 @@ Ordering: up to `max.in.flight.requests.per.connection` (at most 5) batches of a
 at once. When one of them fails and may be retried, nothing new of that partition leaves until
 those in flight have been answered; then the failed ones go out again one at a time, oldest first.
 Sequence numbers tell the broker what it has already; when they cannot be continued (a batch was
-given up, the broker forgot us) the partition starts at zero again under the next producer epoch
-(KIP-360).
+refused, the broker forgot us) the partition starts at zero again under the next producer epoch
+(KIP-360). Of a batch that was given up for its age nobody knows whether the broker has it: later
+ones keep their numbers, under which the broker may have them too, until one of them is accepted,
+or is refused for the gap. New ones wait for that.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ottla.clients.client import Client
     from ottla.clients.producer.accumulator import Accumulator
     from ottla.clients.producer.batches import PartitionQueue, ProducerBatch
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
 
 SEQUENCE_MASK = 0x7FFF_FFFF
+HALF_OF_SEQUENCES = 0x4000_0000
 MAX_EPOCH = 0x7FFF
 STALE_METADATA = frozenset(
     {
@@ -139,7 +144,11 @@ class Sender:
             if retry_at_ms > now_ms:
                 self._wake_at(retry_at_ms)
             return retry_at_ms <= now_ms
-        if queue.in_flight and (queue.needs_reset or len(queue.in_flight) >= self.max_in_flight):
+        if queue.in_flight and (
+            queue.needs_reset
+            or queue.unresolved_sequence >= 0
+            or len(queue.in_flight) >= self.max_in_flight
+        ):
             return False
         if self.accumulator.is_due(queue, now_ms, self.linger_ms):
             return True
@@ -163,6 +172,9 @@ class Sender:
                 batch = self.accumulator.take(queue)
             if batch is None:
                 continue
+            if not batch.attempts and not batch.order[0]:
+                queue.sent_count += 1
+                batch.order = (queue.sent_count, 0)
             self._prepare(queue, batch)
             batch.attempts += 1
             queue.in_flight.append(batch)
@@ -195,7 +207,7 @@ class Sender:
         if (queue.producer_id, queue.producer_epoch) != current and not queue.in_flight:
             queue.producer_id, queue.producer_epoch = current
             queue.next_sequence, queue.last_acked_sequence = 0, -1
-            queue.needs_reset = False
+            queue.needs_reset, queue.unresolved_sequence = False, -1
         batch.producer_id, batch.producer_epoch = queue.producer_id, queue.producer_epoch
         batch.base_sequence = queue.next_sequence
         queue.next_sequence = (queue.next_sequence + len(batch.records)) & SEQUENCE_MASK
@@ -261,13 +273,23 @@ class Sender:
     def _acknowledged(
         self, queue: PartitionQueue, batch: ProducerBatch, base_offset: int, append_ms: int
     ) -> None:
+        if _counts(queue, batch):
+            self._note_stored(queue, batch)
+        if batch.done:  # given up while it was in flight
+            return
         queue.in_flight.remove(batch)
         batch.base_offset, batch.log_append_time_ms = base_offset, append_ms
-        if batch.base_sequence >= 0 and batch.producer_epoch == queue.producer_epoch:
-            last = (batch.base_sequence + len(batch.records) - 1) & SEQUENCE_MASK
-            queue.last_acked_sequence = max(queue.last_acked_sequence, last)
         self.accumulator.release(batch)
-        self._renumber_if_quiet(queue)
+        self._settle(queue)
+
+    @staticmethod
+    def _note_stored(queue: PartitionQueue, batch: ProducerBatch) -> None:
+        following = _following(batch)
+        last = (following - 1) & SEQUENCE_MASK
+        if not _is_before(last, queue.last_acked_sequence):
+            queue.last_acked_sequence = last
+        if queue.unresolved_sequence >= 0 and not _is_before(following, queue.unresolved_sequence):
+            queue.unresolved_sequence = -1  # no gap was found before it
 
     def _refused(self, queue: PartitionQueue, batch: ProducerBatch, answer: Any) -> None:
         leader = answer.current_leader
@@ -283,9 +305,11 @@ class Sender:
         self._failed(queue, batch, KafkaError(answer.error_code, answer.error_message))
 
     def _failed(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
-        queue.in_flight.remove(batch)
         if error.code in STALE_METADATA:
             self.client.metadata.mark_stale()
+        if batch.done:  # given up while it was in flight
+            return
+        queue.in_flight.remove(batch)
         now_ms = self.client.now_ms
         if error.code == ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
             self._metrics.split()
@@ -296,7 +320,7 @@ class Sender:
         if self.idempotent and error.code in LOST_STATE:
             self._bump_epoch(queue)
         elif error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.idempotent:
-            if self._is_next(queue, batch):  # nothing before it is missing: the broker forgot us
+            if self._is_behind_a_gap(queue, batch):
                 self._bump_epoch(queue)
         elif not error.is_retriable:
             self._give_up(queue, batch, error)
@@ -314,23 +338,32 @@ class Sender:
         self._requeue(queue, batch)
 
     @staticmethod
-    def _is_next(queue: PartitionQueue, batch: ProducerBatch) -> bool:
+    def _is_behind_a_gap(queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Whether nothing that is still to come can make the refused sequence the next one."""
+        if queue.unresolved_sequence >= 0:
+            return batch.base_sequence == queue.unresolved_sequence
         earlier = (*queue.retries, *queue.in_flight)
-        if any(other.base_sequence < batch.base_sequence for other in earlier):
+        if any(other.order < batch.order for other in earlier):
             return False
+        # Nothing before it is missing: the broker forgot us.
         return batch.base_sequence == (queue.last_acked_sequence + 1) & SEQUENCE_MASK
 
     def _requeue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        insort(queue.retries, batch, key=_age)
+        insort(queue.retries, batch, key=_order)
         self.accumulator.active[queue] = None
-        self._renumber_if_quiet(queue)
+        self._settle(queue)
 
     def _give_up(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
-        if self.idempotent and batch.base_sequence >= 0:
-            self._bump_epoch(queue)  # the gap in the sequences would refuse all that follows
+        if _counts(queue, batch):
+            if _is_certain(batch, error):
+                self._bump_epoch(queue)  # the gap in the sequences would refuse all that follows
+            else:
+                following, known = _following(batch), queue.unresolved_sequence
+                if known < 0 or _is_before(known, following):
+                    queue.unresolved_sequence = following
         self._metrics.failed(batch)
         self.accumulator.release(batch, error=error)
-        self._renumber_if_quiet(queue)
+        self._settle(queue)
 
     def _bump_epoch(self, queue: PartitionQueue) -> None:
         """Begin a new epoch for the partition once its requests in flight are answered."""
@@ -343,8 +376,17 @@ class Sender:
             else:
                 self.producer_epoch += 1
 
-    def _renumber_if_quiet(self, queue: PartitionQueue) -> None:
-        if queue.needs_reset and not queue.in_flight:
+    def _settle(self, queue: PartitionQueue) -> None:
+        """Decide how the sequences go on, once nothing is in flight."""
+        if queue.in_flight:
+            return
+        if queue.unresolved_sequence >= 0 and not queue.retries:
+            # Nothing is left that could find out.
+            if queue.next_sequence != (queue.last_acked_sequence + 1) & SEQUENCE_MASK:
+                self._bump_epoch(queue)
+            queue.unresolved_sequence = -1
+        if queue.needs_reset:
+            queue.unresolved_sequence = -1
             for batch in queue.retries:
                 batch.base_sequence, batch.payload = -1, None
 
@@ -354,34 +396,36 @@ class Sender:
         limit_ms = self._settings.delivery_timeout_ms
         for queue in list(self.accumulator.active):
             self._expire_queue(queue, now_ms - limit_ms)
-            first = self._oldest(queue)
-            if first is not None:
-                self._wake_at(first.created_ms + limit_ms)
+            first_ms = _oldest_ms(queue)
+            if first_ms is not None:
+                self._wake_at(first_ms + limit_ms)
 
     def _expire_queue(self, queue: PartitionQueue, created_before_ms: int) -> None:
+        first_ms = _oldest_ms(queue)
+        if first_ms is None or first_ms > created_before_ms:
+            return
+        for waiting in (queue.in_flight, queue.retries):
+            for batch in [one for one in waiting if one.created_ms <= created_before_ms]:
+                waiting.remove(batch)
+                self._give_up(queue, batch, self._too_late(queue, batch))
         while True:
-            batch = self._oldest(queue)
-            if batch is None or batch.created_ms > created_before_ms:
+            unsent = queue.closed[0] if queue.closed else queue.open
+            if unsent is None or unsent.created_ms > created_before_ms:
                 return
-            if queue.retries:
-                queue.retries.pop(0)
-            else:
-                taken = self.accumulator.take(queue)
-                assert taken is batch
-            waited_ms = self.client.now_ms - batch.created_ms
-            text = (
-                f"{len(batch.records)} record(s) for {queue.topic_partition}: not delivered "
-                f"within {waited_ms} ms (delivery.timeout.ms)"
-            )
-            trouble = self.client.trouble()
-            if trouble is not None:
-                text += f"; {trouble.message}"
-            self._give_up(queue, batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+            taken = self.accumulator.take(queue)
+            assert taken is unsent
+            self._give_up(queue, taken, self._too_late(queue, taken))
 
-    @staticmethod
-    def _oldest(queue: PartitionQueue) -> ProducerBatch | None:
-        waiting = queue.retries or queue.closed
-        return waiting[0] if waiting else queue.open
+    def _too_late(self, queue: PartitionQueue, batch: ProducerBatch) -> KafkaError:
+        waited_ms = self.client.now_ms - batch.created_ms
+        text = (
+            f"{len(batch.records)} record(s) for {queue.topic_partition}: not delivered "
+            f"within {waited_ms} ms (delivery.timeout.ms)"
+        )
+        trouble = self.client.trouble()
+        if trouble is not None:
+            text += f"; {trouble.message}"
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _ask_for_id(self, now_ms: int) -> None:
         if self._asking_id:
@@ -424,8 +468,38 @@ class Sender:
         self._fail_all(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed"))
 
 
-def _age(batch: ProducerBatch) -> tuple[int, int]:
-    return (batch.base_sequence, batch.created_ms)
+def _order(batch: ProducerBatch) -> tuple[int, int]:
+    return batch.order
+
+
+def _oldest_ms(queue: PartitionQueue) -> int | None:
+    waiting: tuple[Sequence[ProducerBatch], ...] = (queue.in_flight, queue.retries, queue.closed)
+    moments = [one[0].created_ms for one in waiting if one]
+    last = queue.open
+    if last is not None:
+        moments.append(last.created_ms)
+    return min(moments, default=None)
+
+
+def _counts(queue: PartitionQueue, batch: ProducerBatch) -> bool:
+    """Whether the batch has one of the sequences that the partition goes by now."""
+    now = (queue.producer_id, queue.producer_epoch)
+    return batch.base_sequence >= 0 and (batch.producer_id, batch.producer_epoch) == now
+
+
+def _is_certain(batch: ProducerBatch, error: KafkaError) -> bool:
+    """Whether the error says that the broker does not have the batch, nor from an earlier try."""
+    is_vague = error.is_retriable or error.code == ErrorCode.UNKNOWN_SERVER_ERROR
+    return batch.attempts == 1 and not is_vague
+
+
+def _following(batch: ProducerBatch) -> int:
+    return (batch.base_sequence + len(batch.records)) & SEQUENCE_MASK
+
+
+def _is_before(sequence: int, other: int) -> bool:
+    """Whether a sequence comes before another one; behind the largest they begin at zero again."""
+    return 0 < (other - sequence) & SEQUENCE_MASK < HALF_OF_SEQUENCES
 
 
 def _level(settings: Settings) -> int | None:
