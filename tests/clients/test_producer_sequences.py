@@ -9,7 +9,7 @@ import pytest
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.produce import ProduceRequest
 from tests.clients.simulated import LOSE_ANSWER, LOSE_REQUEST, NEVER_ANSWER
-from tests.clients.test_producer import T0, Rig
+from tests.clients.test_producer import T0, Rig, _refuse
 
 LARGEST = 0x7FFF_FFFF
 
@@ -56,6 +56,24 @@ def test_what_follows_a_batch_given_up_is_stored_once(*, is_stored: bool) -> Non
     stored = [b"warm", b"A", b"B", b"C"] if is_stored else [b"warm", b"B", b"C"]
     assert rig.cluster.logs[T0].values == stored
     assert rig.sender.producer_epoch == (0 if is_stored else 1)
+
+
+def test_a_refused_batch_does_not_double_the_one_before_it() -> None:
+    """That one is stored, but nobody told the producer, and then its leader lacks replicas."""
+    rig = _patient_rig()
+    refusals = [_refuse(ErrorCode.NOT_ENOUGH_REPLICAS), _refuse(ErrorCode.INVALID_RECORD)]
+    rig.cluster.faults[ProduceRequest] = [NEVER_ANSWER, NEVER_ANSWER, None, *refusals]
+    values = [name * 150 for name in (b"A", b"B", b"C", b"D")]
+    stored = [rig.send(value) for value in values[:2]]
+    rig.sim.run_for(20)
+    rig.sim.kill(1)
+    rig.cluster.down.clear()
+    refused, last = [rig.send(value) for value in values[2:]]
+    rig.finish()
+    assert not rig.cluster.faults[ProduceRequest]
+    assert refused.error is not None
+    assert not any(one.error for one in (*stored, last))
+    assert rig.cluster.logs[T0].values == [b"warm", *values[:2], values[3]]
 
 
 def test_a_batch_given_up_with_none_behind_it_begins_a_new_epoch() -> None:
@@ -136,10 +154,11 @@ def test_batches_cut_twice_stay_in_order_without_sequences() -> None:
 
 def test_many_random_losses_with_short_lives_never_double_nor_reorder() -> None:
     """Seeds: what was acknowledged is there, nothing is twice, and the order is as sent."""
-    for seed in range(40):
+    for seed in range(70):
         luck = random.Random(seed)
         rig = _patient_rig(delivery_timeout_ms=1100)
-        kinds = [None, None, LOSE_REQUEST, LOSE_ANSWER, NEVER_ANSWER]
+        kinds: list[object] = [None, None, LOSE_REQUEST, LOSE_ANSWER, NEVER_ANSWER]
+        kinds += [_refuse(ErrorCode.NOT_ENOUGH_REPLICAS), _refuse(ErrorCode.INVALID_RECORD)]
         rig.cluster.faults[ProduceRequest] = [luck.choice(kinds) for _ in range(60)]
         sent = []
         for number in range(60):

@@ -7,7 +7,7 @@ at once. When one of them fails and may be retried, nothing new of that partitio
 those in flight have been answered; then the failed ones go out again one at a time, oldest first.
 Sequence numbers tell the broker what it has already; when they cannot be continued (a batch was
 refused, the broker forgot us) the partition starts at zero again under the next producer epoch
-(KIP-360). Of a batch that was given up for its age nobody knows whether the broker has it: later
+(KIP-360). Of a batch that was given up nobody knows for sure whether the broker has it: later
 ones keep their numbers, under which the broker may have them too, until one of them is accepted,
 or is refused for the gap. New ones wait for that.
 """
@@ -340,11 +340,11 @@ class Sender:
     @staticmethod
     def _is_behind_a_gap(queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """Whether nothing that is still to come can make the refused sequence the next one."""
-        if queue.unresolved_sequence >= 0:
-            return batch.base_sequence == queue.unresolved_sequence
         earlier = (*queue.retries, *queue.in_flight)
         if any(other.order < batch.order for other in earlier):
             return False
+        if queue.unresolved_sequence >= 0:
+            return batch.base_sequence == queue.unresolved_sequence
         # Nothing before it is missing: the broker forgot us.
         return batch.base_sequence == (queue.last_acked_sequence + 1) & SEQUENCE_MASK
 
@@ -355,12 +355,10 @@ class Sender:
 
     def _give_up(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
         if _counts(queue, batch):
-            if _is_certain(batch, error):
-                self._bump_epoch(queue)  # the gap in the sequences would refuse all that follows
-            else:
-                following, known = _following(batch), queue.unresolved_sequence
-                if known < 0 or _is_before(known, following):
-                    queue.unresolved_sequence = following
+            # Even if the broker refused it, of those before it one may be stored unanswered.
+            following, known = _following(batch), queue.unresolved_sequence
+            if known < 0 or _is_before(known, following):
+                queue.unresolved_sequence = following
         self._metrics.failed(batch)
         self.accumulator.release(batch, error=error)
         self._settle(queue)
@@ -485,12 +483,6 @@ def _counts(queue: PartitionQueue, batch: ProducerBatch) -> bool:
     """Whether the batch has one of the sequences that the partition goes by now."""
     now = (queue.producer_id, queue.producer_epoch)
     return batch.base_sequence >= 0 and (batch.producer_id, batch.producer_epoch) == now
-
-
-def _is_certain(batch: ProducerBatch, error: KafkaError) -> bool:
-    """Whether the error says that the broker does not have the batch, nor from an earlier try."""
-    is_vague = error.is_retriable or error.code == ErrorCode.UNKNOWN_SERVER_ERROR
-    return batch.attempts == 1 and not is_vague
 
 
 def _following(batch: ProducerBatch) -> int:
