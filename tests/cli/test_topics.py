@@ -70,8 +70,11 @@ class FakeAdmin:
             for one in resources
         }
 
-    def create_topics(self, topics: Iterable[NewTopic]) -> dict[str, Any]:
-        """Create; orders is there already."""
+    def create_topics(
+        self, topics: Iterable[NewTopic], *, retry_on_quota_violation: bool
+    ) -> dict[str, Any]:
+        """Create; orders is there already. As Kafka's tool it does not wait for a quota."""
+        assert not retry_on_quota_violation
         self.asked += topics
         return {
             one.name: KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'orders' already exists.")
@@ -80,13 +83,19 @@ class FakeAdmin:
             for one in self.asked
         }
 
-    def create_partitions(self, counts: dict[str, int], *, assignments: Any) -> dict[str, None]:
+    def create_partitions(
+        self, counts: dict[str, int], *, assignments: Any, retry_on_quota_violation: bool
+    ) -> dict[str, None]:
         """Grow."""
+        assert not retry_on_quota_violation
         self.asked += [counts, assignments]
         return dict.fromkeys(counts)
 
-    def delete_topics(self, names: Iterable[str]) -> dict[str, None]:
+    def delete_topics(
+        self, names: Iterable[str], *, retry_on_quota_violation: bool
+    ) -> dict[str, None]:
         """Delete."""
+        assert not retry_on_quota_violation
         self.asked += names
         return dict.fromkeys(self.asked)
 

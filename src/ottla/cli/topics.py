@@ -233,7 +233,7 @@ def _create(admin: Admin, flags: TopicFlags) -> None:
         key_values(flags.config),
         placed,
     )
-    outcome = admin.create_topics([new])[name]
+    outcome = admin.create_topics([new], retry_on_quota_violation=False)[name]
     if isinstance(outcome, KafkaError):
         if outcome.code is ErrorCode.TOPIC_ALREADY_EXISTS and flags.if_not_exists:
             return
@@ -252,14 +252,17 @@ def _alter(admin: Admin, flags: TopicFlags) -> None:
             if isinstance(described, KafkaError):
                 raise described
             new[str(name)] = lists[len(described.partitions) :]
-    outcomes = admin.create_partitions(dict.fromkeys(names, count), assignments=new)
+    outcomes = admin.create_partitions(
+        dict.fromkeys(names, count), assignments=new, retry_on_quota_violation=False
+    )
     for outcome in outcomes.values():
         if outcome is not None:
             raise outcome
 
 
 def _delete(admin: Admin, flags: TopicFlags) -> None:
-    for outcome in admin.delete_topics(_matching(admin, flags)).values():
+    outcomes = admin.delete_topics(_matching(admin, flags), retry_on_quota_violation=False)
+    for outcome in outcomes.values():
         if outcome is not None:
             raise outcome
 

@@ -17,7 +17,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
     from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.settings import Settings
@@ -91,9 +91,15 @@ class AdminCalls:
                 failure = error
             await self._pause(failure, deadline_ms)
 
-    async def _pause(self, failure: KafkaError, deadline_ms: float) -> None:
+    async def _pause(
+        self,
+        failure: KafkaError,
+        deadline_ms: float,
+        *,
+        not_retried: Container[ErrorCode] = NOT_RETRIED_HERE,
+    ) -> None:
         """Wait before another try; raise when there is no point or no time."""
-        retriable = failure.is_retriable and failure.code not in NOT_RETRIED_HERE
+        retriable = failure.is_retriable and failure.code not in not_retried
         if not retriable and failure.code not in RETRY_ANYWAY:
             raise failure
         trouble = self._client.trouble()

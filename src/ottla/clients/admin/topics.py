@@ -19,8 +19,11 @@ from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.types import Node, TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+    Answered = tuple[int, dict[Any, Any]]  # for how long to be silent in ms, outcomes by topic
+
+CORRUPT_ONLY = frozenset({ErrorCode.CORRUPT_MESSAGE})
 EARLIEST, LATEST = -2, -1
 MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -3, -4, -5, -6
 
@@ -81,20 +84,30 @@ class TopicsAdmin(AdminCalls):
         topics: Iterable[NewTopic | str],
         *,
         validate_only: bool = False,
+        retry_on_quota_violation: bool = True,
         timeout: float | None = None,
     ) -> dict[str, CreatedTopic | KafkaError]:
-        """Create topics; each has its own outcome."""
-        request = CreateTopicsRequest(
-            topics=[_creatable(topic) for topic in topics],
-            timeout_ms=self._request_timeout_ms(timeout),
-            validate_only=validate_only,
-        )
-        answer = await self._call(request, timeout=timeout, error_of=_not_controller)
-        return {
-            one.name: error_or_none(one.error_code, one.error_message)
-            or CreatedTopic(one.name, one.topic_id, one.num_partitions, one.replication_factor)
-            for one in answer.topics
-        }
+        """Create topics; each has its own outcome.
+
+        What a quota refuses is asked for again after the pause that the broker names, unless
+        retry_on_quota_violation is unset or the pause goes beyond the time.
+        """
+
+        async def ask(left: list[Any], seconds: float) -> Answered:
+            request = CreateTopicsRequest(
+                topics=left,
+                timeout_ms=self._request_timeout_ms(timeout),
+                validate_only=validate_only,
+            )
+            answer = await self._call(request, timeout=seconds, error_of=_not_controller)
+            return answer.throttle_time_ms, {
+                one.name: error_or_none(one.error_code, one.error_message)
+                or CreatedTopic(one.name, one.topic_id, one.num_partitions, one.replication_factor)
+                for one in answer.topics
+            }
+
+        wanted = [_creatable(topic) for topic in topics]
+        return await self._within_quota(ask, wanted, timeout, retries=retry_on_quota_violation)
 
     async def create_topic(
         self,
@@ -119,25 +132,30 @@ class TopicsAdmin(AdminCalls):
         self,
         topics: Iterable[str | Uuid],
         *,
+        retry_on_quota_violation: bool = True,
         timeout: float | None = None,
     ) -> dict[str | Uuid, KafkaError | None]:
-        """Delete topics by name or by id; each has its own outcome (None: deleted)."""
+        """Delete topics by name or by id; each has its own outcome (None: deleted).
+
+        About quotas see `create_topics`.
+        """
         wanted = list(topics)
         state = DeleteTopicsRequest.DeleteTopicState
-        request = DeleteTopicsRequest(
-            topics=[
-                state(topic_id=topic)
-                if isinstance(topic, Uuid)
-                else state(name=topic, topic_id=Uuid())
-                for topic in wanted
-            ],
-            timeout_ms=self._request_timeout_ms(timeout),
-        )
-        answer = await self._call(request, timeout=timeout, error_of=_not_controller)
-        by_key: dict[Any, KafkaError | None] = {}
-        for one in answer.responses:
-            outcome = error_or_none(one.error_code, one.error_message)
-            by_key[one.name] = by_key[one.topic_id] = outcome
+
+        async def ask(left: list[Any], seconds: float) -> Answered:
+            request = DeleteTopicsRequest(topics=left, timeout_ms=self._request_timeout_ms(timeout))
+            answer = await self._call(request, timeout=seconds, error_of=_not_controller)
+            by_key: dict[Any, KafkaError | None] = {}
+            for one in answer.responses:
+                outcome = error_or_none(one.error_code, one.error_message)
+                by_key[one.name] = by_key[one.topic_id] = outcome
+            return answer.throttle_time_ms, by_key
+
+        states = [
+            state(topic_id=topic) if isinstance(topic, Uuid) else state(name=topic, topic_id=Uuid())
+            for topic in wanted
+        ]
+        by_key = await self._within_quota(ask, states, timeout, retries=retry_on_quota_violation)
         return {topic: by_key.get(topic) for topic in wanted}
 
     async def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
@@ -203,32 +221,63 @@ class TopicsAdmin(AdminCalls):
         *,
         assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
         validate_only: bool = False,
+        retry_on_quota_violation: bool = True,
         timeout: float | None = None,
     ) -> dict[str, KafkaError | None]:
-        """Raise the partition count of topics to a new total; each has its own outcome."""
+        """Raise the partition count of topics to a new total; each has its own outcome.
+
+        About quotas see `create_topics`.
+        """
         topic_type = CreatePartitionsRequest.CreatePartitionsTopic
         placed = assignments or {}
-        request = CreatePartitionsRequest(
-            topics=[
-                topic_type(
-                    name=name,
-                    count=count,
-                    assignments=[
-                        topic_type.CreatePartitionsAssignment(broker_ids=list(brokers))
-                        for brokers in placed[name]
-                    ]
-                    if name in placed
-                    else None,
-                )
-                for name, count in counts.items()
-            ],
-            timeout_ms=self._request_timeout_ms(timeout),
-            validate_only=validate_only,
-        )
-        answer = await self._call(request, timeout=timeout, error_of=_not_controller_in_results)
-        return {
-            one.name: error_or_none(one.error_code, one.error_message) for one in answer.results
-        }
+
+        async def ask(left: list[Any], seconds: float) -> Answered:
+            request = CreatePartitionsRequest(
+                topics=left,
+                timeout_ms=self._request_timeout_ms(timeout),
+                validate_only=validate_only,
+            )
+            answer = await self._call(request, timeout=seconds, error_of=_not_controller_in_results)
+            return answer.throttle_time_ms, {
+                one.name: error_or_none(one.error_code, one.error_message) for one in answer.results
+            }
+
+        wanted = [
+            topic_type(
+                name=name,
+                count=count,
+                assignments=[
+                    topic_type.CreatePartitionsAssignment(broker_ids=list(brokers))
+                    for brokers in placed[name]
+                ]
+                if name in placed
+                else None,
+            )
+            for name, count in counts.items()
+        ]
+        return await self._within_quota(ask, wanted, timeout, retries=retry_on_quota_violation)
+
+    async def _within_quota(
+        self,
+        ask: Callable[[list[Any], float], Awaitable[Answered]],
+        wanted: list[Any],
+        timeout: float | None,
+        *,
+        retries: bool,
+    ) -> dict[Any, Any]:
+        """Ask for all, and again for what a quota refused, until the time would be up."""
+        deadline_ms = self._deadline_ms(timeout)
+        outcomes: dict[Any, Any] = {}
+        left = wanted
+        while True:
+            seconds = max(deadline_ms - self._runtime.now_ms(), 0) / 1000
+            pause_ms, answered = await ask(left, seconds)
+            outcomes.update(answered)
+            left = [one for one in left if _is_over_quota(answered.get(_key(one)))]
+            pause_ms = max(pause_ms, self._settings.retry_backoff_ms)
+            if not left or not retries or self._runtime.now_ms() + pause_ms >= deadline_ms:
+                return outcomes
+            await self._runtime.sleep(pause_ms)
 
     # ------------------------------------------------------------ by leader
 
@@ -323,7 +372,8 @@ class TopicsAdmin(AdminCalls):
             }
             if left:
                 try:
-                    await self._pause(failure, deadline_ms)
+                    # A leader that does not know a topic of the metadata will, or is none.
+                    await self._pause(failure, deadline_ms, not_retried=CORRUPT_ONLY)
                 except KafkaError as error:
                     result.update(dict.fromkeys(left, error))
                     break
@@ -352,6 +402,16 @@ class TopicsAdmin(AdminCalls):
     def _request_timeout_ms(self, timeout: float | None) -> int:
         limit: int = self._settings.request_timeout_ms
         return limit if timeout is None else min(limit, int(timeout * 1000))
+
+
+def _key(wanted: Any) -> Any:
+    """Return by what the answer names a topic that was asked for."""
+    return getattr(wanted, "topic_id", None) or wanted.name
+
+
+def _is_over_quota(outcome: Any) -> bool:
+    code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    return isinstance(outcome, KafkaError) and outcome.code == code
 
 
 def _creatable(topic: NewTopic | str) -> CreateTopicsRequest.CreatableTopic:
