@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -51,10 +50,14 @@ def test_a_callback_that_comes_late_and_raises_is_logged_too(
     rig = Rig()
     done = rig.send(b"a")
     rig.finish()
-    done.batch.owner = SimpleNamespace(runtime=SimpleNamespace(lock=nullcontext()))
+    lock = threading.Lock()
+    done.batch.owner = SimpleNamespace(runtime=SimpleNamespace(lock=lock))
     with caplog.at_level(logging.ERROR):
         call_on_delivery(done, _raises)
     assert "ZeroDivisionError" in caplog.text
+    held: list[bool] = []
+    call_on_delivery(done, lambda _delivery: held.append(lock.locked()))
+    assert held == [False]  # it may wait for the producer's thread, which takes this lock
 
 
 def test_nothing_is_taken_after_close() -> None:

@@ -283,9 +283,9 @@ def call_on_delivery(delivery: Delivery, callback: Callable[[Delivery], None]) -
     """Have the callback called with the delivery once it is done."""
     batch = delivery.batch
     with batch.owner.runtime.lock:
-        if batch.done:
-            tell(callback, delivery)
-        elif batch.callbacks is None:
-            batch.callbacks = [(delivery.position, callback)]
-        else:
+        if not batch.done:
+            if batch.callbacks is None:
+                batch.callbacks = []
             batch.callbacks.append((delivery.position, callback))
+            return
+    tell(callback, delivery)  # without the lock: it may close the producer, which waits for others
