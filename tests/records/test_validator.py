@@ -188,3 +188,13 @@ def test_the_metadata_leader_keeps_its_offsets() -> None:
     data[-1] ^= 1
     assert isinstance(refused(data, origin=AppendOrigin.RAFT_LEADER), CorruptMessage)
     assert refused(b"", origin=AppendOrigin.RAFT_LEADER).code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("kind", [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME])
+def test_a_negative_time_is_refused_where_a_batch_is_built_anew(kind: TimestampType) -> None:
+    """As in Kafka; its distance from the first record's may be beyond 64 bits."""
+    data = encode_batch([(-5, b"k", b"v", ())])
+    assert run(bytes(data)).max_timestamp == -5
+    rules = ValidationRules(compression_type=Compression.GZIP, timestamp_type=kind)
+    assert refused(data, rules).code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert run(encode_batch([(-1, b"k", b"v", ())]), rules)

@@ -433,6 +433,9 @@ def _rebuild(
         batch.base_timestamp,
         batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None,
     )
+    if any(record.timestamp < NO_TIMESTAMP for record in records):
+        # Kafka's builder takes none; and their distance from the first may be beyond 64 bits
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     built = encode_batch(
         [record[1:] for record in records],
         base_offset=next_offset,

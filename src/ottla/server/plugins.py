@@ -9,6 +9,7 @@ installed package offers under the entry point group `ottla.java_classes`.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
@@ -44,8 +45,11 @@ def load_class(name: str, methods: tuple[str, ...] = ()) -> type[Any]:
     path = java_counterparts().get(name, name)
     module, _, attribute = path.rpartition(".")
     try:
+        _refuse_programs(module)
         found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module may do anything when it is imported, end included
         raise PluginError(
             f"class {name} cannot be loaded ({error}): give the dotted path of a Python class; "
             f"no Python counterpart of a Java class of this name is installed"
@@ -55,6 +59,16 @@ def load_class(name: str, methods: tuple[str, ...] = ()) -> type[Any]:
         lacking = ", ".join(missing) or "not a class"
         raise PluginError(f"{name} is no such plug-in, it lacks: {lacking}")
     return found
+
+
+def _refuse_programs(module: str) -> None:
+    """Leave alone what acts when it is imported; clients may name a class while the node runs.
+
+    Python's own modules hold no plug-in, and some of them are programs.
+    """
+    names = module.split(".")
+    if names[0] in sys.stdlib_module_names or any(name.startswith("__") for name in names):
+        raise ImportError(f"{module} holds no plug-ins")
 
 
 def java_counterparts() -> dict[str, str]:

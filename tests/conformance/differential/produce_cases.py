@@ -209,6 +209,23 @@ CASES: list[Case] = [
         E_.INVALID_TIMESTAMP,
     ),
     _make("no time", sent(_at_time(-1))),
+    _make("no time, compressed anew", sent(_at_time(-1), "gzipped", compression_type="gzip")),
+    _make("negative time", sent(_at_time(-5))),
+    _make(
+        "negative time, compressed anew",
+        sent(_at_time(-5), "gzipped", compression_type="gzip"),
+        E_.UNKNOWN_SERVER_ERROR,
+    ),
+    _make(
+        "negative time, append time and compressed anew",
+        sent(
+            _at_time(-5),
+            "gz-append",
+            compression_type="gzip",
+            message_timestamp_type="LogAppendTime",
+        ),
+        E_.UNKNOWN_SERVER_ERROR,
+    ),
     _make(
         "no key in a compacted topic",
         sent(_at_time(BASE_TIME_MS, None), "compacted", cleanup_policy="compact"),
