@@ -40,7 +40,8 @@ class KeyValueFormatter(logging.Formatter):
         line = f"{_time(record)} {record.levelname} {record.name} {escape(record.getMessage())}"
         line = f"{line} {pairs}" if pairs else line
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info).replace("\n", "\n  ")
+            for traced in self.formatException(record.exc_info).split("\n"):
+                line += "\n  " + escape(traced)
         return line
 
 
