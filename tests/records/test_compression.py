@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import random
+import zlib
 
 import cramjam
 import psutil
 import pytest
+import xxhash
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.compression import (
@@ -116,6 +118,110 @@ def test_lz4_frames_are_what_kafka_reads() -> None:
     with pytest.raises(CorruptMessage, match="Dependent block"):
         decompress(Compression.LZ4, linked)
     assert bytes(decompress(Compression.LZ4, packed + b"rest")) == SAMPLES[-1]
+
+
+def lz4_frame(*blocks: bytes, flags: int = 0x60, descriptor: int = 0x40) -> bytes:
+    """Return a frame of blocks that have their lengths before them."""
+    header = bytes([flags, descriptor])
+    checksum = xxhash.xxh32_intdigest(header) >> 8 & 255
+    return b"\x04\x22\x4d\x18" + header + bytes([checksum]) + b"".join(blocks) + bytes(4)
+
+
+def lz4_block(plain: bytes) -> bytes:
+    """Return a compressed block with its length before it."""
+    block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+    return len(block).to_bytes(4, "little") + block
+
+
+@pytest.mark.parametrize("bit", range(2))
+def test_lz4_reserved_flags_are_refused(bit: int) -> None:
+    """A frame with a dictionary's id or a reserved flag is one that Kafka does not read."""
+    block = lz4_block(b"a" * 1000)
+    assert bytes(decompress(Compression.LZ4, lz4_frame(block))) == b"a" * 1000
+    with pytest.raises(CorruptMessage, match="reserved bits"):
+        decompress(Compression.LZ4, lz4_frame(block, flags=0x60 | 1 << bit))
+
+
+@pytest.mark.parametrize("bit", [0, 1, 2, 3, 7])
+def test_lz4_reserved_descriptor_bits_are_refused(bit: int) -> None:
+    """Around the size of blocks all bits are zero."""
+    with pytest.raises(CorruptMessage, match="reserved bits"):
+        decompress(Compression.LZ4, lz4_frame(lz4_block(b"a"), descriptor=0x40 | 1 << bit))
+
+
+@pytest.mark.parametrize("stored", [0, 6])
+def test_lz4_blocks_are_held_to_the_size_of_blocks(stored: int) -> None:
+    """A block unfolds to the frame's size of blocks and not a byte further, room or none."""
+    rest = b"".join([STORED_BYTE] * stored) + lz4_block(random.Random(3).randbytes(60_000)) * stored
+    for size in (1 << 16, 1 << 18):
+        descriptor = 0x40 if size == 1 << 16 else 0x50
+        full = lz4_frame(lz4_block(bytes(size)), rest, descriptor=descriptor)
+        assert len(decompress(Compression.LZ4, full)) == size + stored * 60_001
+        long = lz4_frame(lz4_block(bytes(size + 1)), rest, descriptor=descriptor)
+        with pytest.raises(CorruptMessage, match="malformed lz4 block"):
+            decompress(Compression.LZ4, long)
+
+
+def test_a_malformed_lz4_block_is_corrupt_at_any_limit() -> None:
+    """A block that had all the room it may take is not taken for one that needs more."""
+    frame = lz4_frame(lz4_block(bytes(70_000)), *[lz4_block(bytes(60_000))] * 3)
+    with pytest.raises(CorruptMessage, match="malformed lz4 block"):
+        decompress(Compression.LZ4, frame, 100_000)
+
+
+def test_an_empty_plain_block_of_lz4_ends_the_frame() -> None:
+    """As in Kafka, which takes the bit of plain blocks off before it looks for the end mark."""
+    end_mark = (0x8000_0000).to_bytes(4, "little")
+    frame = lz4_frame(STORED_BYTE, end_mark, STORED_BYTE)
+    assert bytes(decompress(Compression.LZ4, frame)) == b"a"
+    assert bytes(decompress(Compression.LZ4, lz4_frame(STORED_BYTE)[:-4] + end_mark)) == b"a"
+
+
+@pytest.mark.parametrize("version", [-1, 0])
+def test_snappy_versions_of_further_headers_are_looked_at(version: int) -> None:
+    """As xerial's reader does, which takes any version in the first header."""
+    packed = bytes(compress(Compression.SNAPPY, b"hello"))
+    strange = packed[:8] + version.to_bytes(4, "big", signed=True) + packed[12:]
+    assert bytes(decompress(Compression.SNAPPY, strange + packed)) == b"hellohello"
+    with pytest.raises(CorruptMessage, match=f"incompatible snappy version {version}"):
+        decompress(Compression.SNAPPY, packed + strange)
+    compatible = packed[:12] + bytes(4) + packed[16:]
+    assert bytes(decompress(Compression.SNAPPY, packed + compatible)) == b"hellohello"
+
+
+@pytest.mark.parametrize("member_count", [1, 2, 3])
+@pytest.mark.parametrize("place", [10, -6, -1])
+def test_a_broken_gzip_member_is_not_dropped(member_count: int, place: int) -> None:
+    """A member with a wrong body, checksum or length is corrupt wherever it is."""
+    good = gzip.compress(b"hello" * 100)
+    broken = bytearray(good)
+    broken[place] = 0xFF if place == 10 else broken[place] ^ 1
+    with pytest.raises(CorruptMessage):
+        decompress(Compression.GZIP, good * (member_count - 1) + broken)
+    with pytest.raises(CorruptMessage):
+        decompress(Compression.GZIP, good * member_count + good[:-3])
+
+
+def gzip_with_fields(wrong: int) -> bytes:
+    """Return a member with all optional fields and a header checksum that is off by `wrong`."""
+    plain = gzip.compress(b"hello")
+    header = plain[:3] + b"\x1e" + plain[4:10] + b"\x02\x00xx" + b"name\x00" + b"comment\x00"
+    checksum = (zlib.crc32(header) & 0xFFFF) ^ wrong
+    return header + checksum.to_bytes(2, "little") + plain[10:]
+
+
+def test_only_whole_gzip_headers_begin_a_member() -> None:
+    """Java ignores what follows the last member from a broken header on, and nothing else."""
+    good = gzip.compress(b"hello")
+    fields = gzip_with_fields(0)
+    assert bytes(decompress(Compression.GZIP, good + fields)) == b"hellohello"
+    with pytest.raises(CorruptMessage):
+        decompress(Compression.GZIP, good + fields[:-6] + b"\x00" + fields[-5:])
+    unterminated = good[:3] + b"\x08" + good[4:10] + b"n" * 40
+    cut_extra = good[:3] + b"\x04" + good[4:10] + b"\xff\x00" + bytes(40)
+    method = b"\x1f\x8b\x07" + good[3:]
+    for rest in (gzip_with_fields(1), unterminated, cut_extra, method, good[:18], b"garbage" * 9):
+        assert bytes(decompress(Compression.GZIP, good + rest)) == b"hello"
 
 
 def test_gzip_members_may_follow_each_other() -> None:

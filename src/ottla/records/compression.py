@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT_BYTES: Final = 100 * 1024 * 1024
 _FIRST_BUFFER_BYTES: Final = 16 * 1024
+_GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _GZIP_WINDOW: Final = 31  # 32 KiB of window, gzip's own header and trailer
 _GZIP_OUTPUT_BYTES: Final = 1024 * 1024
 _GZIP_INPUT_BYTES: Final = 1024
@@ -37,6 +38,7 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_MALFORMED_LZ4_BLOCK: Final = "Failed to decompress records: malformed lz4 block"
 _LZ4_BLOCK_BYTES: Final = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 
 
@@ -237,17 +239,18 @@ class Decompressor:
         one that holds whatever the blocks can become is the last resort.
         """
         on_piece = self._on_piece
-        blocks, bound, content_checksum = _lz4_blocks(data, on_piece)
+        blocks, block_bytes, bound, content_checksum = _lz4_frame(data, on_piece)
         capacity = min(limit, max(_FIRST_BUFFER_BYTES, 4 * len(data)), bound)
         output = self._take(capacity)
-        size = _fill_from_lz4(blocks, output[:limit] if limit < len(output) else output, on_piece)
+        room = output[:limit] if limit < len(output) else output
+        size = _fill_from_lz4(blocks, block_bytes, room, on_piece)
         if size is None and capacity < min(bound, limit):
             output = self._take(min(bound, limit))
-            size = _fill_from_lz4(blocks, output[:limit], on_piece)
+            size = _fill_from_lz4(blocks, block_bytes, output[:limit], on_piece)
         if size is None:
             if bound > limit:
                 raise _too_large(limit)
-            raise CorruptMessage("Failed to decompress records: malformed lz4 block")
+            raise CorruptMessage(_MALFORMED_LZ4_BLOCK)
         plain = output[:size]
         if content_checksum is not None and xxhash.xxh32_intdigest(plain) != content_checksum:
             raise CorruptMessage("Failed to decompress records: lz4 content checksum")
@@ -276,7 +279,7 @@ class Decompressor:
 
 
 def _decompress_gzip(data: Buffer, limit: int, on_piece: Callable[[int], None]) -> Buffer:
-    """Read one or more gzip members; bytes behind the last that are no member are ignored.
+    """Read one or more gzip members; bytes behind the last that no header begins are ignored.
 
     The first member is given all bytes at once. Those behind it are fed little by little: what a
     member leaves over is copied, and many small ones would copy the rest of the batch each.
@@ -284,13 +287,15 @@ def _decompress_gzip(data: Buffer, limit: int, on_piece: Callable[[int], None]) 
     view = memoryview(data)
     plain, used = _gzip_member(view, limit, len(view), on_piece)
     member_count = 1
-    while len(view) - used >= 18:  # as much as an empty member takes
+    while len(view) - used > 18:  # an empty member takes 20, and Java looks at no fewer than 19
         on_piece(member_count)
         view = view[used:]
         try:
             part, used = _gzip_member(view, limit - len(plain), _GZIP_INPUT_BYTES, on_piece)
-        except _NoGzip:  # trailing garbage, which Java's GZIPInputStream skips too
-            break
+        except CorruptMessage:
+            if _has_gzip_header(view):
+                raise
+            break  # trailing garbage, which Java's GZIPInputStream skips too
         except UnfoldsTooFar as error:
             raise _too_large(limit) from error
         if member_count == 1:
@@ -300,8 +305,25 @@ def _decompress_gzip(data: Buffer, limit: int, on_piece: Callable[[int], None]) 
     return plain
 
 
-class _NoGzip(CorruptMessage):
-    """Bytes that zlib refuses, rather than too few of them."""
+def _has_gzip_header(view: memoryview) -> bool:
+    """Tell whether a whole and sound header of a member begins view."""
+    data = bytes(view)
+    if len(data) < 10 or not data.startswith(_GZIP_MAGIC):
+        return False
+    flags = data[3]
+    position = 10
+    if flags & 0x04:  # extra field
+        position += 2 + int.from_bytes(data[10:12], "little")
+    for flag in (0x08, 0x10):  # file name, comment
+        if flags & flag:
+            position = data.find(0, position) + 1
+            if not position:
+                return False
+    if flags & 0x02:  # the header's own checksum
+        checksum = zlib.crc32(data[:position]) & 0xFFFF
+        position += 2
+        return checksum.to_bytes(2, "little") == data[position - 2 : position]
+    return position <= len(data)
 
 
 def _gzip_member(
@@ -323,7 +345,7 @@ def _gzip_member(
         try:
             part = stream.decompress(feed, min(room + 1 - len(plain), _GZIP_OUTPUT_BYTES + 1))
         except zlib.error as error:
-            raise _NoGzip(f"Failed to decompress records: {error}") from error
+            raise CorruptMessage(f"Failed to decompress records: {error}") from error
         feed = stream.unconsumed_tail
         if not plain:
             plain = part
@@ -347,6 +369,11 @@ def _xerial_blocks(data: memoryview, on_piece: Callable[[int], None]) -> list[me
         if not len(blocks) % _PIECES_A_CALL:
             on_piece(len(blocks))
         if bytes(data[position : position + 8]) == _XERIAL_MAGIC:  # streams may be concatenated
+            version = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+            if version < 1:  # xerial's reader looks at no version of the stream's first header
+                raise CorruptMessage(
+                    f"Failed to decompress records: incompatible snappy version {version}"
+                )
             position += 16
             continue
         length = int.from_bytes(data[position : position + 4], "big")
@@ -376,18 +403,27 @@ class _Lz4Block(NamedTuple):
     is_plain: bool
 
 
-def _lz4_blocks(
-    data: memoryview, on_piece: Callable[[int], None]
-) -> tuple[list[_Lz4Block], int, int | None]:
-    """Return the first frame's blocks, the most bytes they can hold, and the plain's checksum."""
+class _Lz4Frame(NamedTuple):
+    """A frame: its blocks, the most bytes that one and all can hold, and the plain's checksum."""
+
+    blocks: list[_Lz4Block]
+    block_bytes: int
+    bound: int
+    content_checksum: int | None
+
+
+def _lz4_frame(data: memoryview, on_piece: Callable[[int], None]) -> _Lz4Frame:
+    """Return the first frame; CorruptMessage when it is none, or one that Kafka does not read."""
     if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
         raise CorruptMessage("Failed to decompress records: Stream unsupported (invalid magic)")
     flags = data[4]
+    if flags & 0x03 or data[5] & 0x8F:  # a dictionary's id among them
+        raise CorruptMessage("Failed to decompress records: lz4 reserved bits must be 0")
     if flags >> 6 != 1:
         raise CorruptMessage(f"Failed to decompress records: lz4 version {flags >> 6}")
     if not flags & 0x20:
         raise CorruptMessage("Failed to decompress records: Dependent block stream is unsupported")
-    block_bytes = _LZ4_BLOCK_BYTES.get((data[5] >> 4) & 7)
+    block_bytes = _LZ4_BLOCK_BYTES.get(data[5] >> 4)
     if block_bytes is None:
         raise CorruptMessage("Failed to decompress records: lz4 block size")
     position = 15 if flags & 0x08 else 7
@@ -400,10 +436,11 @@ def _lz4_blocks(
         data, position, block_bytes, flags, on_piece=on_piece
     )
     if not flags & 0x04:
-        return blocks, bound, None
+        return _Lz4Frame(blocks, block_bytes, bound, None)
     if position + 4 > len(data):
         raise CorruptMessage("Failed to decompress records: Stream ended prematurely")
-    return blocks, bound, int.from_bytes(data[position : position + 4], "little")
+    content_checksum = int.from_bytes(data[position : position + 4], "little")
+    return _Lz4Frame(blocks, block_bytes, bound, content_checksum)
 
 
 def _read_lz4_blocks(
@@ -425,9 +462,9 @@ def _read_lz4_blocks(
             raise CorruptMessage("Failed to decompress records: Stream ended prematurely")
         word = int.from_bytes(data[position : position + 4], "little")
         position += 4
-        if not word:
-            return blocks, bound, position
         length = word & 0x7FFF_FFFF
+        if not length:  # Kafka takes an empty block that is stored plain for the end mark too
+            return blocks, bound, position
         if length > block_bytes:
             raise CorruptMessage(
                 f"Failed to decompress records: Block size {length} exceeded max: {block_bytes}"
@@ -445,9 +482,16 @@ def _read_lz4_blocks(
 
 
 def _fill_from_lz4(
-    blocks: list[_Lz4Block], output: memoryview, on_piece: Callable[[int], None]
+    blocks: list[_Lz4Block],
+    block_bytes: int,
+    output: memoryview,
+    on_piece: Callable[[int], None],
 ) -> int | None:
-    """Decompress all blocks into output; None when one is malformed or does not fit."""
+    """Decompress all blocks into output, none to more than block_bytes.
+
+    Returns None when one does not fit or is malformed: where output's end is near, that is the
+    same error. Raises CorruptMessage when one had all the room that a block may take.
+    """
     position = 0
     for index, (block, is_plain) in enumerate(blocks):
         if not index % _PIECES_A_CALL:
@@ -459,8 +503,12 @@ def _fill_from_lz4(
             position += len(block)
             continue
         try:
-            position += cramjam.lz4.decompress_block_into(block, output[position:])
-        except cramjam.DecompressionError:
+            position += cramjam.lz4.decompress_block_into(
+                block, output[position : position + block_bytes]
+            )
+        except cramjam.DecompressionError as error:
+            if position + block_bytes <= len(output):
+                raise CorruptMessage(_MALFORMED_LZ4_BLOCK) from error
             return None
     return position
 
