@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.controller import quotas
+from ottla.controller import quotas, runtime
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -14,7 +14,7 @@ from ottla.protocol.apis.elect_leaders import ElectLeadersRequest
 from ottla.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.protocol.apis.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from ottla.types import ZERO_UUID, Uuid
-from tests.controller.harness import Harness
+from tests.controller.harness import Harness, incremental_change
 
 OTHER_ID = Uuid(b"x" * 16)
 State = DeleteTopicsRequest.DeleteTopicState
@@ -224,3 +224,44 @@ def test_brokers_say_where_replicas_lie(harness: Harness) -> None:
         ErrorCode.UNKNOWN_TOPIC_ID,
     ]
     assert harness.image.topics.by_id[topic_id].partitions[0].directories == (OTHER_ID,)
+
+
+def test_elr_keeps_the_clusters_setting_and_takes_the_brokers(harness: Harness) -> None:
+    """Turned on again, what operators set meanwhile is not replaced; a broker's own is void."""
+    name, feature = "min.insync.replicas", "eligible.leader.replicas.version"
+    assert _update(harness, feature, 0, 2).error_code == 0
+    for broker, value in (("", "2"), ("1", "3")):
+        change = incremental_change(4, broker, (name, 0, value))
+        assert (
+            harness.commit(harness.node.incremental_alter_configs(change)).responses[0].error_code
+            == 0
+        )
+    assert _update(harness, feature, 0, 2).error_code == 0
+    assert harness.image.configs.of(4, "")[name] == "2"
+    assert _update(harness, feature, 1).error_code == 0
+    assert harness.image.configs.of(4, "")[name] == "2"
+    assert name not in harness.image.configs.of(4, "1")
+
+
+@pytest.mark.parametrize("name", [" 1", "1_0", "1 ", "one", "99999999999"])
+def test_only_numbers_name_a_broker(harness: Harness, name: str) -> None:
+    """What Python reads as one is not enough."""
+    change = incremental_change(4, name, ("log.retention.ms", 0, "5"))
+    told = harness.commit(harness.node.incremental_alter_configs(change)).responses[0]
+    assert told.error_code == ErrorCode.INVALID_REQUEST
+    assert told.error_message == f"Node id must be an integer, but it is: {name}"
+
+
+def test_what_need_not_be_in_one_batch_is_split(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fencing a broker of many partitions: in one batch it was refused, and tried for ever."""
+    monkeypatch.setattr(runtime, "_RECORDS_A_PIECE", 2)
+    monkeypatch.setattr(runtime, "MAX_BATCH_BYTES", 400)
+    for topic in ("b", "c", "d", "e", "f"):
+        harness.create(topic)
+    harness.clock.ms += 60_000
+    harness.node.tick(harness.clock.ms)
+    harness.pump()
+    assert harness.image.cluster.brokers[1].fenced
+    assert all(topic.partitions[0].leader == -1 for topic in harness.image.topics.by_id.values())

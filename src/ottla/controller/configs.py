@@ -19,7 +19,7 @@ from ottla.controller.result import ControllerResult, own_text
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.bootstrap import MIN_INSYNC_REPLICAS
 from ottla.metadata.framing import MessageAndVersion
-from ottla.metadata.resources import ConfigResource, ConfigResourceType
+from ottla.metadata.resources import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from ottla.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -84,6 +84,31 @@ class ConfigControl:
         definition = topic_definition_of(name)
         default = broker_defaults(self._config).get(name)
         return definition.text(default) if definition else None
+
+    def for_elr(self) -> list[MessageAndVersion]:
+        """Return records that leave min.insync.replicas to topics and the cluster, as ELR asks.
+
+        The cluster's own value stays; without one it is this node's. Those of brokers go.
+        """
+        cleared: list[tuple[str, str | None]] = [
+            (resource.name, None)
+            for resource, settings in self._settings.items()
+            if resource.type == ConfigResourceType.BROKER
+            and resource != CLUSTER_DEFAULT
+            and MIN_INSYNC_REPLICAS in settings
+        ]
+        if MIN_INSYNC_REPLICAS not in self.of(CLUSTER_DEFAULT):
+            cleared.insert(0, (CLUSTER_DEFAULT.name, str(self._config.min_insync_replicas)))
+        records = (
+            ConfigRecord(
+                resource_type=ConfigResourceType.BROKER,
+                resource_name=name,
+                name=MIN_INSYNC_REPLICAS,
+                value=value,
+            )
+            for name, value in cleared
+        )
+        return [MessageAndVersion(record, 0) for record in records]
 
     def min_insync_replicas(self, topic: str) -> int:
         """Return the topic's min.insync.replicas."""

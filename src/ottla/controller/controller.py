@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.controller.QuorumController without its threads and its 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from ottla.controller.cluster import ClusterControl
@@ -187,7 +188,8 @@ class Controller:
             records += self.leadership.shut_down(request.broker_id, clean=clean)
         records.append(self.cluster.registration_record(request, epoch))
         self.cluster.heartbeats.registered(request.broker_id, now_ms)
-        return ControllerResult(records, BrokerRegistrationResponse(broker_epoch=epoch))
+        response = BrokerRegistrationResponse(broker_epoch=epoch)
+        return ControllerResult(records, response, is_atomic=False)
 
     def broker_heartbeat(
         self, request: BrokerHeartbeatRequest, *, next_offset: int, now_ms: int
@@ -217,7 +219,7 @@ class Controller:
             is_fenced=state.is_fenced,
             should_shut_down=state is BrokerState.SHUTDOWN_NOW,
         )
-        return ControllerResult(records, response)
+        return ControllerResult(records, response, is_atomic=False)
 
     def _transition(
         self, broker: BrokerRegistration, current: BrokerState, state: BrokerState
@@ -259,7 +261,8 @@ class Controller:
         cluster = self.cluster
         for broker_id in cluster.heartbeats.stale(cluster.unfenced_ids(), now_ms):
             epoch = cluster.brokers[broker_id].broker_epoch
-            return ControllerResult(self.leadership.fenced(broker_id, epoch), None)
+            records = self.leadership.fenced(broker_id, epoch)
+            return ControllerResult(records, None, is_atomic=False)
         return ControllerResult([], None)
 
     def unregister_broker(
@@ -274,7 +277,7 @@ class Controller:
             )
         records = self.leadership.unregistered(broker.broker_id, broker.broker_epoch)
         response = UnregisterBrokerResponse(error_code=0, error_message=None)
-        return ControllerResult(records, response)
+        return ControllerResult(records, response, is_atomic=False)
 
     def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest
@@ -290,7 +293,7 @@ class Controller:
         return self.features.update_features(
             request,
             node_ranges=self.cluster.feature_ranges,
-            min_insync_replicas=self._config.min_insync_replicas,
+            elr_settings=self.configs.for_elr,
         )
 
     def assign_replicas_to_dirs(
@@ -308,13 +311,12 @@ class Controller:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist."
             )
         if resource.type == ConfigResourceType.BROKER and resource.name:
-            try:
-                broker_id = int(resource.name)
-            except ValueError:
+            if not re.fullmatch(r"[+-]?[0-9]{1,10}", resource.name):
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
                     f"Node id must be an integer, but it is: {resource.name}",
-                ) from None
+                )
+            broker_id = int(resource.name)
             if broker_id not in self.cluster.brokers and broker_id != self._config.node_id:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,

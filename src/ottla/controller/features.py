@@ -21,7 +21,7 @@ from ottla.metadata.features import (
 )
 from ottla.metadata.framing import MessageAndVersion
 from ottla.protocol.apis.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from ottla.protocol.records.metadata import ConfigRecord, FeatureLevelRecord
+from ottla.protocol.records.metadata import FeatureLevelRecord
 from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
@@ -88,11 +88,12 @@ class FeatureControl:
         request: UpdateFeaturesRequest,
         *,
         node_ranges: Callable[[str], list[tuple[str, FeatureRange]]],
-        min_insync_replicas: int,
+        elr_settings: Callable[[], list[MessageAndVersion]],
     ) -> ControllerResult[UpdateFeaturesResponse]:
         """Change levels, all or none.
 
-        node_ranges(feature) lists what every registered node supports, by the node's description.
+        elr_settings() returns what else is written when ELR is turned on, node_ranges(feature) what
+        every registered node supports, by the node's description.
         """
         records: list[MessageAndVersion] = []
         error: KafkaError | None = None
@@ -113,8 +114,9 @@ class FeatureControl:
                 continue
             record = FeatureLevelRecord(name=update.feature, feature_level=level)
             records.append(MessageAndVersion(record, 0))
-            if update.feature == ELIGIBLE_LEADER_REPLICAS_VERSION and not self.is_elr_enabled:
-                records += _cluster_min_isr(min_insync_replicas)
+            is_elr = update.feature == ELIGIBLE_LEADER_REPLICAS_VERSION
+            if is_elr and level > 0 and not self.is_elr_enabled:
+                records += elr_settings()
         response = UpdateFeaturesResponse(
             error_code=error.code if error else 0,
             error_message=error.message if error else None,
@@ -200,11 +202,3 @@ def _invalid(name: str, level: int, reason: str) -> KafkaError:
         ErrorCode.INVALID_UPDATE_VERSION,
         f"Invalid update version {level} for feature {name}. {reason}",
     )
-
-
-def _cluster_min_isr(value: int) -> list[MessageAndVersion]:
-    """Move min.insync.replicas into the cluster's settings, as turning ELR on does."""
-    record = ConfigRecord(
-        resource_type=4, resource_name="", name="min.insync.replicas", value=str(value)
-    )
-    return [MessageAndVersion(record, 0)]

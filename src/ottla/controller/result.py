@@ -27,6 +27,8 @@ class ControllerResult(NamedTuple, Generic[T]):
 
     records: Sequence[MessageAndVersion]
     response: T
+    is_atomic: bool = True
+    """Whether the records must be in one batch, to be there all or none after a crash."""
 
 
 def own_text(error: KafkaError | None) -> str | None:

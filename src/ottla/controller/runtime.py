@@ -43,6 +43,10 @@ _RECORDS_A_SLICE = 250
 """Of a snapshot, encoded in one turn of the loop: some two milliseconds."""
 
 
+_RECORDS_A_PIECE = 10_000
+"""Of a result that need not be in one batch; each record of such is at most a few hundred bytes."""
+
+
 class _Written(NamedTuple):
     """Records in the log that are not known to be committed."""
 
@@ -197,10 +201,14 @@ class ControllerRuntime:
         try:
             result = operation(self.driver.node.next_offset)
             response = result.response
-            if result.records:
-                self._append(result.records, (lambda: pending.complete(response), pending.fail))
+            waiter = (lambda: pending.complete(response), pending.fail)
+            pieces = _pieces(result)
+            for piece in pieces[:-1]:
+                self._append(piece)
+            if pieces:
+                self._append(pieces[-1], waiter)
             else:
-                self._wait((lambda: pending.complete(response), pending.fail))
+                self._wait(waiter)
         except KafkaError as error:
             pending.fail(error)
         return pending
@@ -319,3 +327,10 @@ class ControllerRuntime:
 
 def _nobody() -> None:
     """Nobody listens."""
+
+
+def _pieces(result: ControllerResult[T]) -> list[Sequence[MessageAndVersion]]:
+    """Return the records for one batch each: all for one, where they belong together."""
+    records = result.records
+    step = len(records) if result.is_atomic else _RECORDS_A_PIECE
+    return [records[first : first + step] for first in range(0, len(records), max(1, step))]

@@ -239,10 +239,10 @@ class Broker:
         for resource in delta.configs_changed:
             if resource.type == ConfigResourceType.TOPIC:
                 self._reconfigure(resource.name)
-            elif resource.type == ConfigResourceType.BROKER:
-                self._reconfigure_all()
             elif resource.type == ConfigResourceType.CLIENT_METRICS:
                 self.telemetry.update(image, resource.name)
+        if any(one.type == ConfigResourceType.BROKER for one in delta.configs_changed):
+            self._reconfigure_all()
 
     def _drop_topic(self, topic: TopicImage, now_ms: int) -> None:
         for index in sorted(topic.partitions):
@@ -305,7 +305,7 @@ class Broker:
         topic = self.image.topics.by_name.get(name)
         if topic is None:
             return
-        self.logs.reconfigure(name)
+        self.logs.reconfigure(name, topic.partitions)
         min_insync_replicas = self.log_config(name).min_insync_replicas
         for index in topic.partitions:
             partition = self.replicas.find(name, index)

@@ -346,7 +346,8 @@ class ControllerNode:
             self._log.remove_deleted(self._clock.now_ms())
         cluster = runtime.controller.cluster
         while cluster.heartbeats.stale(cluster.unfenced_ids(), now_ms) and runtime.active:
-            runtime.write(lambda _offset: runtime.controller.fence_stale_brokers(now_ms))
+            if runtime.write(lambda _: runtime.controller.fence_stale_brokers(now_ms)).error:
+                break
         deadlines = [cluster.heartbeats.next_expiry_ms(cluster.unfenced_ids())]
         idle_ms = self._config.metadata_max_idle_interval_ms
         if idle_ms > 0 and runtime.active:

@@ -29,9 +29,10 @@ from ottla.storage.log_jobs import (
 )
 from ottla.storage.partition_log import PartitionLog
 from ottla.storage.producer_count import ProducerCount
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from ottla.purgatory.pending import Pending
     from ottla.storage.directory_loader import BrokenLog
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from ottla.storage.log_folders import RandomBits
     from ottla.storage.log_jobs import StorageJob
     from ottla.storage.log_state import LogState
-    from ottla.types import TopicPartition, Uuid
+    from ottla.types import Uuid
 
 
 MOST_FLUSHES = 128
@@ -332,11 +333,12 @@ class LogSet:
         self._with_deleted_segments.pop(partition, None)
         self._checkpointed.pop(partition, None)
 
-    def reconfigure(self, topic: str) -> None:
-        """Hand a topic's new settings to its logs."""
+    def reconfigure(self, topic: str, indexes: Iterable[int]) -> None:
+        """Hand a topic's new settings to the logs of these partitions that are here."""
         config = self._config_for(topic)
-        for partition, log in self._logs.items():
-            if partition.topic == topic:
+        for index in indexes:
+            log = self._logs.get(TopicPartition(topic, index))
+            if log is not None:
                 log.reconfigure(config)
 
     # Upkeep

@@ -117,7 +117,9 @@ class Lookups:
         while True:
             coordinator = await self._find_coordinator(deadline)
             request, limit = offset_fetch_request(coordinator.key, wanted, self._client.metadata)
-            request.require_stable = self._core.settings.isolation_level == "read_committed"
+            request.require_stable = (
+                True  # as Java asks: what a transaction left open is waited for
+            )
             names = dict(self._client.metadata.topic_names)
             try:
                 answer = await self._core.runtime.wait_for(

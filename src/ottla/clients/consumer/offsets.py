@@ -279,7 +279,7 @@ class Positions:
         request, limit = offset_fetch_request(
             self.coordinator.key, [s.topic_partition for s in missing], self.client.metadata
         )
-        request.require_stable = self._committed_only
+        request.require_stable = True
         names = dict(self.client.metadata.topic_names)
         self.coordinator.send(request, max_version=limit).on_done(
             lambda done: self._got_committed(done, missing, names)
