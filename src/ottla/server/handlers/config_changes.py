@@ -16,6 +16,7 @@ from ottla.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from ottla.server.dispatch import handles
+from ottla.server.handlers.refusals import told_of_each
 from ottla.server.loggers import DELETE, change_levels
 
 if TYPE_CHECKING:
@@ -30,7 +31,20 @@ Outcome = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 @handles(AlterConfigsRequest)
 def alter_configs(ctx: Context, request: AlterConfigsRequest) -> Pending[AlterConfigsResponse]:
     """Replace all settings of a resource (the old API)."""
-    return ctx.broker.controller.alter_configs(request)
+    return told_of_each(
+        ctx.broker.controller.alter_configs(request),
+        lambda error: AlterConfigsResponse(
+            responses=[
+                AlterConfigsResponse.AlterConfigsResourceResponse(
+                    error_code=int(error.code),
+                    error_message=error.message,
+                    resource_type=one.resource_type,
+                    resource_name=one.resource_name,
+                )
+                for one in request.resources
+            ]
+        ),
+    )
 
 
 @handles(IncrementalAlterConfigsRequest)
@@ -39,7 +53,7 @@ def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse | Pending[IncrementalAlterConfigsResponse]:
     """Set, delete, append to or subtract from single settings (KIP-339), loggers' too (KIP-412)."""
     if all(one.resource_type != ConfigResourceType.BROKER_LOGGER for one in request.resources):
-        return ctx.broker.controller.incremental_alter_configs(request)
+        return _forward(ctx, request)
     times = Counter((one.resource_type, one.resource_name) for one in request.resources)
     loggers = [
         _change_loggers(
@@ -57,8 +71,27 @@ def incremental_alter_configs(
     if not rest:
         return IncrementalAlterConfigsResponse(responses=loggers)
     forwarded = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
-    return ctx.broker.controller.incremental_alter_configs(forwarded).then(
+    return _forward(ctx, forwarded).then(
         lambda answer: IncrementalAlterConfigsResponse(responses=[*loggers, *answer.responses])
+    )
+
+
+def _forward(
+    ctx: Context, request: IncrementalAlterConfigsRequest
+) -> Pending[IncrementalAlterConfigsResponse]:
+    return told_of_each(
+        ctx.broker.controller.incremental_alter_configs(request),
+        lambda error: IncrementalAlterConfigsResponse(
+            responses=[
+                Outcome(
+                    error_code=int(error.code),
+                    error_message=error.message,
+                    resource_type=one.resource_type,
+                    resource_name=one.resource_name,
+                )
+                for one in request.resources
+            ]
+        ),
     )
 
 

@@ -13,7 +13,9 @@ from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsR
 from ottla.protocol.apis.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.server.dispatch import handles
+from ottla.server.handlers.refusals import told_of_each
 from ottla.server.mutation_quota import mutation_charge, tell_pause
+from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
@@ -30,14 +32,45 @@ HIGH_WATERMARK = -1
 def create_topics(ctx: Context, request: CreateTopicsRequest) -> Pending[CreateTopicsResponse]:
     """Create topics; answered when they are committed and led here."""
     charge = mutation_charge(ctx, strict_from=6)
-    return tell_pause(ctx, charge, ctx.broker.controller.create_topics(request, charge.take))
+    answer = told_of_each(
+        ctx.broker.controller.create_topics(request, charge.take),
+        lambda error: CreateTopicsResponse(
+            topics=[
+                CreateTopicsResponse.CreatableTopicResult(
+                    name=topic.name, error_code=int(error.code), error_message=error.message
+                )
+                for topic in request.topics
+            ]
+        ),
+    )
+    return tell_pause(ctx, charge, answer)
 
 
 @handles(DeleteTopicsRequest)
 def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> Pending[DeleteTopicsResponse]:
     """Delete topics by name or id."""
     charge = mutation_charge(ctx, strict_from=5)
-    return tell_pause(ctx, charge, ctx.broker.controller.delete_topics(request, charge.take))
+    answer = told_of_each(
+        ctx.broker.controller.delete_topics(request, charge.take),
+        lambda error: DeleteTopicsResponse(
+            responses=[
+                DeleteTopicsResponse.DeletableTopicResult(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    error_code=int(error.code),
+                    error_message=error.message,
+                )
+                for topic in (
+                    *request.topics,
+                    *(
+                        DeleteTopicsRequest.DeleteTopicState(name=one, topic_id=ZERO_UUID)
+                        for one in request.topic_names
+                    ),
+                )
+            ]
+        ),
+    )
+    return tell_pause(ctx, charge, answer)
 
 
 @handles(CreatePartitionsRequest)
@@ -46,7 +79,18 @@ def create_partitions(
 ) -> Pending[CreatePartitionsResponse]:
     """Grow topics."""
     charge = mutation_charge(ctx, strict_from=3)
-    return tell_pause(ctx, charge, ctx.broker.controller.create_partitions(request, charge.take))
+    answer = told_of_each(
+        ctx.broker.controller.create_partitions(request, charge.take),
+        lambda error: CreatePartitionsResponse(
+            results=[
+                CreatePartitionsResponse.CreatePartitionsTopicResult(
+                    name=topic.name, error_code=int(error.code), error_message=error.message
+                )
+                for topic in request.topics
+            ]
+        ),
+    )
+    return tell_pause(ctx, charge, answer)
 
 
 @handles(DeleteRecordsRequest)

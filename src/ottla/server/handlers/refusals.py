@@ -1,0 +1,32 @@
+"""Answers of APIs without an error code for the whole: one that refuses all is told of each item.
+
+Kafka: AbstractRequest.getErrorResponse.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from ottla.errors import KafkaError
+from ottla.purgatory.pending import Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+def told_of_each(pending: Pending[T], answer: Callable[[KafkaError], T]) -> Pending[T]:
+    """Return a Pending that answers a KafkaError by what `answer` makes of it."""
+    told: Pending[T] = Pending()
+
+    def forward(done: Pending[T]) -> None:
+        if isinstance(done.error, KafkaError):
+            told.complete(answer(done.error))
+        elif done.error is not None:
+            told.fail(done.error)
+        else:
+            told.complete(done.value)
+
+    pending.on_done(forward)
+    return told
