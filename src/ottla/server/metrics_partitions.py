@@ -121,6 +121,15 @@ TRAFFIC = (
 )
 
 
+class _Counted(NamedTuple):
+    """What totals start from, never changed: a scrape under way keeps what it began with."""
+
+    baselines: tuple[dict[Partition, int], ...]
+    """Per traffic: what each partition's count was when the node began to count."""
+    ended: tuple[int, ...]
+    """Per traffic: what partitions counted that are gone."""
+
+
 class _View(NamedTuple):
     """What follows from the set of partitions alone: it is made anew when that changes."""
 
@@ -137,6 +146,7 @@ class _View(NamedTuple):
     led_labels: tuple[str, ...]
     led_counts: tuple[int, ...]
     """Partitions led here, by topic."""
+    counted: _Counted
     baseline_sums: dict[int, list[int]]
     """By number of the traffic: one a topic."""
 
@@ -159,11 +169,9 @@ class PartitionMetrics:
     def __init__(self, replicas: ReplicaSet, *, level: str, now_s: float) -> None:
         self._replicas = replicas
         self._level = level
-        self._view = _view([])
+        nothing = _Counted(tuple({} for _ in TRAFFIC), (0,) * len(TRAFFIC))
+        self._view = _view([], nothing)
         self._standing: _Standing | None = None
-        self._baselines: list[dict[Partition, int]] = [{} for _ in TRAFFIC]
-        """Per traffic: what each partition's count was when the node began to count."""
-        self._ended = [0] * len(TRAFFIC)
         self._meters = [Meter(now_s) for _ in TRAFFIC]
         self._is_stale = False
         """Whether metadata changed: only then do partitions come and go, or change their leader."""
@@ -189,14 +197,14 @@ class PartitionMetrics:
 
     def _rebuild(self, partitions: list[Partition], *, is_first: bool) -> None:
         there = set(partitions)
-        for number, one in enumerate(TRAFFIC):
-            baselines = self._baselines[number]
-            for gone in [key for key in baselines if key not in there]:
-                self._ended[number] += one.count_of(gone) - baselines.pop(gone)
-            for new in partitions:
-                if new not in baselines:
-                    baselines[new] = one.count_of(new) if is_first else 0
-        self._view = _view(partitions)
+        counted = self._view.counted
+        baselines, ended = [], []
+        for one, before, total in zip(TRAFFIC, counted.baselines, counted.ended, strict=True):
+            gone = [key for key in before if key not in there]
+            ended.append(total + sum(one.count_of(key) - before[key] for key in gone))
+            first = {key: one.count_of(key) for key in partitions} if is_first else {}
+            baselines.append({key: before.get(key, first.get(key, 0)) for key in partitions})
+        self._view = _view(partitions, _Counted(tuple(baselines), tuple(ended)))
         self._standing = None
 
     def tick(self, now_s: float) -> None:
@@ -206,22 +214,28 @@ class PartitionMetrics:
             one.update(self._total(number), now_s)
 
     def _total(self, number: int) -> int:
-        counts = TRAFFIC[number].counts(self._view)
-        return self._ended[number] + sum(counts) - sum(self._baselines[number].values())
+        view = self._view
+        baselines = view.counted.baselines[number]
+        counts = TRAFFIC[number].counts(view)
+        return view.counted.ended[number] + sum(counts) - sum(baselines.values())
 
     def collect(self) -> Iterator[Series]:
-        """Yield all series, each within about a millisecond."""
+        """Yield all series, each within about a millisecond; all of one set of partitions.
+
+        Between two of them a tick may find other partitions, which the next scrape will tell.
+        """
         self.refresh()
         view = self._view
-        if self._standing is None or len(self._standing.replicas) != len(view.leaders):
-            self._standing = _standing(view.leaders)
-        yield from self._broker(view, self._standing)
+        standing = self._standing
+        if standing is None or len(standing.replicas) != len(view.leaders):
+            standing = self._standing = _standing(view.leaders)
+        yield from self._broker(view, standing)
         for number, one in enumerate(TRAFFIC):
             yield from self._topics(number, one, view)
         many = len(view.partitions) > AUTO_LEVEL_LIMIT
         if self._level == "partition" or (self._level == "auto" and not many):
             yield from _logs(view)
-            yield from _leaders(view, self._standing)
+            yield from _leaders(view, standing)
 
     def _broker(self, view: _View, standing: _Standing) -> Iterator[Series]:
         offline = len(view.logs) - [log.failure for log in view.logs].count(None)
@@ -232,20 +246,12 @@ class PartitionMetrics:
         yield Series(_UNDER_MIN_ISR_COUNT, _ONE, (sum(standing.under_min_isr),))
         yield Series(_AT_MIN_ISR_COUNT, _ONE, (sum(standing.at_min_isr),))
 
-    def _baseline_sums(self, number: int, view: _View) -> list[int]:
-        """Return what each topic's count was when the node began to count; kept in the view."""
-        sums = view.baseline_sums.get(number)
-        if sums is None:
-            base = list(map(self._baselines[number].__getitem__, view.partitions))
-            sums = view.baseline_sums[number] = [sum(base[a:b]) for _, a, b in view.topics]
-        return sums
-
     def _topics(self, number: int, traffic: Traffic, view: _View) -> Iterator[Series]:
-        counts, sums = traffic.counts(view), self._baseline_sums(number, view)
+        counts, sums = traffic.counts(view), _baseline_sums(number, view)
         by_topic = [
             sum(counts[a:b]) - base for (_, a, b), base in zip(view.topics, sums, strict=True)
         ]
-        total = self._ended[number] + sum(by_topic)
+        total = view.counted.ended[number] + sum(by_topic)
         yield Series(traffic.family, view.traffic_labels, [total, *by_topic])
         one = self._meters[number]
         values = (
@@ -256,6 +262,15 @@ class PartitionMetrics:
         )
         for family, value in zip(traffic.rates, values, strict=True):
             yield Series(family, _ONE, (value,))
+
+
+def _baseline_sums(number: int, view: _View) -> list[int]:
+    """Return what each topic's count was when the node began to count; kept in the view."""
+    sums = view.baseline_sums.get(number)
+    if sums is None:
+        base = list(map(view.counted.baselines[number].__getitem__, view.partitions))
+        sums = view.baseline_sums[number] = [sum(base[a:b]) for _, a, b in view.topics]
+    return sums
 
 
 def _logs(view: _View) -> Iterator[Series]:
@@ -287,7 +302,7 @@ def _leaders(view: _View, standing: _Standing) -> Iterator[Series]:
     yield Series(_TOPIC_PARTITIONS, view.led_labels, view.led_counts)
 
 
-def _view(partitions: list[Partition]) -> _View:
+def _view(partitions: list[Partition], counted: _Counted) -> _View:
     logs = [one.log for one in partitions]
     labels = _labels(partitions)
     leaders = [one for one in partitions if one.is_leader]
@@ -311,6 +326,7 @@ def _view(partitions: list[Partition]) -> _View:
         ("", *(label_text(topic=name) for name, _, _ in topics)),
         tuple(label_text(topic=name) for name in led),
         tuple(led.values()),
+        counted,
         {},
     )
 

@@ -39,12 +39,12 @@ class ProcessMetrics:
     def collect(self) -> Iterator[Series]:
         """Yield what this platform tells."""
         process = self._process
-        with process.oneshot():
-            cpu, memory = process.cpu_times(), process.memory_info()
-            yield Series(_CPU, _ONE, (cpu.user + cpu.system,))
-            yield Series(_RESIDENT, _ONE, (memory.rss,))
-            yield Series(_VIRTUAL, _ONE, (memory.vms,))
-            yield Series(_START, _ONE, (process.create_time(),))
+        with process.oneshot():  # holds a lock: nothing may be yielded within
+            cpu, memory, start_s = process.cpu_times(), process.memory_info(), process.create_time()
+        yield Series(_CPU, _ONE, (cpu.user + cpu.system,))
+        yield Series(_RESIDENT, _ONE, (memory.rss,))
+        yield Series(_VIRTUAL, _ONE, (memory.vms,))
+        yield Series(_START, _ONE, (start_s,))
         yield Series(_BUILD, _BUILD_LABELS, (1,))
         yield from _descriptors(process)
         yield from _disk(process)

@@ -28,14 +28,24 @@ class Reporters:
     """One object a class; those with `export_metrics` receive clients' metrics."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        """Load the classes; PluginError names the one that cannot be had."""
+        """Load the classes; PluginError names all that cannot be had."""
         self._plugins: dict[str, Any] = {}
-        self._load(config)
+        errors = self._load(config)
+        if errors:
+            self.close()
+            raise PluginError("; ".join(map(str, errors)))
 
-    def _load(self, config: BrokerConfig) -> None:
+    def _load(self, config: BrokerConfig) -> list[PluginError]:
+        """Load all that can be had; return what is wrong with the others."""
+        errors = []
         for name in _names(config):
-            if name not in self._plugins:
+            if name in self._plugins:
+                continue
+            try:
                 self._plugins[name] = load_plugin(name, REPORTER_METHODS, config.given)
+            except PluginError as error:
+                errors.append(error)
+        return errors
 
     def serve(self, telemetry: Telemetry) -> None:
         """Let those that can receive clients' metrics."""
@@ -48,10 +58,8 @@ class Reporters:
         wanted = _names(config)
         for name in [name for name in self._plugins if name not in wanted]:
             _close(name, self._plugins.pop(name))
-        try:
-            self._load(config)
-        except PluginError as error:  # it could be loaded when the change was checked
-            log.error("reporter lost: %s", error, extra={"event": "reporter.lost"})  # noqa: TRY400 - the text says all
+        for error in self._load(config):  # it could be loaded when the change was checked
+            log.error("reporter lost: %s", error, extra={"event": "reporter.lost"})
         self.serve(telemetry)
 
     def close(self) -> None:
