@@ -9,6 +9,8 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+from pyspark.sql.streaming.datasource import ReadMaxRows  # noqa: E402
+
 from ottla.clients.admin.topics import NewTopic  # noqa: E402
 from ottla.clients.blocking import Admin, Consumer, Producer  # noqa: E402
 from ottla.errors import KafkaError  # noqa: E402
@@ -258,6 +260,49 @@ def test_offsets_that_are_gone(node: Node) -> None:
     for task in (tasks[0], lenient.partitions(start, end)[0]):
         values = [row["value"] for batch in lenient.read(task) for row in batch.to_pylist()]
         assert values == [b"%d" % i for i in range(15, 20)]
+    strict.stop()
+    lenient.stop()
+
+
+def test_records_gone_from_a_new_partition_are_a_loss(node: Node) -> None:
+    """A partition that the query has not seen starts at 0, also when a batch is planned again."""
+    make_topic(node, "joined", 1)
+    strict, lenient = (
+        StreamReader(
+            reading(
+                node, "joined", streaming=True, startingOffsets="earliest", failOnDataLoss=allowed
+            ),
+            ("value",),
+        )
+        for allowed in ("true", "false")
+    )
+    start = strict.initialOffset()
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        assert admin.create_partitions({"joined": 2})["joined"] is None
+        assert strict.latestOffset(start, strict.getDefaultReadLimit()) == start
+        with Producer(bootstrap_servers=node.bootstrap) as producer:
+            for i in range(5):
+                producer.send("joined", b"%d" % i, partition=1)
+            producer.flush()
+        whole = strict.latestOffset(start, strict.getDefaultReadLimit())
+        assert [task.wanted for task in strict.partitions(start, whole)] == [
+            (TopicPartition("joined", 1), 0, 5)
+        ]
+        for gone, left in ((3, [b"3", b"4"]), (5, [])):
+            admin.delete_records({TopicPartition("joined", 1): gone})
+            end = strict.latestOffset(start, ReadMaxRows(2))
+            assert end["joined"]["1"] == 2
+            for planned in (end, whole):
+                with pytest.raises(KafkaError, match=f"the log starts at {gone}"):
+                    strict.partitions(start, planned)
+            end = lenient.latestOffset(start, lenient.getDefaultReadLimit())
+            tasks = lenient.partitions(start, end)
+            read = [batch.to_pylist() for task in tasks for batch in lenient.read(task)]
+            assert [row["value"] for rows in read for row in rows] == left
+        admin.delete_topics(["joined"])
+    with pytest.raises(KafkaError, match="was deleted before offset 0"):
+        strict.partitions(start, whole)
+    assert lenient.partitions(start, whole) == []
     strict.stop()
     lenient.stop()
 

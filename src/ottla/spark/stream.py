@@ -131,8 +131,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _with_new_partitions(
         self, begin: Offsets, positions: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return the start of every partition; new ones start where their log does."""
+        """Return the start of every partition; `partitions` starts new ones there, too."""
         new = [part for part in positions if part not in begin.positions]
+        if self._options.fail_on_data_loss:
+            return {**begin.positions, **dict.fromkeys(new, 0)}
         return {**begin.positions, **earliest(self.cluster, new)}
 
     def _enough(
@@ -160,7 +162,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = earliest(self.cluster, [p for p in until.positions if p.topic in topics])
         ranges = []
         for part, end_offset in sorted(until.positions.items()):
-            begin_offset = begin.positions.get(part, first.get(part, end_offset))
+            # a new partition starts at 0: what its log has lost before the query saw it is a loss
+            unknown = 0 if self._options.fail_on_data_loss else first.get(part, end_offset)
+            begin_offset = begin.positions.get(part, unknown)
             if begin_offset < end_offset:
                 self._check_there(part, begin_offset, first)
                 begin_offset = max(begin_offset, first.get(part, end_offset))
