@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ottla.server.http_health import NodeHealth
 
 OK, UNAVAILABLE = 200, 503
+SCRAPES_MAX = 16
+"""Scrapes gathered at a time: each holds megabytes, also when its client has left."""
 
 
 def make_app(health: NodeHealth, spelling: Spelling) -> Starlette:
@@ -57,13 +59,19 @@ class Pages:
         self._health = health
         self._process = ProcessMetrics()
         self._exposition = Exposition(spelling)
+        self._scrape_count = 0
 
     async def metrics(self, request: Request) -> Response:
         """Answer a scrape, in OpenMetrics when that is accepted."""
+        if self._scrape_count >= SCRAPES_MAX:
+            return PlainTextResponse("too many scrapes at a time\n", UNAVAILABLE)
+        self._scrape_count += 1
         try:
             series = await self._health.gather()
         except TimeoutError:
             return PlainTextResponse("the node's loop does not answer\n", UNAVAILABLE)
+        finally:
+            self._scrape_count -= 1
         openmetrics = "application/openmetrics-text" in request.headers.get("accept", "")
         whole = chain(self._health.series(), self._process.collect(), series)
         return StreamingResponse(

@@ -25,9 +25,9 @@ log = logging.getLogger("ottla.http")
 START_DELAY_S = 1.0
 """How long a starting node has the processor for itself; connections wait in the backlog."""
 STOP_LIMIT_S = 2.0
-_MAX_CONNECTIONS = 64
-_KEEP_ALIVE_S = 75
-"""Longer than usual scrape intervals, so that a scraper keeps its connection."""
+_BACKLOG = 128
+_KEEP_ALIVE_S = 12
+"""Below usual scrape intervals, lest a connection ends just as the next request is sent."""
 
 
 class HttpServer:
@@ -37,7 +37,7 @@ class HttpServer:
         """make_app() is called on the server's thread. OSError when the port is taken."""
         self._make_app = make_app
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family, backlog=128)
+        self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         self._may_begin = threading.Event()
         self._is_stopping = False
@@ -76,18 +76,20 @@ class HttpServer:
     async def _serve(self) -> None:
         import uvicorn
 
+        from ottla.server.http_connection import HttpConnection
+
         stopped = asyncio.Event()
         config = uvicorn.Config(
             self._make_app(),
             loop="asyncio",
-            http="h11",
+            http=HttpConnection,
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             date_header=False,
-            limit_concurrency=_MAX_CONNECTIONS,
+            backlog=_BACKLOG,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=1,
         )

@@ -1,0 +1,90 @@
+"""A connection of the HTTP server: it gets little time without a request, and a place by age.
+
+Connections are bounded by closing the one that has been idle longest, not by refusing requests:
+whoever only opens connections cannot make a probe fail, which would have a healthy node killed.
+
+Kafka: none; the JVM's exporters bring their own server.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+REQUEST_LIMIT_S = 5.0
+"""How long a request may take to arrive, and the first one of a connection to begin."""
+CONNECTIONS_MAX = 64
+_UNFINISHED = {h11.IDLE, h11.SEND_BODY, h11.ERROR}
+"""States of the other side before its request is whole."""
+
+
+class HttpConnection(H11Protocol):
+    """One connection; runs on the server's loop."""
+
+    _since_s = 0.0
+    """Since when it is idle, or its answer under way."""
+    _request_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as theirs
+        """Take a place, that of another when there is none, and wait for a request."""
+        super().connection_made(transport)
+        self._since_s = self.loop.time()
+        self._watch()
+        if len(self.connections) > CONNECTIONS_MAX:
+            self._make_room()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; a request that began must be whole in time."""
+        was_idle = self.is_idle
+        super().data_received(data)
+        if was_idle and not self.is_idle:
+            self._since_s = self.loop.time()
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._since_s = self.loop.time()
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._forget_timer()
+        super().connection_lost(exc)
+
+    def end(self) -> None:
+        """Close at once, whether or not the other side takes what was written."""
+        self._forget_timer()
+        self.connections.discard(self)
+        self.transport.abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no answer is under way."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _watch(self) -> None:
+        if self.conn.their_state not in _UNFINISHED:
+            self._forget_timer()
+        elif self._request_timer is None and self.timeout_keep_alive_task is None:
+            # more bytes do not set it again: a request that trickles in has no more time
+            self._request_timer = self.loop.call_later(REQUEST_LIMIT_S, self.end)
+
+    def _forget_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
+
+    def _make_room(self) -> None:
+        """End the connection that has been idle longest; if none is, the longest answer."""
+        others: list[Any] = [one for one in self.connections if one is not self]
+        min(others, key=_order).end()
+
+
+def _order(one: HttpConnection) -> tuple[bool, float]:
+    return not one.is_idle, one._since_s  # noqa: SLF001 - of the same module
