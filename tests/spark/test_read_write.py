@@ -285,8 +285,8 @@ def test_records_gone_from_a_new_partition_are_a_loss(node: Node) -> None:
                 producer.send("joined", b"%d" % i, partition=1)
             producer.flush()
         whole = strict.latestOffset(start, strict.getDefaultReadLimit())
-        planned: list[Any] = list(strict.partitions(start, whole))
-        assert [task.wanted for task in planned] == [(TopicPartition("joined", 1), 0, 5)]
+        parts: list[Any] = list(strict.partitions(start, whole))
+        assert [part.wanted for part in parts] == [(TopicPartition("joined", 1), 0, 5)]
         for gone, left in ((3, [b"3", b"4"]), (5, [])):
             admin.delete_records({TopicPartition("joined", 1): gone})
             end = strict.latestOffset(start, ReadMaxRows(2))
