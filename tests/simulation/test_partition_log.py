@@ -30,6 +30,7 @@ from ottla.storage.producer_update import read_marker
 from ottla.storage.retention_check import RetentionCheck
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import TopicPartition, Uuid
+from tests.storage.sets import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,13 +132,7 @@ class _Run:
     def run_jobs(self, *, all_of_them: bool = True) -> None:
         self.pending += self.logs.take_jobs()
         while self.pending and (all_of_them or self.rng.random() < 0.7):
-            job = self.pending.pop(0)
-            error = None
-            try:
-                job.run()
-            except OSError as failure:
-                error = failure
-            job.done(error)
+            finish([self.pending.pop(0)])
         log = self.logs.get(PARTITION)
         if log is not None:
             holds_data = log.recovery_point > log.log_start_offset

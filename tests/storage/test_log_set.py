@@ -3,53 +3,25 @@
 from __future__ import annotations
 
 import errno
-from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.storage.checkpoints import decode_offsets, encode_offsets
 from ottla.storage.log_config import LogConfig
-from ottla.storage.log_dir import LogDirectory, decode_clean_marker, decode_meta_properties
+from ottla.storage.log_dir import decode_clean_marker, decode_meta_properties
 from ottla.storage.log_set import MOST_FLUSHES, LogSet
 from ottla.storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
 from ottla.testing.disk import Call, SimulatedCrash, SimulatedDisk
 from ottla.types import TopicPartition, Uuid
-from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID, put
+from tests.storage.logs import NOW_MS, TOPIC_ID, put
+from tests.storage.sets import A, finish, make, open_set
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ottla.storage.partition_log import PartitionLog
-
-A, B = TopicPartition("a", 0), TopicPartition("b", 3)
-
-
-def open_set(
-    *disks: SimulatedDisk, is_stray: Callable[[PartitionLog], bool] | None = None
-) -> LogSet:
-    return LogSet.open(
-        [LogDirectory(f"/d{number}", disk) for number, disk in enumerate(disks)],
-        config_for=lambda _: SMALL,
-        now_ms=NOW_MS,
-        rng=Random(1),
-        is_stray=is_stray,
-    )
-
-
-def make(logs: LogSet, partition: TopicPartition, topic_id: Uuid = TOPIC_ID) -> PartitionLog:
-    return logs.get_or_create(partition, topic_id=topic_id, now_ms=NOW_MS)
+B = TopicPartition("b", 3)
 
 
 def run_jobs(logs: LogSet) -> None:
-    for job in logs.take_jobs():
-        error = None
-        try:
-            job.run()
-        except OSError as failure:
-            error = failure
-        job.done(error)
+    finish(logs.take_jobs())
 
 
 def test_a_clean_stop_and_start() -> None:

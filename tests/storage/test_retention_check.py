@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,16 +11,14 @@ from ottla.errors import CorruptMessage
 from ottla.storage import log_set
 from ottla.storage.batches import walk_file
 from ottla.storage.log_config import LogConfig
-from ottla.storage.log_dir import LogDirectory
-from ottla.storage.log_set import LogSet
 from ottla.storage.retention_check import RetentionCheck
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition
 from tests.storage.logs import NOW_MS, TOPIC_ID, put
-from tests.storage.sets import make, open_set
+from tests.storage.sets import finish, make, open_set
 
 if TYPE_CHECKING:
-    from ottla.storage.log_jobs import StorageJob
+    from ottla.storage.log_set import LogSet
     from ottla.storage.partition_log import PartitionLog
 
 SMALL = LogConfig(segment_bytes=400, retention_bytes=400, retention_ms=-1)
@@ -30,11 +27,9 @@ DELAY_MS = SMALL.file_delete_delay_ms
 
 def logs_of(disk: SimulatedDisk, count: int) -> LogSet:
     """Return logs that have more segments than they may keep."""
-    logs = LogSet.open(
-        [LogDirectory("/d", disk)], config_for=lambda _: SMALL, now_ms=NOW_MS, rng=Random(1)
-    )
+    logs = open_set(disk, config=SMALL)
     for number in range(count):
-        log = logs.get_or_create(TopicPartition("t", number), topic_id=TOPIC_ID, now_ms=NOW_MS)
+        log = make(logs, TopicPartition("t", number))
         for _ in range(12):
             put(log)
         log.update_high_watermark(log.log_end_offset)
@@ -43,16 +38,6 @@ def logs_of(disk: SimulatedDisk, count: int) -> LogSet:
 
 def has_lost(log: PartitionLog) -> bool:
     return log.log_start_offset > 0
-
-
-def finish(jobs: list[StorageJob]) -> None:
-    for job in jobs:
-        error = None
-        try:
-            job.run()
-        except OSError as failure:
-            error = failure
-        job.done(error)
 
 
 def deleted_files(disk: SimulatedDisk) -> list[str]:

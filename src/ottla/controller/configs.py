@@ -78,7 +78,7 @@ class ConfigControl:
         own = self.topic(topic).get(name)
         if own is not None:
             return own
-        cluster = self.of(ConfigResource(ConfigResourceType.BROKER, ""))
+        cluster = self.of(CLUSTER_DEFAULT)
         if name in cluster:
             return cluster[name]
         definition = topic_definition_of(name)
@@ -114,7 +114,7 @@ class ConfigControl:
         """Return the topic's min.insync.replicas."""
         own = self.topic(topic).get(MIN_INSYNC_REPLICAS)
         if own is None:
-            cluster = self.of(ConfigResource(ConfigResourceType.BROKER, ""))
+            cluster = self.of(CLUSTER_DEFAULT)
             own = cluster.get(MIN_INSYNC_REPLICAS)
         return int(own) if own is not None else self._config.min_insync_replicas
 
@@ -122,7 +122,7 @@ class ConfigControl:
         """Whether a replica that is out of sync may lead the topic."""
         own = self.topic(topic).get("unclean.leader.election.enable")
         if own is None:
-            cluster = self.of(ConfigResource(ConfigResourceType.BROKER, ""))
+            cluster = self.of(CLUSTER_DEFAULT)
             own = cluster.get("unclean.leader.election.enable")
         if own is None:
             return bool(self._config.unclean_leader_election_enable)

@@ -41,8 +41,6 @@ log = logging.getLogger("ottla.controller")
 _RECORD_OVERHEAD_BYTES = 32
 _RECORDS_A_SLICE = 250
 """Of a snapshot, encoded in one turn of the loop: some two milliseconds."""
-
-
 _RECORDS_A_PIECE = 10_000
 """Of a result that need not be in one batch; each record of such is at most a few hundred bytes."""
 

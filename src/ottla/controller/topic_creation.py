@@ -14,7 +14,7 @@ from ottla.controller.result import ControllerResult, free_of_charge, own_text
 from ottla.controller.topic_names import METADATA_TOPIC_NAME, check_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.framing import MessageAndVersion
-from ottla.metadata.resources import ConfigResource, ConfigResourceType
+from ottla.metadata.resources import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.records.metadata import TopicRecord
@@ -68,7 +68,7 @@ class TopicCreation:
         repeated = _repeated([topic.name for topic in request.topics])
         effective = EffectiveConfigs(
             self._config,
-            cluster_settings=self._configs.of(ConfigResource(ConfigResourceType.BROKER, "")),
+            cluster_settings=self._configs.of(CLUSTER_DEFAULT),
             node_settings=self._configs.of(
                 ConfigResource(ConfigResourceType.BROKER, str(self._config.node_id))
             ),

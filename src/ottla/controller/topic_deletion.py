@@ -36,7 +36,7 @@ def delete_topics(
     records: list[MessageAndVersion] = []
     response = DeleteTopicsResponse(responses=[])
     done: set[Uuid] = set()
-    wanted = list(_wanted(request))
+    wanted = list(wanted_topics(request))
     names = [name for name, _ in wanted if name is not None]
     ids = [topic_id for name, topic_id in wanted if name is None]
     for name, topic_id in dict.fromkeys(wanted):
@@ -61,7 +61,8 @@ def delete_topics(
     return ControllerResult(records, response)
 
 
-def _wanted(request: DeleteTopicsRequest) -> Iterator[tuple[str | None, Uuid]]:
+def wanted_topics(request: DeleteTopicsRequest) -> Iterator[tuple[str | None, Uuid]]:
+    """Yield name and id of each topic, as far as the request has them."""
     for name in request.topic_names:
         yield name, ZERO_UUID
     for topic in request.topics:

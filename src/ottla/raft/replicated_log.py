@@ -119,14 +119,8 @@ class ReplicatedLog:
     def close(self, *, is_to_be_flushed: bool) -> None:
         """Give every descriptor back; KAFKA_STORAGE_ERROR when the last flush fails."""
         try:
-            job = self.log.close() if is_to_be_flushed else None
-            if job is not None:
-                error = None
-                try:
-                    job.run()
-                except OSError as failure:
-                    error = failure
-                self.log.flush_completed(job, error)
+            if is_to_be_flushed:
+                self.log.close_now()
         finally:
             self.log.release()
 

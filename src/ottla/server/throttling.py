@@ -108,7 +108,6 @@ class MeasuredRequest:
         most_bytes = ctx.broker.quotas.fetched.most_in_window(ctx.user, ctx.client_id, now_ms)
         fetch: FetchRequest = request  # type: ignore[assignment] # by its key
         fetch.max_bytes = int(min(fetch.max_bytes, ctx.broker.fetch_max_bytes, most_bytes))
-        fetch.min_bytes = min(fetch.min_bytes, fetch.max_bytes)
 
     def _answer(self, response: Response | None) -> None:
         ctx = self._ctx

@@ -38,7 +38,6 @@ class FlushJob:
         "partition_metadata",
         "segments",
         "snapshots",
-        "sync_directory",
         "vanished",
     )
 
@@ -54,7 +53,6 @@ class FlushJob:
         self.snapshots: list[str] = []
         """File names."""
         self.names_version = 0
-        self.sync_directory = False
         self.epochs: bytes | None = None
         self.epochs_version = 0
         self.partition_metadata: bytes | None = None
@@ -88,8 +86,7 @@ class FlushJob:
                 folder.sync_file(name)
         if self.epochs is not None:
             replace_file(folder, LEADER_EPOCH_CHECKPOINT, self.epochs)
-        if self.sync_directory or self.partition_metadata is not None or self.epochs is not None:
-            folder.sync()
+        folder.sync()
 
 
 def replace_file(folder: Folder, name: str, data: bytes) -> None:

@@ -65,9 +65,6 @@ class DurableLog(LogState):
 
     def _fill(self, job: FlushJob, *, is_whole: bool) -> None:
         job.names_version = self._names_version
-        job.sync_directory = not self._names_are_durable or bool(
-            self.producer_state.unsynced_snapshots
-        )
         if not self._metadata_is_durable and self.topic_id is not None:
             job.partition_metadata = encode_partition_metadata(self.topic_id)
         if self.leader_epochs.is_dirty:
@@ -77,7 +74,12 @@ class DurableLog(LogState):
             file_name(offset, SNAPSHOT_SUFFIX) for offset in self.producer_state.unsynced_snapshots
         ]
         self.producer_state.unsynced_snapshots = []
-        if job.sync_directory or job.partition_metadata is not None or job.epochs is not None:
+        if (
+            not self._names_are_durable
+            or job.snapshots
+            or job.partition_metadata is not None
+            or job.epochs is not None
+        ):
             job.folder = self.directory.open_folder(self.name)
         active = self.segments.active
         for number, segment in enumerate(self.segments):
@@ -151,6 +153,21 @@ class DurableLog(LogState):
                 self.failure = error
                 raise self._storage_error("closing", error) from error
         return self._make_flush(self._last_flush_ms) if self.failure is None else None
+
+    def close_now(self) -> None:
+        """Close and do the last job here, which waits for the disk; `release` is the caller's.
+
+        KAFKA_STORAGE_ERROR when that fails.
+        """
+        job = self.close()
+        if job is None:
+            return
+        error = None
+        try:
+            job.run()
+        except OSError as failure:
+            error = failure
+        self.flush_completed(job, error)
 
     def release(self) -> None:
         """Give every descriptor back."""

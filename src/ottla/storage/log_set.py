@@ -573,14 +573,7 @@ class LogSet:
 
     def _close_logs(self, home: LogDirectory) -> None:
         for log in self._logs_in(home):
-            job = log.close()
-            if job is not None:
-                error = None
-                try:
-                    job.run()
-                except OSError as failure:
-                    error = failure
-                log.flush_completed(job, error)
+            log.close_now()
             if log.failure is not None:
                 raise log.failure
             log.release()

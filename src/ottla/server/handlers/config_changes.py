@@ -6,7 +6,7 @@ Kafka: kafka.server.ConfigAdminManager, KafkaApis.handleIncrementalAlterConfigsR
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 
 Outcome = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+Replaced = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
 @handles(AlterConfigsRequest)
@@ -33,16 +34,8 @@ def alter_configs(ctx: Context, request: AlterConfigsRequest) -> Pending[AlterCo
     """Replace all settings of a resource (the old API)."""
     return told_of_each(
         ctx.broker.controller.alter_configs(request),
-        lambda error: AlterConfigsResponse(
-            responses=[
-                AlterConfigsResponse.AlterConfigsResourceResponse(
-                    error_code=int(error.code),
-                    error_message=error.message,
-                    resource_type=one.resource_type,
-                    resource_name=one.resource_name,
-                )
-                for one in request.resources
-            ]
+        lambda told: AlterConfigsResponse(
+            responses=[Replaced(**told, **_named(one)) for one in request.resources]
         ),
     )
 
@@ -81,18 +74,14 @@ def _forward(
 ) -> Pending[IncrementalAlterConfigsResponse]:
     return told_of_each(
         ctx.broker.controller.incremental_alter_configs(request),
-        lambda error: IncrementalAlterConfigsResponse(
-            responses=[
-                Outcome(
-                    error_code=int(error.code),
-                    error_message=error.message,
-                    resource_type=one.resource_type,
-                    resource_name=one.resource_name,
-                )
-                for one in request.resources
-            ]
+        lambda told: IncrementalAlterConfigsResponse(
+            responses=[Outcome(**told, **_named(one)) for one in request.resources]
         ),
     )
+
+
+def _named(resource: Resource | AlterConfigsRequest.AlterConfigsResource) -> dict[str, Any]:
+    return {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
 
 
 def _change_loggers(

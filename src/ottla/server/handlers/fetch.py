@@ -185,7 +185,7 @@ class FetchRead:
             self._has_error = True
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self._ctx.api_version < _STORAGE_ERROR_FROM:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        data = _failed(wanted.key.partition, code)
+        data = _without_records(wanted.key.partition, code)
         replica = wanted.replica
         if (
             replica is not None
@@ -300,7 +300,7 @@ def _diverging_epoch(replica: Partition, wanted: FetchPartition) -> tuple[int, i
     return None
 
 
-def _failed(index: int, code: ErrorCode) -> PartitionData:
+def _without_records(index: int, code: ErrorCode) -> PartitionData:
     is_known = code not in _UNKNOWN
     return PartitionData(
         partition_index=index,

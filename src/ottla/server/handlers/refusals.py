@@ -5,7 +5,7 @@ Kafka: AbstractRequest.getErrorResponse.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.errors import KafkaError
 from ottla.purgatory.pending import Pending
@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def told_of_each(pending: Pending[T], answer: Callable[[KafkaError], T]) -> Pending[T]:
-    """Return a Pending that answers a KafkaError by what `answer` makes of it."""
+def told_of_each(pending: Pending[T], answer: Callable[[dict[str, Any]], T]) -> Pending[T]:
+    """Return a Pending that answers a KafkaError too.
+
+    answer(told) makes the response; told are the fields error_code and error_message of each item.
+    """
     told: Pending[T] = Pending()
 
     def forward(done: Pending[T]) -> None:
         if isinstance(done.error, KafkaError):
-            told.complete(answer(done.error))
+            error = done.error
+            told.complete(answer({"error_code": int(error.code), "error_message": error.message}))
         elif done.error is not None:
             told.fail(done.error)
         else:

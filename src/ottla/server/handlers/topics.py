@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.controller.topic_deletion import wanted_topics
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -15,7 +16,6 @@ from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsR
 from ottla.server.dispatch import handles
 from ottla.server.handlers.refusals import told_of_each
 from ottla.server.mutation_quota import mutation_charge, tell_pause
-from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     WantedPartition = DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition
 
+Created = CreateTopicsResponse.CreatableTopicResult
+Deleted = DeleteTopicsResponse.DeletableTopicResult
+Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
 RecordsTopicResult = DeleteRecordsResponse.DeleteRecordsTopicResult
 RecordsResult = RecordsTopicResult.DeleteRecordsPartitionResult
 HIGH_WATERMARK = -1
@@ -34,13 +37,8 @@ def create_topics(ctx: Context, request: CreateTopicsRequest) -> Pending[CreateT
     charge = mutation_charge(ctx, strict_from=6)
     answer = told_of_each(
         ctx.broker.controller.create_topics(request, charge.take),
-        lambda error: CreateTopicsResponse(
-            topics=[
-                CreateTopicsResponse.CreatableTopicResult(
-                    name=topic.name, error_code=int(error.code), error_message=error.message
-                )
-                for topic in request.topics
-            ]
+        lambda told: CreateTopicsResponse(
+            topics=[Created(name=topic.name, **told) for topic in request.topics]
         ),
     )
     return tell_pause(ctx, charge, answer)
@@ -52,21 +50,10 @@ def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> Pending[DeleteT
     charge = mutation_charge(ctx, strict_from=5)
     answer = told_of_each(
         ctx.broker.controller.delete_topics(request, charge.take),
-        lambda error: DeleteTopicsResponse(
+        lambda told: DeleteTopicsResponse(
             responses=[
-                DeleteTopicsResponse.DeletableTopicResult(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    error_code=int(error.code),
-                    error_message=error.message,
-                )
-                for topic in (
-                    *request.topics,
-                    *(
-                        DeleteTopicsRequest.DeleteTopicState(name=one, topic_id=ZERO_UUID)
-                        for one in request.topic_names
-                    ),
-                )
+                Deleted(name=name, topic_id=topic_id, **told)
+                for name, topic_id in wanted_topics(request)
             ]
         ),
     )
@@ -81,13 +68,8 @@ def create_partitions(
     charge = mutation_charge(ctx, strict_from=3)
     answer = told_of_each(
         ctx.broker.controller.create_partitions(request, charge.take),
-        lambda error: CreatePartitionsResponse(
-            results=[
-                CreatePartitionsResponse.CreatePartitionsTopicResult(
-                    name=topic.name, error_code=int(error.code), error_message=error.message
-                )
-                for topic in request.topics
-            ]
+        lambda told: CreatePartitionsResponse(
+            results=[Grown(name=topic.name, **told) for topic in request.topics]
         ),
     )
     return tell_pause(ctx, charge, answer)
