@@ -44,6 +44,7 @@ class Uuid(bytes):
 
 
 ZERO_UUID = Uuid()
+METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = Uuid(bytes(15) + b"\x01")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,12 +11,15 @@ from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.storage.checkpoints import decode_offsets, encode_offsets
 from ottla.storage.log_config import LogConfig
 from ottla.storage.log_dir import decode_clean_marker, decode_meta_properties
-from ottla.storage.log_set import MOST_FLUSHES, LogSet
+from ottla.storage.log_upkeep import MOST_FLUSHES
 from ottla.storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
 from ottla.testing.disk import Call, SimulatedCrash, SimulatedDisk
 from ottla.types import TopicPartition, Uuid
 from tests.storage.logs import NOW_MS, TOPIC_ID, put
 from tests.storage.sets import A, finish, make, open_set
+
+if TYPE_CHECKING:
+    from ottla.storage.log_set import LogSet
 
 B = TopicPartition("b", 3)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.errors import CorruptMessage
-from ottla.storage import log_set
+from ottla.storage import log_upkeep
 from ottla.storage.batches import walk_file
 from ottla.storage.log_config import LogConfig
 from ottla.storage.retention_check import RetentionCheck
@@ -192,7 +192,7 @@ def test_segments_without_timestamps_age_from_their_last_write() -> None:
 
 def test_removals_are_begun_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is over the limit is for the next call."""
-    monkeypatch.setattr(log_set, "MOST_REMOVALS", 2)
+    monkeypatch.setattr(log_upkeep, "MOST_REMOVALS", 2)
     disk = SimulatedDisk()
     logs = logs_of(disk, 3)
     RetentionCheck(logs).step(NOW_MS)

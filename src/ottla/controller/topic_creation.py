@@ -11,14 +11,14 @@ from ottla.controller.assignment import check_manual_assignment, new_partition, 
 from ottla.controller.effective_configs import EffectiveConfigs
 from ottla.controller.policies import NewTopic
 from ottla.controller.result import ControllerResult, free_of_charge, own_text
-from ottla.controller.topic_names import METADATA_TOPIC_NAME, check_topic_name
+from ottla.controller.topic_names import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.resources import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.records.metadata import TopicRecord
-from ottla.types import Uuid
+from ottla.types import METADATA_TOPIC, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +133,7 @@ class TopicCreation:
         )
 
     def _check_name(self, name: str) -> None:
-        if name == METADATA_TOPIC_NAME:
+        if name == METADATA_TOPIC:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
             )

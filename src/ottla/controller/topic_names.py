@@ -10,7 +10,6 @@ from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError
 
-METADATA_TOPIC_NAME: Final = "__cluster_metadata"
 _MAX_LENGTH: Final = 249
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 

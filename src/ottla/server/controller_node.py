@@ -1,9 +1,8 @@
-"""The controller of a node: its member of the quorum, the shard on top, one method an API.
+"""The controller of a node: its member of the quorum and the shard on top.
 
-Kafka: kafka.server.ControllerServer, ControllerApis, SharedServer.
+Kafka: kafka.server.ControllerServer, SharedServer.
 
-Sans-IO: time, luck, disk and workers are arguments. Every method returns a Pending that completes
-when the decision is committed, or fails with KafkaError.
+Sans-IO: time, luck, disk and workers are arguments.
 """
 
 from __future__ import annotations
@@ -12,24 +11,22 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.controller.controller import Controller
-from ottla.controller.result import ControllerResult, free_of_charge
+from ottla.controller.result import ControllerResult
 from ottla.controller.runtime import ControllerRuntime
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import KafkaError
 from ottla.metadata.bootstrap import BOOTSTRAP_CHECKPOINT, feature_records
 from ottla.metadata.broker import ControllerRegistration, FeatureRange, ListenerAddress
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.framing import MessageAndVersion, decode_record
 from ottla.metadata.loader import MetadataLoader
 from ottla.metadata.snapshot import SnapshotPolicy
-from ottla.protocol.apis.describe_quorum import DescribeQuorumResponse
-from ottla.protocol.records.raft import KRaftVersionRecord, VotersRecord
-from ottla.raft.control_records import decode_control_message
 from ottla.raft.driver import RaftDriver
-from ottla.raft.node import RaftNode
 from ottla.raft.quorum_state import QuorumStateStore
 from ottla.raft.replicated_log import METADATA_LOG, ReplicatedLog
 from ottla.raft.snapshot import decode_snapshot
-from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet, voter_set_of
+from ottla.server.controller_apis import ControllerApis
+from ottla.server.quorum_description import describe_quorum
+from ottla.server.quorum_start import static_voters, take_part
 from ottla.server.timers import meeting_after
 from ottla.types import Node, OffsetAndEpoch, Uuid
 
@@ -40,62 +37,22 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.controller.policies import Policies
-    from ottla.controller.result import Charge
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage
-    from ottla.protocol.apis.allocate_producer_ids import (
-        AllocateProducerIdsRequest,
-        AllocateProducerIdsResponse,
+    from ottla.protocol.apis.describe_quorum import (
+        DescribeQuorumRequest,
+        DescribeQuorumResponse,
     )
-    from ottla.protocol.apis.alter_client_quotas import (
-        AlterClientQuotasRequest,
-        AlterClientQuotasResponse,
-    )
-    from ottla.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-    from ottla.protocol.apis.alter_partition_reassignments import (
-        AlterPartitionReassignmentsRequest,
-        AlterPartitionReassignmentsResponse,
-    )
-    from ottla.protocol.apis.assign_replicas_to_dirs import (
-        AssignReplicasToDirsRequest,
-        AssignReplicasToDirsResponse,
-    )
-    from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-    from ottla.protocol.apis.broker_registration import (
-        BrokerRegistrationRequest,
-        BrokerRegistrationResponse,
-    )
-    from ottla.protocol.apis.create_partitions import (
-        CreatePartitionsRequest,
-        CreatePartitionsResponse,
-    )
-    from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
-    from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-    from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
-    from ottla.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-    from ottla.protocol.apis.incremental_alter_configs import (
-        IncrementalAlterConfigsRequest,
-        IncrementalAlterConfigsResponse,
-    )
-    from ottla.protocol.apis.list_partition_reassignments import (
-        ListPartitionReassignmentsRequest,
-        ListPartitionReassignmentsResponse,
-    )
-    from ottla.protocol.apis.unregister_broker import (
-        UnregisterBrokerRequest,
-        UnregisterBrokerResponse,
-    )
-    from ottla.protocol.apis.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
     from ottla.purgatory.pending import Pending
     from ottla.raft.driver import RunInWorker
-    from ottla.records.batch import RecordBatch
+    from ottla.raft.node import RaftNode
+    from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
     from ottla.storage.directory import Directory
 
 log = logging.getLogger("ottla.controller")
-METADATA_TOPIC = "__cluster_metadata"
 
 
-class ControllerNode:
+class ControllerNode(ControllerApis):
     """Call `start` once, `tick` when its deadline comes, `stop` at the end."""
 
     def __init__(  # noqa: PLR0913 - a node is made of all it stands on
@@ -120,19 +77,18 @@ class ControllerNode:
         controller serves (it registers itself when they are given). on_failure(error) is called
         once when the disk has failed or a record cannot be applied: the node must then halt.
         """
+        super().__init__(clock)
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.directory_id = directory_id
         self.supported_features = supported_features
         self._directory = directory
-        self._clock = clock
         self._rng = rng
         self._config = config
         self._run_in_worker = run_in_worker
         self._listeners = controller_listeners
         self._on_failure = on_failure or _ignore
         self._loader = MetadataLoader()
-        self._runtime: ControllerRuntime | None = None
         self._raft: RaftNode | None = None
         self._log: ReplicatedLog | None = None
 
@@ -224,6 +180,36 @@ class ControllerNode:
         CorruptMessage or UnsupportedVersion when what lies on the disk cannot be trusted or
         understood, KafkaError INCONSISTENT_VOTER_SET for a quorum this node cannot serve.
         """
+        log = ReplicatedLog.open(
+            self._directory,
+            now_ms=now_ms,
+            segment_bytes=self._config.metadata_log_segment_bytes,
+            segment_ms=self._config.metadata_log_segment_ms,
+        )
+        runtime = self._new_runtime()
+        runtime.on_active = self._register_controller
+        runtime.retention = lambda: self._clean(log)
+        store = QuorumStateStore(self._directory, METADATA_LOG)
+        raft = take_part(
+            log,
+            runtime,
+            store,
+            node_id=self.node_id,
+            directory_id=self.directory_id,
+            static_voters=static_voters(self._config),
+        )
+        runtime.driver = RaftDriver(
+            raft,
+            log,
+            store,
+            clock=self._clock,
+            run_in_worker=self._run_in_worker,
+            listener=runtime,
+        )
+        self._log, self._raft, self._runtime = log, raft, runtime
+        runtime.driver.start(now_ms)
+
+    def _new_runtime(self) -> ControllerRuntime:
         config = self._config
         controller = Controller(
             config=config,
@@ -237,13 +223,7 @@ class ControllerNode:
             max_interval_ms=config.metadata_log_max_snapshot_interval_ms,
             now_ms=self._clock.monotonic_ms(),
         )
-        log = ReplicatedLog.open(
-            self._directory,
-            now_ms=now_ms,
-            segment_bytes=config.metadata_log_segment_bytes,
-            segment_ms=config.metadata_log_segment_ms,
-        )
-        runtime = ControllerRuntime(
+        return ControllerRuntime(
             controller,
             self._loader,
             clock=self._clock,
@@ -251,60 +231,6 @@ class ControllerNode:
             bootstrap=self._bootstrap_records(),
             min_insync_replicas=config.min_insync_replicas,
             on_failure=self._on_failure,
-        )
-        runtime.on_active = self._register_controller
-        runtime.retention = lambda: self._clean(log)
-        store = QuorumStateStore(self._directory, METADATA_LOG)
-        raft = self._load(log, runtime, store)
-        runtime.driver = RaftDriver(
-            raft,
-            log,
-            store,
-            clock=self._clock,
-            run_in_worker=self._run_in_worker,
-            listener=runtime,
-        )
-        self._log, self._raft, self._runtime = log, raft, runtime
-        runtime.driver.start(now_ms)
-
-    def _load(
-        self, log: ReplicatedLog, runtime: ControllerRuntime, store: QuorumStateStore
-    ) -> RaftNode:
-        """Replay snapshot and log; return the quorum's member with the voters found there."""
-        kraft_version, voters, voters_in_log = 0, None, False
-        position = 0
-        found = log.newest_readable_snapshot()
-        if found is not None:
-            snapshot_id, content = found
-            position = snapshot_id.offset
-            kraft_version, voters = content.kraft_version, content.voters
-            voters_in_log = voters is not None and position > 0
-            if position > 0:
-                runtime.load_snapshot(
-                    content.values, snapshot_id, content.last_contained_log_timestamp
-                )
-        for batch in log.read(max(position, log.start_offset)):
-            if not batch.is_control:
-                runtime.load_batch(batch)
-                continue
-            for message in _control_messages(batch):
-                if isinstance(message, KRaftVersionRecord):
-                    kraft_version = message.kraft_version
-                elif isinstance(message, VotersRecord):
-                    voters, voters_in_log = voter_set_of(message), True
-        if kraft_version == 0 or voters is None:
-            voters = _static_voters(self._config)
-        election = store.read()
-        epoch = max(election.leader_epoch, log.epoch_at_end())
-        if epoch > election.leader_epoch:
-            election = election._replace(leader_epoch=epoch, voted_id=-1)
-        return RaftNode(
-            node_id=self.node_id,
-            directory_id=self.directory_id,
-            election=election,
-            voters=voters,
-            kraft_version=kraft_version,
-            voters_in_log=voters_in_log,
         )
 
     def _bootstrap_records(self) -> Sequence[MessageAndVersion]:
@@ -368,180 +294,30 @@ class ControllerNode:
         except KafkaError as error:  # the brokers' logs are to be closed all the same
             log.error("metadata log: %s", error, extra={"event": "metadata.unflushed"})  # noqa: TRY400 - the text says all
 
-    @property
-    def _running(self) -> ControllerRuntime:
-        if self._runtime is None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        return self._runtime
-
-    @property
-    def _controller(self) -> Controller:
-        return self._running.controller
-
-    # Topics
-
-    def create_topics(
-        self, request: CreateTopicsRequest, charge: Charge = free_of_charge
-    ) -> Pending[CreateTopicsResponse]:
-        """Create topics; charge is asked for the partitions of each."""
-        creation = self._controller.creation
-        return self._running.write(lambda _: creation.create_topics(request, charge))
-
-    def delete_topics(
-        self, request: DeleteTopicsRequest, charge: Charge = free_of_charge
-    ) -> Pending[DeleteTopicsResponse]:
-        """Delete topics; fails with TOPIC_DELETION_DISABLED where that is switched off."""
-        return self._running.write(lambda _: self._controller.delete_topics(request, charge))
-
-    def create_partitions(
-        self, request: CreatePartitionsRequest, charge: Charge = free_of_charge
-    ) -> Pending[CreatePartitionsResponse]:
-        """Add partitions to topics; charge is asked for those of each."""
-        creation = self._controller.creation
-        return self._running.write(lambda _: creation.create_partitions(request, charge))
-
-    def elect_leaders(self, request: ElectLeadersRequest) -> Pending[ElectLeadersResponse]:
-        """Elect preferred or unclean leaders."""
-        return self._running.write(lambda _: self._controller.elections.elect_leaders(request))
-
-    def alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest
-    ) -> Pending[AlterPartitionReassignmentsResponse]:
-        """Begin or cancel moves of partitions."""
-        elections = self._controller.elections
-        return self._running.write(lambda _: elections.alter_reassignments(request))
-
-    def list_partition_reassignments(
-        self, request: ListPartitionReassignmentsRequest
-    ) -> Pending[ListPartitionReassignmentsResponse]:
-        """List moves of partitions."""
-        elections = self._controller.elections
-        return self._running.write(
-            lambda _: ControllerResult([], elections.list_reassignments(request))
-        )
-
-    def assign_replicas_to_dirs(
-        self, request: AssignReplicasToDirsRequest
-    ) -> Pending[AssignReplicasToDirsResponse]:
-        """Take note of the directories of replicas."""
-        return self._running.write(lambda _: self._controller.assign_replicas_to_dirs(request))
-
-    # Settings
-
-    def incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest
-    ) -> Pending[IncrementalAlterConfigsResponse]:
-        """Change single settings."""
-        return self._running.write(lambda _: self._controller.configs.alter_incrementally(request))
-
-    def alter_configs(self, request: AlterConfigsRequest) -> Pending[AlterConfigsResponse]:
-        """Replace all settings of resources."""
-        return self._running.write(lambda _: self._controller.configs.alter(request))
-
-    def alter_client_quotas(
-        self, request: AlterClientQuotasRequest
-    ) -> Pending[AlterClientQuotasResponse]:
-        """Change quotas."""
-        return self._running.write(lambda _: self._controller.quotas.alter(request))
-
-    def update_features(self, request: UpdateFeaturesRequest) -> Pending[UpdateFeaturesResponse]:
-        """Change feature levels."""
-        return self._running.write(lambda _: self._controller.update_features(request))
-
-    # Brokers
-
-    def register_broker(
-        self, request: BrokerRegistrationRequest
-    ) -> Pending[BrokerRegistrationResponse]:
-        """Register a broker; it is fenced until a heartbeat shows that it has caught up."""
-        now_ms = self._clock.monotonic_ms()
-        return self._running.write(
-            lambda offset: self._controller.register_broker(
-                request, next_offset=offset, now_ms=now_ms
-            )
-        )
-
-    def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> Pending[BrokerHeartbeatResponse]:
-        """Hear of a broker; unfences it when it asks for that and has caught up."""
-        now_ms = self._clock.monotonic_ms()
-        return self._running.write(
-            lambda offset: self._controller.broker_heartbeat(
-                request, next_offset=offset, now_ms=now_ms
-            )
-        )
-
-    def unregister_broker(
-        self, request: UnregisterBrokerRequest
-    ) -> Pending[UnregisterBrokerResponse]:
-        """Take a broker out of the cluster."""
-        return self._running.write(lambda _: self._controller.unregister_broker(request))
-
-    def allocate_producer_ids(
-        self, request: AllocateProducerIdsRequest
-    ) -> Pending[AllocateProducerIdsResponse]:
-        """Give a broker its next 1000 producer ids."""
-        return self._running.write(lambda _: self._controller.allocate_producer_ids(request))
-
     # Quorum
 
     def describe_quorum(self, request: DescribeQuorumRequest) -> Pending[DescribeQuorumResponse]:
         """Describe leader, voters and how far they are."""
         return self._running.write(lambda _: ControllerResult([], self._describe(request)))
 
+    def _describe(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+        assert self._raft is not None, "a running node is a member of a quorum"
+        return describe_quorum(
+            request,
+            self._raft,
+            log_end_offset=self.log_end_offset,
+            now_ms=self._clock.now_ms(),
+            port_of=self._bound_port,
+        )
+
     def voter_nodes(self, listener: str) -> list[Node]:
         """Return the controllers with the address of a listener, those without it left out."""
-        raft = self._raft
-        assert raft is not None, "a running node is a member of a quorum"
         return [
             Node(voter.voter_id, end.host, self._bound_port(voter, end))
-            for voter in raft.voters
+            for voter in self.voters
             for end in voter.endpoints
             if end.listener_name == listener
         ]
-
-    def _describe(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-        raft = self._raft
-        assert raft is not None, "a running node is a member of a quorum"
-        answer = DescribeQuorumResponse.TopicData
-        response = DescribeQuorumResponse(error_message="", topics=[], nodes=[])
-        asked = [
-            (one.topic_name, [p.partition_index for p in one.partitions]) for one in request.topics
-        ]
-        known = asked == [
-            (METADATA_TOPIC, [0])
-        ]  # whoever asks for more learns nothing, as in Kafka
-        for topic in request.topics:
-            partitions = [
-                self._describe_partition(raft)
-                if known
-                else answer.PartitionData(
-                    partition_index=partition.partition_index,
-                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    error_message=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.text,
-                    leader_id=0,
-                    leader_epoch=0,
-                    high_watermark=0,
-                    current_voters=[],
-                    observers=[],
-                )
-                for partition in topic.partitions
-            ]
-            response.topics.append(answer(topic_name=topic.topic_name, partitions=partitions))
-        if not known:
-            return response
-        response.nodes = [
-            DescribeQuorumResponse.Node(
-                node_id=voter.voter_id,
-                listeners=[
-                    DescribeQuorumResponse.Node.Listener(
-                        name=end.listener_name, host=end.host, port=self._bound_port(voter, end)
-                    )
-                    for end in voter.endpoints
-                ],
-            )
-            for voter in raft.voters
-        ]
-        return response
 
     def _bound_port(self, voter: Voter, end: VoterEndpoint) -> int:
         """Return where a voter listens; this node's port 0 means the port that it was given."""
@@ -550,48 +326,9 @@ class ControllerNode:
             return end.port
         return own.port
 
-    def _describe_partition(self, raft: RaftNode) -> DescribeQuorumResponse.TopicData.PartitionData:
-        now_ms = self._clock.now_ms()
-        from ottla.protocol.apis import describe_quorum
-
-        return DescribeQuorumResponse.TopicData.PartitionData(
-            partition_index=0,
-            error_message="",
-            leader_id=raft.leader_id,
-            leader_epoch=raft.epoch,
-            high_watermark=raft.high_watermark,
-            current_voters=[
-                describe_quorum.ReplicaState(
-                    replica_id=voter.voter_id,
-                    replica_directory_id=voter.directory_id,
-                    log_end_offset=self.log_end_offset,
-                    last_fetch_timestamp=now_ms,
-                    last_caught_up_timestamp=now_ms,
-                )
-                for voter in raft.voters
-            ],
-            observers=[],
-        )
-
     def write_snapshot(self) -> OffsetAndEpoch:
         """Write a snapshot now, whatever the policy says; return its id."""
         return self._running.write_snapshot()
-
-
-def _control_messages(batch: RecordBatch) -> list[object]:
-    return [decode_control_message(record) for record in batch.records()]
-
-
-def _static_voters(config: BrokerConfig) -> VoterSet:
-    """Return the voters of controller.quorum.voters (kraft.version 0)."""
-    names = config.controller_listener_names
-    return VoterSet(
-        Voter(
-            voter.node_id,
-            endpoints=(VoterEndpoint(names[0] if names else "", voter.host, voter.port),),
-        )
-        for voter in config.voters
-    )
 
 
 def _ignore(_error: Exception) -> None:

@@ -15,6 +15,7 @@ from ottla.storage.checkpoints import (
 )
 from ottla.storage.log_folders import DELETE_SUFFIX, partition_of, read_topic_id
 from ottla.storage.partition_log import PartitionLog
+from ottla.types import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from ottla.storage.log_config import LogConfig
     from ottla.storage.log_dir import LogDirectory
     from ottla.types import TopicPartition
-
-METADATA_TOPIC = "__cluster_metadata"
 
 
 class BrokenLog(NamedTuple):

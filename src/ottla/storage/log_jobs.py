@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ottla.storage.flush import FlushJob
     from ottla.storage.log_dir import LogDirectory
-    from ottla.storage.log_set import LogSet
+    from ottla.storage.log_upkeep import LogUpkeep
     from ottla.storage.partition_log import PartitionLog
     from ottla.types import TopicPartition
 
@@ -37,7 +37,7 @@ class LogFlush:
 
     __slots__ = ("_job", "_log", "_logs", "run")
 
-    def __init__(self, logs: LogSet, log: PartitionLog, job: FlushJob) -> None:
+    def __init__(self, logs: LogUpkeep, log: PartitionLog, job: FlushJob) -> None:
         self._logs = logs
         self._log = log
         self._job = job
@@ -69,7 +69,7 @@ class CheckpointJob:
 
     def __init__(
         self,
-        logs: LogSet,
+        logs: LogUpkeep,
         home: LogDirectory,
         files: Mapping[str, Mapping[TopicPartition, int]],
     ) -> None:
@@ -139,7 +139,7 @@ class RemovalJob:
 
     __slots__ = ("_logs", "_removal")
 
-    def __init__(self, logs: LogSet, removal: Removal) -> None:
+    def __init__(self, logs: LogUpkeep, removal: Removal) -> None:
         self._logs = logs
         self._removal = removal
 
@@ -160,7 +160,7 @@ class SegmentRemovalJob:
 
     __slots__ = ("_home", "_logs", "_paths")
 
-    def __init__(self, logs: LogSet, home: LogDirectory, paths: list[str]) -> None:
+    def __init__(self, logs: LogUpkeep, home: LogDirectory, paths: list[str]) -> None:
         self._logs = logs
         self._home = home
         self._paths = paths

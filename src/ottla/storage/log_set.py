@@ -1,7 +1,7 @@
-"""All logs of a node over all its log directories: start, creation, deletion, upkeep, stop.
+"""All logs of a node over all its log directories: start, creation, deletion, stop.
 
-What waits for the disk is handed out by `take_jobs`; each job has `run`, for a worker, and `done`,
-for the node's loop. A directory whose disk fails goes offline with its partitions; the others live.
+What waits for the disk is handed out by `take_jobs` and its like (`log_upkeep.py`). A directory
+whose disk fails goes offline with its partitions (`log_table.py`); the others live.
 
 Kafka: kafka.log.LogManager.
 """
@@ -18,71 +18,24 @@ from ottla.storage.checkpoints import (
 )
 from ottla.storage.directory_loader import DirectoryLoader
 from ottla.storage.disk_errors import is_exhaustion
-from ottla.storage.flush_waits import FlushWaits
 from ottla.storage.log_folders import DELETE_SUFFIX, STRAY_SUFFIX, marked_name, marked_topic
-from ottla.storage.log_jobs import (
-    CheckpointJob,
-    LogFlush,
-    Removal,
-    RemovalJob,
-    SegmentRemovalJob,
-)
+from ottla.storage.log_jobs import Removal
+from ottla.storage.log_upkeep import LogUpkeep
 from ottla.storage.partition_log import PartitionLog
 from ottla.storage.producer_count import ProducerCount
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from ottla.purgatory.pending import Pending
-    from ottla.storage.directory_loader import BrokenLog
     from ottla.storage.log_config import LogConfig
     from ottla.storage.log_dir import LogDirectory
     from ottla.storage.log_folders import RandomBits
-    from ottla.storage.log_jobs import StorageJob
-    from ottla.storage.log_state import LogState
     from ottla.types import Uuid
 
 
-MOST_FLUSHES = 128
-"""Begun at a time: each holds descriptors, and ten thousand logs may want one at once."""
-MOST_REMOVALS = 512
-"""Logs that lose deleted segments' files in one call."""
-
-
-class LogSet:
+class LogSet(LogUpkeep):
     """The logs of one node; made by `open`."""
-
-    def __init__(
-        self,
-        directories: list[LogDirectory],
-        *,
-        config_for: Callable[[str], LogConfig],
-        rng: RandomBits,
-    ) -> None:
-        self.directories = directories
-        self.is_closed = False
-        self.cordoned: Collection[str] = frozenset()
-        """Paths of directories that get no new logs, while another one can take them."""
-        self.broken: dict[TopicPartition, BrokenLog] = {}
-        """Logs whose flushed bytes are damaged: neither served nor cut; an operator decides."""
-        self.withheld: set[TopicPartition] = set()
-        """Partitions that got no log because theirs may lie in a directory that is offline."""
-        self.flush_waits = FlushWaits()
-        self.on_flush_awaited: Callable[[LogState], None] = _nobody
-        """Called when an answer waits for a log's flush: run what `take_flush` returns soon."""
-        self._config_for = config_for
-        self._rng = rng
-        self._logs: dict[TopicPartition, PartitionLog] = {}
-        self._homes: dict[TopicPartition, LogDirectory] = {}
-        self._wanting_flush: dict[TopicPartition, PartitionLog] = {}
-        self.flushes_under_way = 0
-        self._wanting_checkpoint: dict[str, LogDirectory] = {}
-        self._removals: list[Removal] = []
-        self._with_deleted_segments: dict[TopicPartition, PartitionLog] = {}
-        self._checkpointed: dict[TopicPartition, int] = {}
-        self.producers = ProducerCount()
-        """The producers of all these logs together."""
 
     @classmethod
     def open(
@@ -179,33 +132,6 @@ class LogSet:
         log.on_flush_wanted = self._want_flush
         log.on_flush_overdue = self._flush_overdue
         log.on_recovery_point_lowered = self._recovery_point_lowered
-
-    # Questions
-
-    def __iter__(self) -> Iterator[PartitionLog]:
-        return iter(list(self._logs.values()))
-
-    def __len__(self) -> int:
-        return len(self._logs)
-
-    def get(self, partition: TopicPartition) -> PartitionLog | None:
-        """Return the log, None when it is not here or its directory is offline."""
-        return self._logs.get(partition)
-
-    def home_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """Return the log directory that holds the partition."""
-        return self._homes.get(partition)
-
-    @property
-    def online_directories(self) -> list[LogDirectory]:
-        """The directories without a disk error."""
-        return [home for home in self.directories if home.is_online]
-
-    @property
-    def previous_broker_epoch(self) -> int:
-        """The epoch of the last clean stop, -1 unless all directories agree (KIP-966)."""
-        epochs = {home.previous_broker_epoch for home in self.directories}
-        return epochs.pop() if len(epochs) == 1 else -1
 
     # Creation and deletion
 
@@ -328,11 +254,6 @@ class LogSet:
         self._removals.append(Removal(due_ms, home, new_name, log))
         self._wanting_checkpoint[home.path] = home
 
-    def _forget(self, partition: TopicPartition) -> None:
-        self._wanting_flush.pop(partition, None)
-        self._with_deleted_segments.pop(partition, None)
-        self._checkpointed.pop(partition, None)
-
     def reconfigure(self, topic: str, indexes: Iterable[int]) -> None:
         """Hand a topic's new settings to the logs of these partitions that are here."""
         config = self._config_for(topic)
@@ -340,207 +261,6 @@ class LogSet:
             log = self._logs.get(TopicPartition(topic, index))
             if log is not None:
                 log.reconfigure(config)
-
-    # Upkeep
-
-    def _want_flush(self, log: LogState) -> None:
-        partition = log.topic_partition
-        if self._logs.get(partition) is not log:
-            return
-        self._wanting_flush[partition] = self._logs[partition]
-        if log.log_start_offset > log.segments[0].base_offset:
-            self._wanting_checkpoint[self._homes[partition].path] = self._homes[partition]
-
-    def _flush_overdue(self, log: LogState) -> None:
-        self._want_flush(log)
-        self.flush_waits.overdue.append(log)
-
-    def await_flushes(self) -> dict[TopicPartition, Pending[None]]:
-        """Have the logs flushed that reached flush.messages since the last call, and tell when.
-
-        The Pending of a log fails with KAFKA_STORAGE_ERROR when its disk does.
-        """
-        logs = list(self.flush_waits.overdue)
-        waits = self.flush_waits.take()
-        for log in logs:
-            self.on_flush_awaited(log)
-        return waits
-
-    def take_flush(self, log: LogState, now_ms: int) -> list[StorageJob]:
-        """Return the job that makes a log durable; nothing while one runs or when it is."""
-        found = self._logs.get(log.topic_partition)
-        if found is not log:
-            self.flush_waits.settle(log)
-        elif not found.is_flushing:
-            self._wanting_flush.pop(found.topic_partition, None)
-            return self._begin_flush(found, now_ms)
-        return []
-
-    def _begin_flush(self, log: PartitionLog, now_ms: int) -> list[StorageJob]:
-        try:
-            is_whole = log in self.flush_waits or log.is_flush_due(now_ms)
-            job = log.start_flush(now_ms, is_whole=is_whole)
-        except KafkaError as error:
-            self.fail(self._homes[log.topic_partition], error.__cause__)
-            return []
-        if job is not None:
-            return [LogFlush(self, log, job)]
-        self.flush_waits.settle(log)
-        return []
-
-    def flush_done(self, log: LogState, *, may_go_on: bool) -> None:
-        """Tell who waited for it, and go on for those who appended meanwhile."""
-        self.flush_waits.settle(log)
-        if may_go_on and log in self.flush_waits:
-            self.on_flush_awaited(log)
-
-    def _recovery_point_lowered(self, log: LogState) -> None:
-        """Write the checkpoint at once when the one on the disk, or under way, says more.
-
-        KAFKA_STORAGE_ERROR when there is no descriptor for that: nothing may be cut then.
-        """
-        partition = log.topic_partition
-        home = self._homes.get(partition)
-        if home is None:
-            return
-        said = self._checkpointed.get(partition, 0)
-        if log.recovery_point < said or home.checkpoints_under_way:
-            self._checkpoint_now(home)
-            if home.is_online and home.is_behind(RECOVERY_POINT_CHECKPOINT):
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"no descriptor was left to write a checkpoint in {home.path} before "
-                    f"{partition} is truncated",
-                )
-
-    def _checkpoint_now(self, home: LogDirectory) -> None:
-        self._wanting_checkpoint.pop(home.path, None)
-        self._checkpoint_job(home).run_now()
-
-    def want_checkpoint(self, home: LogDirectory) -> None:
-        """Ask for recovery-point and log-start checkpoints of one directory."""
-        self._wanting_checkpoint[home.path] = home
-
-    def take_jobs(self, now_ms: int = 0) -> list[StorageJob]:
-        """Return the work for the disk that has come up: run each in a worker, then `done`.
-
-        Some flushes may be left for the next call. flush.ms counts from now_ms on.
-        """
-        jobs: list[StorageJob] = []
-        for partition, log in list(self._wanting_flush.items()):
-            if self.flushes_under_way >= MOST_FLUSHES:
-                break
-            if log.is_flushing or self._wanting_flush.pop(partition, None) is None:
-                continue  # or its directory went offline with a log before it
-            jobs.extend(self._begin_flush(log, now_ms))
-        jobs.extend(self._checkpoint_job(home) for home in self._wanting_checkpoint.values())
-        self._wanting_checkpoint.clear()
-        return jobs
-
-    def checkpoint_recovery_points(self) -> None:
-        """Ask for recovery-point and log-start checkpoints of every directory."""
-        for home in self.online_directories:
-            self._wanting_checkpoint[home.path] = home
-
-    def _logs_in(self, home: LogDirectory) -> list[PartitionLog]:
-        return [log for partition, log in self._logs.items() if self._homes[partition] is home]
-
-    def _checkpoint_job(self, home: LogDirectory) -> CheckpointJob:
-        logs = self._logs_in(home)
-        recovery_points = {log.topic_partition: log.recovery_point for log in logs}
-        starts = {
-            log.topic_partition: log.log_start_offset
-            for log in logs
-            if log.log_start_offset > log.segments[0].base_offset
-        }
-        for partition, broken in self.broken.items():
-            if broken.home is home:
-                recovery_points[partition] = broken.recovery_point
-                starts[partition] = broken.log_start_offset
-        return CheckpointJob(
-            self,
-            home,
-            {RECOVERY_POINT_CHECKPOINT: recovery_points, LOG_START_CHECKPOINT: starts},
-        )
-
-    def high_watermark_jobs(self) -> list[StorageJob]:
-        """Return the jobs that write `replication-offset-checkpoint` everywhere."""
-        return [self._high_watermark_job(home) for home in self.online_directories]
-
-    def _high_watermark_job(self, home: LogDirectory) -> CheckpointJob:
-        marks = {log.topic_partition: log.high_watermark for log in self._logs_in(home)}
-        return CheckpointJob(self, home, {HIGH_WATERMARK_CHECKPOINT: marks})
-
-    def checkpoint_written(self, recovery_points: Mapping[TopicPartition, int]) -> None:
-        """Take note of what the recovery-point checkpoint says now."""
-        for partition, offset in recovery_points.items():
-            if partition in self._logs:
-                self._checkpointed[partition] = offset
-
-    def segments_deleted(self, log: PartitionLog) -> None:
-        """Take note that a log has segments whose files are to be removed."""
-        if self._logs.get(log.topic_partition) is log:
-            self._with_deleted_segments[log.topic_partition] = log
-
-    @property
-    def is_holding_back(self) -> bool:
-        """Whether the last check left segments that only a step of the clock makes due."""
-        return any(log.held_back_count for log in self._logs.values())
-
-    def remove_due(self, now_ms: int) -> list[StorageJob]:
-        """Return the jobs that remove what was deleted long enough ago.
-
-        Some segments may be left for the next call.
-        """
-        due = [entry for entry in self._removals if entry.is_due(now_ms)]
-        self._removals = [entry for entry in self._removals if not entry.is_due(now_ms)]
-        jobs: list[StorageJob] = [RemovalJob(self, one) for one in due if one.home.is_online]
-        return jobs + self._remove_due_segments(now_ms)
-
-    def remove_later(self, removal: Removal) -> None:
-        """Take up a removal that could not be done."""
-        self._removals.append(removal)
-
-    def _remove_due_segments(self, now_ms: int) -> list[StorageJob]:
-        jobs: list[StorageJob] = []
-        for partition, log in list(self._with_deleted_segments.items()):
-            if len(jobs) >= MOST_REMOVALS:
-                break
-            paths = [path for segment in log.take_removable(now_ms) for path in segment.let_go()]
-            if paths:
-                jobs.append(SegmentRemovalJob(self, self._homes[partition], paths))
-            if not log.has_deleted_segments:
-                del self._with_deleted_segments[partition]
-        return jobs
-
-    def want_due_flushes(self, now_ms: int) -> None:
-        """Ask for the flushes that flush.ms or flush.messages make due."""
-        for log in self._logs.values():
-            if log.is_flush_due(now_ms):
-                self._want_flush(log)
-
-    def fail(self, home: LogDirectory, error: BaseException | None) -> list[TopicPartition]:
-        """Put a directory offline; return the partitions that went with it.
-
-        Nothing happens when only descriptors ran out.
-        """
-        if is_exhaustion(error):
-            return []
-        if home.failure is None:
-            home.failure = error if isinstance(error, OSError) else OSError(str(error))
-        gone = [partition for partition, place in self._homes.items() if place is home]
-        lost = [self._logs.pop(partition) for partition in gone]
-        for log in lost:
-            log.producer_state.count_in(ProducerCount())
-            log.failure = log.failure or home.failure
-            log.release()
-            del self._homes[log.topic_partition]
-            self._forget(log.topic_partition)
-        self._removals = [entry for entry in self._removals if entry.home is not home]
-        self._wanting_checkpoint.pop(home.path, None)
-        for log in lost:
-            self.flush_waits.settle(log)
-        return gone
 
     # Stop
 
@@ -577,7 +297,3 @@ class LogSet:
             if log.failure is not None:
                 raise log.failure
             log.release()
-
-
-def _nobody(_log: LogState) -> None:
-    """Stand in for an owner who asks `take_jobs` now and then."""

@@ -14,13 +14,12 @@ from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
+from ottla.types import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ottla.types import Uuid
-
-METADATA_TOPIC = "__cluster_metadata"
 
 
 class VoterEndpoint(NamedTuple):

@@ -17,28 +17,23 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.consumer.assignors.interface import (
-    PROTOCOL_TYPE,
     Member,
     decode_assignment,
     decode_subscription,
-    encode_assignment,
-    encode_subscription,
 )
 from ottla.clients.consumer.assignors.named import make_assignors
 from ottla.clients.consumer.coordinator import PURPOSE
+from ottla.clients.consumer.group_requests import GroupRequests
 from ottla.clients.consumer.offsets import CommitIdentity
 from ottla.clients.consumer.troubles import Troubles
 from ottla.clients.windows import Window
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
-from ottla.protocol.apis.heartbeat import HeartbeatRequest
-from ottla.protocol.apis.join_group import JoinGroupRequest
-from ottla.protocol.apis.leave_group import LeaveGroupRequest
-from ottla.protocol.apis.sync_group import SyncGroupRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.clients.client import Client
+    from ottla.clients.consumer.assignors.interface import Assignment
     from ottla.clients.consumer.coordinator import Coordinator
     from ottla.clients.consumer.subscription import Subscription
     from ottla.clients.settings import Settings
@@ -108,6 +103,7 @@ class ClassicGroup:
         self.errors = Troubles()
         self.on_assigned: Callable[[], None] = _nothing
         self._settings = settings
+        self._requests = GroupRequests(settings, coordinator.key)
         self._assignors = make_assignors(settings.partition_assignment_strategy)
         # A rebalance may only be cooperative when every assignor on offer is.
         self.cooperative = all(one.cooperative for one in self._assignors.values())
@@ -327,9 +323,8 @@ class ClassicGroup:
         self._rejoin_needed = False
         self._topics_at_join = self.subscription.topics
         owned = tuple(self.subscription.partitions)
-        protocols = []
-        for name, assignor in self._assignors.items():
-            member = Member(
+        subscriptions = {
+            name: Member(
                 self.member_id,
                 self.subscription.topics,
                 self._settings.group_instance_id,
@@ -338,21 +333,9 @@ class ClassicGroup:
                 self._settings.client_rack,
                 assignor.user_data(self._assigned, self.generation),
             )
-            protocols.append(
-                JoinGroupRequest.JoinGroupRequestProtocol(
-                    name=name, metadata=encode_subscription(member)
-                )
-            )
-        request = JoinGroupRequest(
-            group_id=self.coordinator.key,
-            session_timeout_ms=self._settings.session_timeout_ms,
-            rebalance_timeout_ms=self._settings.max_poll_interval_ms,
-            member_id=self.member_id,
-            group_instance_id=self._settings.group_instance_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocols=protocols,
-            reason=self._reason[:255],
-        )
+            for name, assignor in self._assignors.items()
+        }
+        request = self._requests.join(self.member_id, subscriptions, self._reason)
         self._ask(request, self._joined)
 
     def _joined(self, done: Pending[Any]) -> None:
@@ -379,7 +362,7 @@ class ClassicGroup:
         if self.is_leader:
             self._assign_when_topics_known(response)
         else:
-            self._sync([])
+            self._sync({})
 
     def _assign_when_topics_known(self, response: Any) -> None:
         """As leader: learn about topics that only other members want, then divide them.
@@ -407,7 +390,7 @@ class ClassicGroup:
                     topic: metadata.partition_count(topic) for topic in sorted(topics)
                 }
                 if response.skip_assignment:
-                    self._sync([])
+                    self._sync({})
                 else:
                     self._assign(members)
 
@@ -424,25 +407,10 @@ class ClassicGroup:
             return
         existing = {topic: count for topic, count in self._counts_at_join.items() if count}
         divided = assignor.assign(existing, members)
-        self._sync(
-            [
-                SyncGroupRequest.SyncGroupRequestAssignment(
-                    member_id=name, assignment=encode_assignment(partitions)
-                )
-                for name, partitions in divided.items()
-            ]
-        )
+        self._sync(divided)
 
-    def _sync(self, assignments: list[SyncGroupRequest.SyncGroupRequestAssignment]) -> None:
-        request = SyncGroupRequest(
-            group_id=self.coordinator.key,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self._settings.group_instance_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocol_name=self.protocol_name,
-            assignments=assignments,
-        )
+    def _sync(self, assignment: Assignment) -> None:
+        request = self._requests.sync(self.identity, self.protocol_name, assignment)
         self._ask(request, self._synced)
 
     def _ask(self, request: Any, handle: Callable[[Pending[Any]], None]) -> None:
@@ -513,12 +481,7 @@ class ClassicGroup:
             return
         self._heartbeating = True
         self._last_heartbeat_ms = now_ms
-        request = HeartbeatRequest(
-            group_id=self.coordinator.key,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self._settings.group_instance_id,
-        )
+        request = self._requests.heartbeat(self.identity)
         generation = self.generation
         timeout_ms = min(self._settings.request_timeout_ms, self._settings.session_timeout_ms)
         self.coordinator.send(request, timeout_ms=timeout_ms).on_done(
@@ -567,11 +530,7 @@ class ClassicGroup:
         """Tell the coordinator; static members stay members (KIP-345)."""
         if self._settings.group_instance_id is not None or not self.member_id:
             return None
-        request = LeaveGroupRequest(
-            group_id=self.coordinator.key,
-            members=[LeaveGroupRequest.MemberIdentity(member_id=self.member_id, reason=reason)],
-        )
-        return self.coordinator.send(request)
+        return self.coordinator.send(self._requests.leave(self.member_id, reason))
 
     def leave_step(self) -> Step | None:
         """Return what the listener is told before the member leaves; None without partitions.
