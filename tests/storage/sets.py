@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ottla.storage.directory import Directory
+    from ottla.storage.directory_loader import FoundLog
     from ottla.storage.log_config import LogConfig
     from ottla.storage.log_jobs import StorageJob
     from ottla.storage.partition_log import PartitionLog
@@ -26,7 +27,7 @@ def open_set(
     *disks: Directory,
     config: LogConfig = SMALL,
     now_ms: int = NOW_MS,
-    is_stray: Callable[[PartitionLog], bool] | None = None,
+    is_stray: Callable[[FoundLog], bool] | None = None,
 ) -> LogSet:
     """Open directories `/d0`, `/d1`, …, all logs with one configuration."""
     return LogSet.open(

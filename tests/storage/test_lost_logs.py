@@ -89,6 +89,18 @@ def test_a_broken_log_can_be_deleted_and_its_name_taken_again() -> None:
     assert not logs.delete(TopicPartition("b", 0), now_ms=NOW_MS)
 
 
+def test_a_broken_log_whose_topic_is_gone_is_set_aside() -> None:
+    """The topic may have been deleted and made again while the node was down: its name is free."""
+    disk = SimulatedDisk()
+    before = damaged(disk, at=16, lose_index=True)
+    logs = open_set(disk, config=SEGMENTED, is_stray=lambda log: log.topic_id == TOPIC_ID)
+    assert not logs.broken
+    (stray,) = [name for name in disk.list() if name.endswith("-stray")]
+    assert sizes(disk, stray) == before
+    assert disk.read_file("recovery-point-offset-checkpoint") == b"0\n0\n"
+    assert make(logs, topic_id=OTHER).log_end_offset == 0
+
+
 def test_no_second_log_while_the_first_may_lie_in_an_offline_directory() -> None:
     """A partition that is not new waits for it; the next start finds each log once."""
     disks = SimulatedDisk(0), SimulatedDisk(1)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ottla.server.http_server import HttpServer
     from ottla.server.metrics_node import NodeMetrics
     from ottla.server.metrics_requests import RequestMetrics
+    from ottla.storage.directory_loader import FoundLog
     from ottla.storage.log_dir import LogDirectory
-    from ottla.storage.partition_log import PartitionLog
 
 
 class HttpEndpoint:
@@ -84,7 +84,7 @@ class HttpEndpoint:
         if self._server is not None:
             self.health.recovering(homes)
 
-    def opened(self, log: PartitionLog) -> None:
+    def opened(self, log: FoundLog) -> None:
         """Note that the node opened a log."""
         if self._server is not None:
             self.health.opened(log)

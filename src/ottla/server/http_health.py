@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from ottla.server.broker import Broker
     from ottla.server.metrics_node import NodeMetrics
+    from ottla.storage.directory_loader import FoundLog
     from ottla.storage.log_dir import LogDirectory
-    from ottla.storage.partition_log import PartitionLog
 
 T = TypeVar("T")
 _ONE = ("",)
@@ -66,7 +66,7 @@ class NodeHealth:
             self.opened_counts[home.path] = 0
         self.state = BrokerState.RECOVERY
 
-    def opened(self, log: PartitionLog) -> None:
+    def opened(self, log: FoundLog) -> None:
         """Count a log that was opened."""
         path = self._paths.get(id(log.directory))
         if path is not None:

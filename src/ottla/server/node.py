@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.network.server import Listener
     from ottla.purgatory.pending import Pending
-    from ottla.storage.partition_log import PartitionLog
+    from ottla.storage.directory_loader import FoundLog
 
 log = logging.getLogger("ottla.node")
 CONTROLLER_TICK_MS = 500
@@ -247,7 +247,7 @@ class Node:
         """Load the logs; those whose topic the cluster does not know any more are set aside."""
         broker, topics = self.broker, self.controller.image.topics
 
-        def is_stray(log: PartitionLog) -> bool:
+        def is_stray(log: FoundLog) -> bool:
             self.http.opened(log)
             return log.topic_id not in topics.by_id
 

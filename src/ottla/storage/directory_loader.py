@@ -5,7 +5,7 @@ Kafka: LogManager.loadLogs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.errors import CorruptMessage
 from ottla.storage.checkpoints import (
@@ -20,19 +20,43 @@ from ottla.types import METADATA_TOPIC
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ottla.storage.directory import Directory
     from ottla.storage.log_config import LogConfig
     from ottla.storage.log_dir import LogDirectory
-    from ottla.types import TopicPartition
+    from ottla.types import TopicPartition, Uuid
+
+
+class FoundLog(Protocol):
+    """What every log found in a directory tells, whether it could be opened or not."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Whose log it is."""
+
+    @property
+    def topic_id(self) -> Uuid | None:
+        """Of which incarnation of the topic; None when that cannot be read."""
+
+    @property
+    def directory(self) -> Directory:
+        """The root of its log directory."""
 
 
 class BrokenLog(NamedTuple):
     """A log whose flushed bytes are damaged: neither served nor cut; an operator decides."""
 
+    topic_partition: TopicPartition
+    topic_id: Uuid | None
     home: LogDirectory
     error: CorruptMessage
     recovery_point: int
     """What the checkpoint said: bytes below it are never cut by a recovery."""
     log_start_offset: int
+
+    @property
+    def directory(self) -> Directory:
+        """The root of its log directory."""
+        return self.home.directory
 
 
 class DirectoryLoader:
@@ -70,6 +94,7 @@ class DirectoryLoader:
 
     def _open(self, partition: TopicPartition) -> PartitionLog | None:
         home = self._home
+        topic_id = read_topic_id(home.directory, str(partition))
         recovery_point = self.recovery_points.get(partition, 0)
         log_start_offset = self._log_starts.get(partition, 0)
         try:
@@ -77,7 +102,7 @@ class DirectoryLoader:
                 home.directory,
                 str(partition),
                 topic_partition=partition,
-                topic_id=read_topic_id(home.directory, str(partition)),
+                topic_id=topic_id,
                 config=self._config_for(partition.topic),
                 now_ms=self._now_ms,
                 recovery_point=recovery_point,
@@ -85,5 +110,7 @@ class DirectoryLoader:
                 clean=home.had_clean_shutdown,
             )
         except CorruptMessage as error:
-            self.broken[partition] = BrokenLog(home, error, recovery_point, log_start_offset)
+            self.broken[partition] = BrokenLog(
+                partition, topic_id, home, error, recovery_point, log_start_offset
+            )
             return None

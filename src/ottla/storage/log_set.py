@@ -28,6 +28,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from ottla.storage.directory_loader import FoundLog
     from ottla.storage.log_config import LogConfig
     from ottla.storage.log_dir import LogDirectory
     from ottla.storage.log_folders import RandomBits
@@ -45,7 +46,7 @@ class LogSet(LogUpkeep):
         config_for: Callable[[str], LogConfig],
         now_ms: int,
         rng: RandomBits,
-        is_stray: Callable[[PartitionLog], bool] | None = None,
+        is_stray: Callable[[FoundLog], bool] | None = None,
     ) -> LogSet:
         """Lock and load every directory; those that fail are offline, not fatal.
 
@@ -90,17 +91,23 @@ class LogSet(LogUpkeep):
         ) from error
 
     def _load(
-        self, home: LogDirectory, now_ms: int, is_stray: Callable[[PartitionLog], bool] | None
+        self, home: LogDirectory, now_ms: int, is_stray: Callable[[FoundLog], bool] | None
     ) -> None:
         loader = DirectoryLoader(home, self._config_for, now_ms)
         has_strays = False
         for log in loader.logs():
             if log.topic_id is None or (is_stray is not None and is_stray(log)):
-                self._set_aside(home, log)
+                log.release()
+                self._set_aside(log)
                 has_strays = True
             else:
                 self._add(home, log)
-        self.broken.update(loader.broken)
+        for broken in loader.broken.values():
+            if is_stray is not None and is_stray(broken) and broken.topic_id is not None:
+                self._set_aside(broken)
+                has_strays = True
+            else:
+                self.broken[broken.topic_partition] = broken
         for name in loader.deleted:
             delay_ms = self._config_for(marked_topic(name)).file_delete_delay_ms
             self._removals.append(Removal(now_ms + delay_ms, home, name))
@@ -112,11 +119,10 @@ class LogSet(LogUpkeep):
         ):
             self._checkpoint_now(home)
 
-    def _set_aside(self, home: LogDirectory, log: PartitionLog) -> None:
+    def _set_aside(self, log: FoundLog) -> None:
         """Rename a log that is not ours: never deleted, never served."""
-        log.release()
         new_name = marked_name(log.topic_partition, STRAY_SUFFIX, self._rng)
-        home.directory.rename(log.name, new_name)
+        log.directory.rename(str(log.topic_partition), new_name)
 
     def _add(self, home: LogDirectory, log: PartitionLog) -> None:
         partition = log.topic_partition
