@@ -101,6 +101,21 @@ def test_features_go_down_only_when_asked_to(harness: Harness) -> None:
     assert "does not support this feature" in (refused.error_message or "")
 
 
+def test_of_two_levels_for_one_feature_the_last_counts(harness: Harness) -> None:
+    """Neither an error of the first nor a second record stays."""
+    one = UpdateFeaturesRequest.FeatureUpdateKey
+    updates = [
+        one(feature="share.version", max_version_level=9, upgrade_type=1),
+        one(feature="share.version", max_version_level=0, upgrade_type=2),
+    ]
+    before = harness.node.log_end_offset
+    response = harness.commit(
+        harness.node.update_features(UpdateFeaturesRequest(feature_updates=updates))
+    )
+    assert (response.error_code, len(response.results)) == (0, 2)
+    assert harness.node.log_end_offset == before + 1
+
+
 def _quota(
     harness: Harness, entity: list[tuple[str, str | None]], key: str, value: float | None
 ) -> tuple[int, str | None]:

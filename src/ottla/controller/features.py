@@ -97,7 +97,8 @@ class FeatureControl:
         """
         records: list[MessageAndVersion] = []
         error: KafkaError | None = None
-        for update in request.feature_updates:
+        # of several for one feature the last counts, as in Kafka
+        for update in {one.feature: one for one in request.feature_updates}.values():
             try:
                 level = update.max_version_level
                 # version 0's allow_downgrade counts for nothing, as in Kafka

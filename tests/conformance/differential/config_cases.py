@@ -465,6 +465,14 @@ def _feature(name: str, level: int, kind: int = 1, **options: Any) -> Fields:
     return fields
 
 
+def _contradicted(at: Side, version: int) -> dict[str, Any]:
+    """Ask for a level that is too high, then for one that is not: the last counts."""
+    too_high = _feature("share.version", 9)(at, version)
+    right = _feature("share.version", 0, 2)(at, version)
+    updates = [*too_high["feature_updates"], *right["feature_updates"]]
+    return {"feature_updates": updates, "validate_only": True}
+
+
 def _update(name: str, fields: Fields, *errors: int, **options: Any) -> list[Case]:
     return [
         case(UpdateFeaturesRequest, name, fields, errors=errors, listener=listener, **options)
@@ -499,6 +507,7 @@ FEATURES = [
         _feature("metadata.version", 29, times=2),
         E_.INVALID_UPDATE_VERSION,
     ),
+    *_update("twice, the last one right", _contradicted, versions=(1, 99)),
     *_update("none", lambda at, v: {"feature_updates": []}),
 ]
 CASES: list[Case] = [*DESCRIBE, *ALTER, *LIST, *QUOTAS, *FEATURES]
