@@ -155,6 +155,14 @@ def test_lists_grow_from_their_default(harness: Harness) -> None:
     assert not harness.image.configs.topic("alpha")
 
 
+def test_lists_do_not_grow_from_what_the_node_s_file_says() -> None:
+    """Kafka's controller looks at the definition alone: what brokers inherit is not its own."""
+    harness = Harness(log_cleanup_policy="compact").bring_up()
+    harness.create("alpha")
+    assert _alter(harness, TOPIC, "alpha", ("cleanup.policy", APPEND, "delete"))[0] == 0
+    assert harness.image.configs.topic("alpha") == {"cleanup.policy": "delete"}
+
+
 def test_a_broker_setting_without_change_is_written_again(harness: Harness) -> None:
     """Setting a broker's value anew makes brokers reload what it names."""
     for _ in range(2):

@@ -257,8 +257,8 @@ class ConfigControl:
                 text = f"Config value {verb} is not allowed for config key: {name}"
             raise KafkaError(ErrorCode.INVALID_CONFIG, text)
         current = self.of(resource).get(name)
-        if current is None:
-            current = self._default(resource, definition)
+        if current is None:  # whatever the node's own file says, as in Kafka
+            current = definition.text(definition.default) or ""
         entries = [entry for entry in _split(current) if entry]
         for entry in _split(value):
             if operation is AlterOperation.APPEND and entry not in entries:
@@ -266,14 +266,6 @@ class ConfigControl:
             elif operation is AlterOperation.SUBTRACT and entry in entries:
                 entries.remove(entry)
         return ",".join(entries)
-
-    def _default(self, resource: ConfigResource, definition: Key) -> str:
-        if resource.type == ConfigResourceType.TOPIC:
-            defaults = broker_defaults(self._config)
-            return definition.text(defaults.get(definition.name, definition.default)) or ""
-        if resource.type == ConfigResourceType.BROKER and definition.name in self._config.keys:
-            return definition.text(self._config.value(definition.name)) or ""
-        return definition.text(definition.default) or ""
 
     def _records(
         self,
