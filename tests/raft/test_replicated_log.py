@@ -96,6 +96,22 @@ def test_an_older_snapshot_serves_while_the_log_reaches_it() -> None:
         log.newest_readable_snapshot()
 
 
+def test_a_log_without_its_beginning_is_refused() -> None:
+    """Where the snapshot is gone that held what was cut off, an older one does not do."""
+    disk = SimulatedDisk()
+    log = _open(disk)
+    _append(log, 10)
+    _flush(log)
+    older, newer = _snapshot(log, 4), _snapshot(log, 10)
+    log.delete_before(10, now_ms=0)
+    for gone in (newer, older):
+        disk.remove(f"{METADATA_LOG}/{snapshot_name(gone)}")
+        found = _open(disk)
+        assert found.start_offset == 10
+        with pytest.raises(CorruptMessage, match="begins at offset 10"):
+            found.newest_readable_snapshot()
+
+
 def test_retention_drops_the_oldest_snapshots_with_their_log() -> None:
     """By size and by age, but the newest snapshot always stays."""
     disk = SimulatedDisk()

@@ -152,16 +152,21 @@ class ReplicatedLog:
     def newest_readable_snapshot(self) -> tuple[OffsetAndEpoch, SnapshotContent] | None:
         """Return the newest snapshot that is whole; an older one serves while the log reaches it.
 
-        CorruptMessage when a damaged one cannot be done without.
+        CorruptMessage when one that is damaged or missing cannot be done without.
         """
+        damage: CorruptMessage | None = None
         for snapshot_id in reversed(self.snapshots):
+            if snapshot_id.offset < self.start_offset:
+                break
             try:
                 return snapshot_id, self.read_snapshot(snapshot_id)
-            except CorruptMessage:
-                older = [found for found in self.snapshots if found.offset < snapshot_id.offset]
-                needed = older[-1].offset if older else 0
-                if needed < self.start_offset:
-                    raise
+            except CorruptMessage as error:
+                damage = damage or error
+        if self.start_offset > 0:
+            raise damage or CorruptMessage(
+                f"the metadata log begins at offset {self.start_offset}, and no snapshot holds "
+                "what was before"
+            )
         return None
 
     def snapshot_writer(
