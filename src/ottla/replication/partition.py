@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition, Uuid
 
 ACKS_ALL = -1
+NO_EPOCH = -1
+"""The client does not know which leader it asks; every other negative epoch is an old one."""
 
 
 class Partition:
@@ -73,17 +75,17 @@ class Partition:
         """Stop leading."""
         self.leader_id, self.leader_epoch, self.is_leader = leader_id, leader_epoch, False
 
-    def check_leader(self, current_leader_epoch: int = -1) -> None:
+    def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise what a client is told with a wrong leader or epoch, or when the disk failed."""
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.check_epoch(current_leader_epoch)
 
-    def check_epoch(self, current_leader_epoch: int = -1) -> None:
+    def check_epoch(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise what a client is told with a wrong epoch, or when the disk failed."""
         if self.log.failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+        if current_leader_epoch not in (NO_EPOCH, self.leader_epoch):
             stale = current_leader_epoch < self.leader_epoch
             code = ErrorCode.FENCED_LEADER_EPOCH if stale else ErrorCode.UNKNOWN_LEADER_EPOCH
             raise KafkaError(code)
@@ -133,7 +135,7 @@ class Partition:
         max_bytes: int,
         *,
         isolation: FetchIsolation,
-        current_leader_epoch: int = -1,
+        current_leader_epoch: int = NO_EPOCH,
         min_one_message: bool = False,
     ) -> FetchData:
         """Read for a consumer; raises KafkaError for a wrong epoch or an offset out of range."""

@@ -321,7 +321,10 @@ class GroupCoordinator:
             )
 
         return gather(
-            [delete(*part) for part in self._by_partition(request.groups_names).items()],
+            [
+                delete(*part)
+                for part in self._by_partition(dict.fromkeys(request.groups_names)).items()
+            ],
             lambda results: DeleteGroupsResponse(
                 results=[group for part in results for group in part.value]
             ),
@@ -331,7 +334,7 @@ class GroupCoordinator:
 
     def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
         found: dict[int, list[str]] = {}
-        for group_id in dict.fromkeys(group_ids):
+        for group_id in group_ids:
             found.setdefault(self.partition_for(group_id), []).append(group_id)
         return found
 

@@ -78,7 +78,8 @@ def _topics(ctx: Context, request: MetadataRequest) -> list[TopicResponse]:
         answers = _asked_for(ctx, request, request.topics)
     if request.include_topic_authorized_operations:
         for answer in answers:
-            answer.topic_authorized_operations = operations.TOPIC
+            if answer.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+                answer.topic_authorized_operations = operations.TOPIC
     return answers
 
 
@@ -87,13 +88,15 @@ def _asked_for(
     request: MetadataRequest,
     wanted_topics: list[MetadataRequest.MetadataRequestTopic],
 ) -> list[TopicResponse]:
+    """Describe each topic once; where one is named by its id, those without are not looked at."""
     topics = ctx.broker.image.topics.by_name
-    answers = []
+    ids = dict.fromkeys(one.topic_id for one in wanted_topics if one.topic_id or one.name is None)
+    if any(ids):
+        return [_by_id(ctx, topic_id) for topic_id in ids if topic_id]
+    answers = [_by_id(ctx, topic_id) for topic_id in ids]
     missing: list[str] = []
-    for name, topic_id in dict.fromkeys((one.name, one.topic_id) for one in wanted_topics):
-        if name is None or topic_id:
-            answers.append(_by_id(ctx, topic_id))
-        elif name in topics:
+    for name in dict.fromkeys(one.name for one in wanted_topics if one.name is not None):
+        if name in topics:
             answers.append(_describe(ctx, topics[name]))
         else:
             missing.append(name)

@@ -52,6 +52,7 @@ def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsRespon
         topics=[
             TopicResponse(name=name, partitions=_list_topic(ctx, request, name, partitions))
             for name, partitions in wanted.items()
+            if partitions
         ]
     )
 
