@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.errors import ErrorCode
+from ottla.protocol.apis.delete_records import DeleteRecordsRequest
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest
 from ottla.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
 from ottla.protocol.apis.fetch import FetchRequest
@@ -92,6 +93,36 @@ def test_ids_go_before_names(peer: Peer) -> None:
         operations.TOPIC,
         operations.NOT_ASKED,
     ]
+
+
+def test_records_are_deleted_once(peer: Peer) -> None:
+    """What is said last of a partition counts: nothing before it is deleted for ever."""
+    asked = DeleteRecordsRequest.DeleteRecordsTopic
+
+    def deleted(*topics: tuple[str, list[tuple[int, int]]]) -> list[tuple[str, int, int, int]]:
+        wanted = [
+            asked(
+                name=name,
+                partitions=[
+                    asked.DeleteRecordsPartition(partition_index=index, offset=offset)
+                    for index, offset in partitions
+                ],
+            )
+            for name, partitions in topics
+        ]
+        answer = peer.ask(DeleteRecordsRequest(topics=wanted, timeout_ms=5000), 2)
+        return [
+            (topic.name, one.partition_index, one.low_watermark, one.error_code)
+            for topic in answer.topics
+            for one in topic.partitions
+        ]
+
+    assert deleted(("t", [(0, 2), (0, 1)]), ("u", [])) == [("t", 0, 1, 0)]
+    assert deleted(("t", [(0, 2)]), ("u", [(0, 0)]), ("t", [(0, 1)])) == [
+        ("t", 0, 1, 0),
+        ("u", 0, 0, 0),
+    ]
+    assert deleted(("__consumer_offsets", [(99, 0)])) == [("__consumer_offsets", 99, -1, 3)]
 
 
 def test_a_topic_without_a_name_among_pages(peer: Peer) -> None:

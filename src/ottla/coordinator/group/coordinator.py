@@ -307,6 +307,7 @@ class GroupCoordinator:
         self, request: DeleteGroupsRequest, _context: RequestContext
     ) -> Pending[DeleteGroupsResponse]:
         """Delete groups that have no members."""
+        named = dict.fromkeys(request.groups_names)
 
         def delete(partition: int, ids: list[str]) -> Pending[list[group_admin.DeletedGroup]]:
             pending = self._runtime.write(
@@ -321,10 +322,7 @@ class GroupCoordinator:
             )
 
         return gather(
-            [
-                delete(*part)
-                for part in self._by_partition(dict.fromkeys(request.groups_names)).items()
-            ],
+            [delete(*part) for part in self._by_partition(named).items()],
             lambda results: DeleteGroupsResponse(
                 results=[group for part in results for group in part.value]
             ),

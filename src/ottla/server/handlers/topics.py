@@ -77,14 +77,22 @@ def create_partitions(
 
 @handles(DeleteRecordsRequest)
 def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Move log start offsets up; -1 means the high watermark (KIP-107)."""
+    """Move log start offsets up; -1 means the high watermark (KIP-107).
+
+    What is said last of a partition counts.
+    """
+    wanted: dict[str, dict[int, WantedPartition]] = {}
+    for topic in request.topics:
+        partitions = wanted.setdefault(topic.name, {})
+        partitions.update((one.partition_index, one) for one in topic.partitions)
     return DeleteRecordsResponse(
         topics=[
             RecordsTopicResult(
-                name=topic.name,
-                partitions=[_delete_before(ctx, topic.name, one) for one in topic.partitions],
+                name=name,
+                partitions=[_delete_before(ctx, name, one) for one in partitions.values()],
             )
-            for topic in request.topics
+            for name, partitions in wanted.items()
+            if partitions
         ]
     )
 
@@ -92,7 +100,9 @@ def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecords
 def _delete_before(ctx: Context, topic: str, wanted: WantedPartition) -> RecordsResult:
     result = RecordsResult(partition_index=wanted.partition_index, low_watermark=-1)
     try:
-        if ctx.broker.is_internal_topic(topic) and ctx.broker.topic_id(topic) is not None:
+        if ctx.broker.is_internal_topic(topic) and ctx.broker.has_partition(
+            topic, wanted.partition_index
+        ):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         partition = ctx.broker.replicas.get(topic, wanted.partition_index)
         partition.check_leader()
