@@ -13,6 +13,7 @@ from ottla.coordinator.runtime import (
     ShardEnvironment,
 )
 from ottla.coordinator.runtime.active import ShardState, Surroundings
+from ottla.coordinator.runtime.result import nothing
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.records.group import GroupMetadataKey
 from ottla.purgatory.timing_wheel import TimingWheel
@@ -52,6 +53,9 @@ class Counter:
 
     def on_loaded(self) -> None:
         self.events.append("loaded")
+        if "nonsense" in self.counts:
+            self.timers.schedule("later", 5, nothing)
+            raise AssertionError("planted")
 
     def on_unloaded(self) -> None:
         self.events.append("unloaded")
@@ -246,6 +250,18 @@ def test_corrupt_log_fails_the_partition_only() -> None:
     bench.log.batches[0][0] = good
     bench.runtime.on_elected(0, 2)
     assert bench.committed("a") == 1
+
+
+def test_records_without_sense_fail_the_partition_only() -> None:
+    """A shard that cannot be made of what was replayed is told, and leaves no timer behind."""
+    bench = Bench()
+    bench.log.append(0, encode_batch([(0, b"nonsense", None, ())], leader_epoch=1), 1)
+    bench.runtime.on_elected(0, 1)
+    bench.runtime.on_elected(1, 1)
+    assert bench.runtime.partitions == {0: ShardState.FAILED, 1: ShardState.ACTIVE}
+    assert code_of(bench.count("a")) == ErrorCode.NOT_COORDINATOR
+    assert [type(fault) for fault in bench.faults] == [AssertionError]
+    assert len(bench.timer) == 0
 
 
 def test_answers_may_start_operations() -> None:

@@ -132,8 +132,7 @@ class ActivePartition(Generic[S]):
         try:
             complete = self._loader.step()
         except Exception as error:  # noqa: BLE001 - a log that cannot be replayed must not kill the node
-            self.state = ShardState.FAILED
-            self._around.on_fault(error)
+            self._fail(error)
             return
         if complete:
             self._loader.position = max(self._loader.position, self._loader.target)
@@ -150,7 +149,16 @@ class ActivePartition(Generic[S]):
         self._written_offset = target
         self._registry.snapshot(target)
         self.state = ShardState.ACTIVE
-        self.shard.on_loaded()
+        try:
+            self.shard.on_loaded()
+        except Exception as error:  # noqa: BLE001 - nor one whose records make no sense together
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """Serve nothing of this partition; the others do not notice."""
+        self.state = ShardState.FAILED
+        self._timers.cancel_all()
+        self._around.on_fault(error)
 
     # ---------------------------------------------------------------- operations
 
