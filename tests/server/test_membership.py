@@ -10,6 +10,8 @@ import pytest
 from ottla import Admin
 from ottla.clients.admin.quorum import VoterEndpoint
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.features import SUPPORTED_FEATURES
+from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
 )
@@ -78,3 +80,35 @@ def test_nobody_has_credentials(admin: Admin) -> None:
         ErrorCode.RESOURCE_NOT_FOUND,
         ErrorCode.DUPLICATE_RESOURCE,
     )
+
+
+def test_fenced_brokers_are_told_on_demand() -> None:
+    """One that has registered and never came up is listed only for those who ask for such."""
+    registration = BrokerRegistrationRequest
+    with Cluster() as cluster:
+        request = registration(
+            broker_id=2,
+            cluster_id=cluster.run(lambda node: node.controller.cluster_id),
+            incarnation_id=STRANGER,
+            listeners=[
+                registration.Listener(
+                    name="PLAINTEXT", host="elsewhere", port=9, security_protocol=0
+                )
+            ],
+            features=[
+                registration.Feature(
+                    name=name, min_supported_version=low, max_supported_version=high
+                )
+                for name, (low, high) in SUPPORTED_FEATURES.items()
+            ],
+            rack=None,
+            log_dirs=[Uuid(b"d" * 16)],
+        )
+        answer = cluster.run(lambda node: node.controller.register_broker(request))
+        with Admin(bootstrap_servers=cluster.bootstrap) as asking:
+            asking.create_topics(["t"])  # committed behind it
+            assert answer.value.error_code == 0
+            assert [node.node_id for node in asking.describe_cluster().brokers] == [1]
+            found = asking.describe_cluster(include_fenced_brokers=True)
+            assert [(node.node_id, node.host) for node in found.brokers][1:] == [(2, "elsewhere")]
+            assert found.fenced == {2}

@@ -22,7 +22,9 @@ from ottla.types import ZERO_UUID
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
     from ottla.server.context import Context
+    from ottla.types import Node
 
+_Described = DescribeClusterResponse.DescribeClusterBroker
 _BROKERS, _CONTROLLERS = 1, 2
 _ENDPOINTS = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
 _NODES_FROM = 2
@@ -40,19 +42,31 @@ def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeC
         endpoint_type=wanted,
         cluster_id=broker.cluster_id,
         controller_id=broker.any_controller_id(),
-        brokers=[
-            DescribeClusterResponse.DescribeClusterBroker(
-                broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack
-            )
-            for node in (
-                broker.nodes(ctx.listener_name)
-                if wanted == _BROKERS
-                else broker.controller.voter_nodes(ctx.listener_name)
-            )
-        ],
+        brokers=_brokers(ctx, with_fenced=request.include_fenced_brokers)
+        if wanted == _BROKERS
+        else [_described(node) for node in broker.controller.voter_nodes(ctx.listener_name)],
         cluster_authorized_operations=operations.CLUSTER
         if request.include_cluster_authorized_operations
         else operations.NOT_ASKED,
+    )
+
+
+def _brokers(ctx: Context, *, with_fenced: bool) -> list[_Described]:
+    """Describe the brokers that are reached on this listener."""
+    return [
+        _described(node, is_fenced=one.fenced)
+        for one in ctx.broker.image.cluster.brokers.values()
+        if (with_fenced or not one.fenced) and (node := one.node(ctx.listener_name)) is not None
+    ]
+
+
+def _described(node: Node, *, is_fenced: bool = False) -> _Described:
+    return _Described(
+        broker_id=node.node_id,
+        host=node.host,
+        port=node.port,
+        rack=node.rack,
+        is_fenced=is_fenced,
     )
 
 
