@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla import Admin
 from ottla.errors import ErrorCode
+from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.delete_records import DeleteRecordsRequest
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest
 from ottla.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NO_TOPIC = Uuid(b"no such topic id")
+SMALL = {"num.partitions": "3", "replication.factor": "1", "min.isr": "1"}
 FENCED = ErrorCode.FENCED_LEADER_EPOCH
 
 
@@ -146,3 +149,40 @@ def test_a_group_is_described_as_often_as_it_is_named(peer: Peer) -> None:
     """The answer has an element for each of the request."""
     answer = peer.ask(DescribeGroupsRequest(groups=["g", "g"]), 5)
     assert [one.group_id for one in answer.groups] == ["g", "g"]
+
+
+def test_topics_of_coordinators_to_come_are_made_as_kafka_makes_them() -> None:
+    """Who asks for their metadata first does not decide that they forget after a week."""
+    names = ["__transaction_state", "__share_group_state"]
+    keys = ("transaction.state.log", "share.coordinator.state.topic")
+    own = {f"{key}.{what}": number for key in keys for what, number in SMALL.items()}
+    with Cluster(config=own) as cluster, Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        admin.request(MetadataRequest(topics=topics, allow_auto_topic_creation=True))
+        admin.create_topics(["t"])  # decided behind them
+        found = cluster.run(
+            lambda node: [
+                (
+                    len(node.broker.image.topics.by_name[name].partitions),
+                    dict(node.broker.stored_configs(ConfigResourceType.TOPIC, name)),
+                )
+                for name in names
+            ]
+        )
+    same = {"min.insync.replicas": "1", "segment.bytes": "104857600"}
+    assert found == [
+        (
+            3,
+            same
+            | {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "unclean.leader.election.enable": "false",
+            },
+        ),
+        (
+            3,
+            same
+            | {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
+        ),
+    ]

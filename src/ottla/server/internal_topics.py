@@ -1,13 +1,17 @@
 """The topics in which coordinators keep their state.
 
-Kafka: org.apache.kafka.common.internals.Topic, GroupCoordinatorService.groupMetadataTopicConfigs.
+Kafka: org.apache.kafka.common.internals.Topic, GroupCoordinatorService.groupMetadataTopicConfigs,
+TransactionCoordinator.transactionStateTopicConfigs, ShareCoordinatorService.
 """
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from ottla.config.broker import BrokerConfig
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -25,9 +29,15 @@ class InternalTopic(NamedTuple):
 
 
 def internal_topic_settings(name: str, config: BrokerConfig) -> InternalTopic | None:
-    """Return how to create an internal topic; None for a name that is none."""
-    if name != OFFSETS_TOPIC:
-        return None
+    """Return how to create an internal topic; None for a name that is none.
+
+    Whoever asks for its metadata may be the first, also where no coordinator needs it yet.
+    """
+    make = _SETTINGS.get(name)
+    return None if make is None else make(config)
+
+
+def _offsets(config: BrokerConfig) -> InternalTopic:
     return InternalTopic(
         config.offsets_topic_num_partitions,
         config.offsets_topic_replication_factor,
@@ -37,3 +47,40 @@ def internal_topic_settings(name: str, config: BrokerConfig) -> InternalTopic | 
             "compression.type": "producer",
         },
     )
+
+
+def _transaction_state(config: BrokerConfig) -> InternalTopic:
+    return InternalTopic(
+        config.transaction_state_log_num_partitions,
+        config.transaction_state_log_replication_factor,
+        {
+            "unclean.leader.election.enable": "false",
+            "compression.type": "uncompressed",
+            "cleanup.policy": "compact",
+            "min.insync.replicas": str(config.transaction_state_log_min_isr),
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+        },
+    )
+
+
+def _share_state(config: BrokerConfig) -> InternalTopic:
+    return InternalTopic(
+        config.share_coordinator_state_topic_num_partitions,
+        config.share_coordinator_state_topic_replication_factor,
+        {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
+            "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
+            "retention.ms": "-1",
+        },
+    )
+
+
+_SETTINGS: Mapping[str, Callable[[BrokerConfig], InternalTopic]] = MappingProxyType(
+    {
+        OFFSETS_TOPIC: _offsets,
+        TRANSACTION_STATE_TOPIC: _transaction_state,
+        SHARE_STATE_TOPIC: _share_state,
+    }
+)
