@@ -37,7 +37,17 @@ def test_reads_and_writes_what_kafka_wrote(data: bytes, kraft_version: int) -> N
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{", b"[]", b"{}", b'{"data_version":7}', STATIC.replace(b":1,", b':"x",', 1)]
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"data_version":7}',
+        STATIC.replace(b":1,", b':"x",', 1),
+        DYNAMIC.replace(b'Epoch":1', b'Epoch":2147483647'),
+        DYNAMIC.replace(b'Epoch":1', b'Epoch":-1'),
+    ],
 )
 def test_a_damaged_file_is_said_to_be_one(data: bytes) -> None:
     """A node that cannot read what it voted must not go on."""

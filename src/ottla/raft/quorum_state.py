@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 QUORUM_STATE: Final = "quorum-state"
 NOBODY: Final = -1
 _MAX_BYTES: Final = 1 << 20
+_LAST_EPOCH: Final = (1 << 31) - 1
 
 
 class ElectionState(NamedTuple):
@@ -67,7 +68,7 @@ def decode_quorum_state(data: bytes) -> ElectionState:
         directory = content.get("votedDirectoryId") if version == 1 else None
         voters = content.get("currentVoters") or ()
         return ElectionState(
-            leader_epoch=_number(content, "leaderEpoch"),
+            leader_epoch=_epoch(content),
             leader_id=_number(content, "leaderId"),
             voted_id=_number(content, "votedId"),
             voted_directory_id=Uuid.parse(directory) if directory else ZERO_UUID,
@@ -77,6 +78,13 @@ def decode_quorum_state(data: bytes) -> ElectionState:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptMessage(f"the quorum-state file is damaged: {error}") from error
+
+
+def _epoch(content: dict[str, Any]) -> int:
+    epoch = _number(content, "leaderEpoch")
+    if not 0 <= epoch < _LAST_EPOCH:
+        raise CorruptMessage(f"leaderEpoch in quorum-state has no next epoch: {epoch}")
+    return epoch
 
 
 def _number(content: dict[str, Any], name: str) -> int:
