@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ACKS_ALL = -1
 NO_EPOCH = -1
-"""The client does not know which leader it asks; every other negative epoch is an old one."""
+"""The client does not know which leader it asks."""
 
 
 class Partition:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import OttlaError
 from ottla.protocol.plain_fetch import ANSWER_BEHIND, plain_answer_head, split_plain
 from ottla.replication.fetch_session import FINAL_EPOCH, INVALID_SESSION_ID
-from ottla.replication.partition import NO_EPOCH
 from ottla.server.cold_reads import is_cold
 from ottla.server.lane import VERSION_POSITION, Lane
 from ottla.storage.append_info import FetchIsolation
@@ -120,7 +119,7 @@ class FetchLane(Lane):
             offset >= log.high_watermark
             or not partition.is_leader
             or log.failure is not None
-            or leader_epoch not in (NO_EPOCH, partition.leader_epoch)
+            or (leader_epoch >= 0 and leader_epoch != partition.leader_epoch)
             or last_fetched_epoch >= 0
         ):
             return None

@@ -13,6 +13,7 @@ from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.codec import records_size
 from ottla.purgatory.pending import Pending
 from ottla.replication.delayed_fetch import DelayedFetch
+from ottla.replication.partition import NO_EPOCH
 from ottla.server.cold_reads import is_cold, when_warm
 from ottla.server.dispatch import handles
 from ottla.storage.append_info import FetchIsolation
@@ -168,7 +169,7 @@ class FetchRead:
                 wanted.fetch_offset,
                 min(wanted.max_bytes, self._bytes_left),
                 isolation=self._isolation,
-                current_leader_epoch=wanted.current_leader_epoch,
+                current_leader_epoch=_known_epoch(wanted),
                 min_one_message=not self.size_bytes,
             )
             return self._data(replica, index, read)
@@ -287,11 +288,16 @@ def _is_unchanged(wanted: FetchPartition) -> bool:
     )
 
 
+def _known_epoch(wanted: FetchPartition) -> int:
+    """Return the leader epoch that the client knows; here every negative one stands for none."""
+    return max(NO_EPOCH, wanted.current_leader_epoch)
+
+
 def _diverging_epoch(replica: Partition, wanted: FetchPartition) -> tuple[int, int] | None:
     """Return (epoch, end offset) where the fetcher's log leaves ours (KIP-595), else None."""
     if wanted.last_fetched_epoch < 0:
         return None
-    replica.check_leader(wanted.current_leader_epoch)
+    replica.check_leader(_known_epoch(wanted))
     end_offset, epoch = replica.log.epoch_end_offset(wanted.last_fetched_epoch)
     if epoch < 0 or end_offset < 0 or wanted.fetch_offset < replica.log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
