@@ -483,6 +483,7 @@ DESCRIPTIONS = [
     _describe("empty", _shown("empty")),
     _describe("unknown", _shown("absent"), E_.GROUP_ID_NOT_FOUND),
     _describe("several", _shown("stable", "empty", "absent"), E_.GROUP_ID_NOT_FOUND),
+    _describe("twice the same", _shown("stable", "stable")),
     _describe("no name", _nameless),
     _describe(
         "with operations", _shown("stable", include_authorized_operations=True), versions=(3, 99)

@@ -142,6 +142,7 @@ FETCH = [
         E_.UNKNOWN_LEADER_EPOCH,
         versions=(9, 99),
     ),
+    _make("leader epoch -2", fetched(current_leader_epoch=-2), versions=(9, 99)),
     _make("this leader epoch", fetched(current_leader_epoch=0), versions=(9, 99)),
     _make("last fetched epoch", fetched(fetch_offset=2, last_fetched_epoch=0), versions=(12, 99)),
     _make(
@@ -223,6 +224,11 @@ def _listed_twice(at: Side, version: int) -> dict[str, Any]:
     return {"replica_id": -1, "topics": [{"name": READ, "partitions": [one, one]}]}
 
 
+def _listed_none(at: Side, version: int) -> dict[str, Any]:
+    topics: list[dict[str, Any]] = [{"name": "absent", "partitions": []}]
+    return {"replica_id": -1, "topics": topics}
+
+
 def _list_beheaded(at: Side, version: int) -> dict[str, Any]:
     at.filled("beheaded")
     at.once("behead", lambda: _behead(at, "beheaded", 4))
@@ -266,6 +272,13 @@ OFFSETS = [
         E_.UNKNOWN_LEADER_EPOCH,
         versions=(4, 99),
     ),
+    _offsets(
+        "leader epoch -2",
+        _listed(current_leader_epoch=-2),
+        E_.FENCED_LEADER_EPOCH,
+        versions=(4, 99),
+    ),
+    _offsets("topic without partitions", _listed_none),
     _offsets("no topics", lambda at, v: {"replica_id": -1, "topics": []}),
 ]
 
@@ -289,6 +302,7 @@ EPOCHS = [
     _epoch("no epoch", _epochs(leader_epoch=-1)),
     _epoch("current epoch", _epochs(current_leader_epoch=0)),
     _epoch("current epoch to come", _epochs(current_leader_epoch=5), E_.UNKNOWN_LEADER_EPOCH),
+    _epoch("current epoch -2", _epochs(current_leader_epoch=-2), E_.FENCED_LEADER_EPOCH),
     _epoch("unknown topic", _epochs("absent"), MISSING[0]),
     _epoch("unknown partition", _epochs(partition=9), MISSING[0]),
 ]
@@ -306,10 +320,25 @@ def _deleted(offset: int, topic: str = "trimmed", partition: int = 0, **configs:
     return fields
 
 
-def _delete_internal(at: Side, version: int) -> dict[str, Any]:
-    at.coordinator()
-    one = {"partition_index": 0, "offset": -1}
-    return {"topics": [{"name": "__consumer_offsets", "partitions": [one]}], "timeout_ms": 5000}
+def _deleted_twice(at: Side, version: int) -> dict[str, Any]:
+    at.filled("trimmed-twice")
+    partitions = [{"partition_index": 0, "offset": offset} for offset in (4, 2)]
+    return {"topics": [{"name": "trimmed-twice", "partitions": partitions}], "timeout_ms": 5000}
+
+
+def _delete_nothing(at: Side, version: int) -> dict[str, Any]:
+    partitions: list[dict[str, Any]] = []
+    return {"topics": [{"name": "absent", "partitions": partitions}], "timeout_ms": 5000}
+
+
+def _delete_internal(partition: int) -> Fields:
+    def fields(at: Side, version: int) -> dict[str, Any]:
+        at.coordinator()
+        partitions = [{"partition_index": partition, "offset": -1}]
+        topics = [{"name": "__consumer_offsets", "partitions": partitions}]
+        return {"topics": topics, "timeout_ms": 5000}
+
+    return fields
 
 
 def _start(topic: str) -> Any:
@@ -332,7 +361,10 @@ DELETIONS = [
         "compacted", _deleted(1, "compacted-only", cleanup_policy="compact"), E_.POLICY_VIOLATION
     ),
     _delete("compacted and deleted", _deleted(1, "both", cleanup_policy="compact,delete")),
-    _delete("internal topic", _delete_internal, E_.INVALID_TOPIC_EXCEPTION),
+    _delete("internal topic", _delete_internal(0), E_.INVALID_TOPIC_EXCEPTION),
+    _delete("internal topic, unknown partition", _delete_internal(999), MISSING[0]),
+    _delete("twice", _deleted_twice, after=_start("trimmed-twice")),
+    _delete("topic without partitions", _delete_nothing),
     _delete("no topics", lambda at, v: {"topics": [], "timeout_ms": 1}),
 ]
 

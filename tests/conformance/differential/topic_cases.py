@@ -56,6 +56,18 @@ def _by_both(at: Side, version: int) -> dict[str, Any]:
     return {"topics": topics, "allow_auto_topic_creation": False}
 
 
+def _ids_beside_names(at: Side, version: int) -> dict[str, Any]:
+    own = at.topic_id(at.topic("described", 3))
+    ids = {"": OTHER_ID, "other": own, "described": own}
+    topics: list[dict[str, Any]] = [{"name": at.topic("described-too", 2)}]
+    topics += [{"topic_id": topic_id, "name": name} for name, topic_id in ids.items()]
+    return {
+        "topics": topics,
+        "allow_auto_topic_creation": False,
+        "include_topic_authorized_operations": True,
+    }
+
+
 def _auto_created(at: Side, version: int) -> dict[str, Any]:
     """Ask for a topic that will be made; the first answer says that it has no leader yet."""
     return {"topics": [{"name": f"made-by-{version}"}], "allow_auto_topic_creation": True}
@@ -87,6 +99,7 @@ METADATA = [
     _meta("by id", _by_id, E_.INVALID_REQUEST, versions=(10, 99)),
     _meta("by unknown id", _by_other_id, E_.UNKNOWN_TOPIC_ID, versions=(12, 99)),
     _meta("by id and name", _by_both, versions=(12, 99)),
+    _meta("ids beside names", _ids_beside_names, E_.UNKNOWN_TOPIC_ID, versions=(12, 99)),
     _meta(
         "with operations",
         _about(
@@ -135,6 +148,13 @@ PARTITIONS = [
     _partitions(
         "negative cursor", _page("described", cursor=("described", -1)), E_.INVALID_REQUEST
     ),
+    _partitions("no name", _page("", "described"), E_.UNKNOWN_SERVER_ERROR),
+    _partitions(
+        "no name, goes on there",
+        _page("", "described", cursor=("", 0)),
+        E_.INVALID_TOPIC_EXCEPTION,
+    ),
+    _partitions("no name, goes on behind", _page("", "described", cursor=("described", 1))),
     _partitions("unknown topic", _page("absent"), LOST),
     _partitions("invalid topic", _page("a b"), E_.INVALID_TOPIC_EXCEPTION),
 ]
