@@ -116,3 +116,14 @@ def test_a_checked_update_changes_nothing(peer: Peer) -> None:
     for _ in range(2):
         assert _update(peer, name, 0, only_check=True, kind=2).error_code == 0
     assert _update(peer, name, 0, only_check=True, kind=1).error_code != 0
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["client_id=a{99999999999999999999}", "client_id=" + "(" * 5000, "client_id=", "client_id=a=b"],
+)
+def test_an_illegal_pattern_of_clients_is_refused(peer: Peer, pattern: str) -> None:
+    """What is no pair, too large or too deep gets an answer: the connection was closed."""
+    code, text = alter(peer, METRICS, "m", match=pattern)
+    assert code == ErrorCode.INVALID_CONFIG
+    assert text == f"Illegal client matching pattern: {pattern}"

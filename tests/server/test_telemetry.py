@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.image.image import MetadataImage
+from ottla.metadata.resources import ConfigResource
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
@@ -183,3 +185,19 @@ def test_clients_are_forgotten_in_the_end() -> None:
     assert telemetry.instance_count == MOST_INSTANCES
     telemetry.connection_closed(str(MOST_INSTANCES))
     assert telemetry.instance_count == MOST_INSTANCES - 1
+
+
+@pytest.mark.parametrize("expression", [r"\p{Alpha}+", "a{99999999999999999999}", "(" * 5000])
+def test_a_stored_subscription_that_python_cannot_read_matches_nobody(expression: str) -> None:
+    """Java's expressions are not all Python's: metadata goes on, others are asked as before."""
+    telemetry = Telemetry(1000, lambda run, done: None)
+    context = TelemetryContext("c", "127.0.0.1", 1, "s", "1", "PLAINTEXT")
+    image = MetadataImage()
+    stored = {"match": f"client_id={expression}", "metrics": "a."}
+    image.configs.by_resource = {
+        ConfigResource(METRICS, "foreign"): stored,
+        ConfigResource(METRICS, "ours"): {"metrics": "b."},
+    }
+    for name in ("foreign", "ours"):
+        telemetry.update(image, name)
+    assert telemetry.instance(ME, context, "1").metrics == ["b."]

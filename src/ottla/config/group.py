@@ -76,16 +76,15 @@ CLIENT_ATTRIBUTES = (
 """What a subscription can choose clients by."""
 
 
-def is_client_pattern(text: str) -> bool:
-    """Whether a text is an attribute's name and a regular expression: `client_id=app-.*`."""
-    attribute, separator, expression = text.partition("=")
-    if not separator or attribute.strip() not in CLIENT_ATTRIBUTES:
-        return False
+def client_pattern(text: str) -> tuple[str, re.Pattern[str]] | None:
+    """Read an attribute's name and a regular expression, `client_id=app-.*`; None if it is none."""
+    parts = text.rstrip("=").split("=")
+    if len(parts) != 2 or parts[0].strip() not in CLIENT_ATTRIBUTES:
+        return None
     try:
-        re.compile(expression.strip())
-    except re.error:
-        return False
-    return True
+        return parts[0].strip(), re.compile(parts[1].strip())
+    except (re.error, OverflowError, RecursionError):  # the last two: what is too large or deep
+        return None
 
 
 class ClientMetricsConfig(ConfigTable):

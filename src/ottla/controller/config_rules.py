@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.config.dynamic import check_dynamic
-from ottla.config.group import ClientMetricsConfig, GroupConfig, is_client_pattern
+from ottla.config.group import ClientMetricsConfig, GroupConfig, client_pattern
 from ottla.config.problems import ConfigErrors
 from ottla.config.topic import parse_topic_config
 from ottla.controller.topic_names import check_topic_name
@@ -116,7 +116,7 @@ def _check_client_metrics(name: str, settings: Mapping[str, str]) -> None:
     except ConfigErrors as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error.problems[0])) from error
     for pattern in metrics.match:
-        if not is_client_pattern(pattern):
+        if client_pattern(pattern) is None:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}"
             )

@@ -9,12 +9,11 @@ on a thread of its own, so that it may wait for a network.
 from __future__ import annotations
 
 import logging
-import re
 import zlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.config.group import ClientMetricsConfig
+from ottla.config.group import ClientMetricsConfig, client_pattern
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.push_telemetry import PushTelemetryResponse
@@ -22,6 +21,7 @@ from ottla.purgatory.pending import Pending
 from ottla.records.compression import Compression, decompress
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Mapping
 
     from ottla.metadata.image.image import MetadataImage
@@ -143,10 +143,14 @@ class Telemetry:
         """Take over the settings of a subscription, or that it is gone."""
         stored = image.configs.of(ConfigResourceType.CLIENT_METRICS, name)
         self._version += 1
+        subscription = read_subscription(stored) if stored else None
+        if subscription is not None:
+            self._subscriptions[name] = subscription
+            return
+        self._subscriptions.pop(name, None)
         if stored:
-            self._subscriptions[name] = read_subscription(stored)
-        else:
-            self._subscriptions.pop(name, None)
+            extra = {"event": "telemetry.unreadable", "subscription": name}
+            log.error("nobody matches %s", stored.get("match"), extra=extra)
 
     def connection_closed(self, connection_id: str) -> None:
         """Forget the client of a connection."""
@@ -233,15 +237,19 @@ class Telemetry:
         return pending
 
 
-def read_subscription(stored: Mapping[str, str]) -> Subscription:
-    """Return a subscription from its stored settings, which were checked when they were stored."""
+def read_subscription(stored: Mapping[str, str]) -> Subscription | None:
+    """Return a subscription from its stored settings; None when nobody can be matched by it.
+
+    They were checked when they were stored, yet Java's expressions are not all Python's.
+    """
     config = ClientMetricsConfig(ClientMetricsConfig.read(stored).values, stored)
-    pairs = (pattern.partition("=") for pattern in config.match)
-    return Subscription(
-        metrics=config.metrics,
-        interval_ms=config.interval_ms,
-        patterns=tuple((name.strip(), re.compile(text.strip())) for name, _, text in pairs),
-    )
+    patterns = []
+    for text in config.match:
+        pattern = client_pattern(text)
+        if pattern is None:
+            return None
+        patterns.append(pattern)
+    return Subscription(config.metrics, config.interval_ms, tuple(patterns))
 
 
 def _matches(one: Subscription, instance_id: Uuid, context: TelemetryContext) -> bool:
