@@ -163,6 +163,15 @@ def test_lists_do_not_grow_from_what_the_node_s_file_says() -> None:
     assert harness.image.configs.topic("alpha") == {"cleanup.policy": "delete"}
 
 
+def test_a_list_that_grows_beyond_a_record_is_refused(harness: Harness) -> None:
+    """Bytes count, not characters: what no record can hold closed the connection."""
+    name = "listener.name.plaintext.ssl.cipher.suites"
+    assert _alter(harness, BROKER, "1", (name, APPEND, "\u00e9" * 10_000))[0] == 0
+    code, text = _alter(harness, BROKER, "1", (name, APPEND, "\u00e8" * 10_000))
+    assert code == ErrorCode.INVALID_CONFIG
+    assert str(text).endswith("exceeds the maximum value size of 32767 bytes.")
+
+
 def test_a_broker_setting_without_change_is_written_again(harness: Harness) -> None:
     """Setting a broker's value anew makes brokers reload what it names."""
     for _ in range(2):

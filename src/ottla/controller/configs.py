@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ottla.timeline import SnapshotRegistry
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-_MAX_VALUE_LENGTH: Final = 32_767
+_MAX_VALUE_BYTES: Final = 32_767
 
 
 class AlterOperation(IntEnum):
@@ -280,11 +280,11 @@ class ConfigControl:
         `implied` are removals that nobody named: policies are not asked about them.
         """
         for value in changes.values():
-            if value is not None and len(value) > _MAX_VALUE_LENGTH:
+            if value is not None and len(value.encode()) > _MAX_VALUE_BYTES:
                 raise KafkaError(
                     ErrorCode.INVALID_CONFIG,
                     "The configuration value cannot be added because it exceeds the maximum value "
-                    f"size of {_MAX_VALUE_LENGTH} bytes.",
+                    f"size of {_MAX_VALUE_BYTES} bytes.",
                 )
         self._check_min_insync_replicas(resource, changes)
         old = self.of(resource)
