@@ -188,3 +188,14 @@ def test_only_those_with_a_limit_are_concerned() -> None:
     quotas.update({}, [ANN_APP])
     assert not quotas.is_on
     assert not quotas.concerns("ann", "app")
+
+
+def test_a_stored_quota_of_a_hosts_name_limits_nobody() -> None:
+    """Kafka stores such names; metadata with one is read all the same, and what follows acts."""
+    quotas = Quotas(parse_broker_config(development_defaults()))
+    host, address = (("ip", "localhost"),), (("ip", "127.0.0.1"),)
+    limits = {"connection_creation_rate": 1.0}
+    quotas.update({host: limits, address: limits}, [host, address])
+    assert quotas.connections.refuse_ms("127.0.0.1", START_MS) == 0
+    assert any(quotas.connections.refuse_ms("127.0.0.1", START_MS) for _ in range(20))
+    quotas.update({}, [host])

@@ -5,6 +5,7 @@ Kafka: kafka.network.ConnectionQuotas (KIP-402, KIP-612).
 
 from __future__ import annotations
 
+import logging
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.metadata.image.quotas import QuotaEntity
     from ottla.quota.rate import Window
 
+log = logging.getLogger("ottla.quota")
 UNLIMITED: Final = 2**31 - 1
 
 
@@ -54,10 +56,17 @@ class ConnectionRates:
         name = names[IP]
         if name is None:
             self._default_limit = UNLIMITED if limit is None else int(limit)
-        elif limit is None:
-            self._address_limits.pop(str(ip_address(name)), None)
+            return
+        try:
+            address = str(ip_address(name))
+        except ValueError:  # Kafka stores names of hosts, too
+            extra = {"event": "quota.unreadable"}
+            log.warning("the quota of %s limits nobody: it is no address", name, extra=extra)
+            return
+        if limit is None:
+            self._address_limits.pop(address, None)
         else:
-            self._address_limits[str(ip_address(name))] = int(limit)
+            self._address_limits[address] = int(limit)
 
     def wait_ms(self, listener: str, now_ms: int) -> int:
         """Count a connection; return for how long it and those behind it have to wait."""
