@@ -9,6 +9,7 @@ import pytest
 
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.server.node_listeners import own_host_name
+from ottla.server.startup import PortTaken
 from ottla.testing.cluster import Cluster
 from tests.server.strangers import Peer
 
@@ -59,3 +60,21 @@ def test_own_name(
     monkeypatch.setattr(socket, "gethostbyname", by_name)
     monkeypatch.setattr(socket, "gethostbyaddr", by_address)
     assert own_host_name() == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [("203.0.113.9", "Cannot assign requested address"), ("a..b", "Name or service not known")],
+)
+def test_an_address_that_cannot_be_had_is_not_called_taken(host: str, reason: str) -> None:
+    """Nobody holds it, and the next port would not help: the text says what is wrong."""
+    for config in (
+        {"listeners": f"PLAINTEXT://{host}:19092,CONTROLLER://127.0.0.1:0"},
+        {"metrics.listener": f"{host}:19092"},
+    ):
+        cluster = Cluster(config=config)
+        with pytest.raises(PortTaken) as told:
+            cluster.start()
+        cluster.stop()
+        assert str(told.value).startswith(f"cannot listen on {host}:19092, see ")
+        assert reason in str(told.value)

@@ -66,7 +66,7 @@ class HttpEndpoint:
             self._server = HttpServer(wanted.host, wanted.port, self._make_app())
         except OSError as error:
             raise port_taken(
-                wanted.host, wanted.port, str(error), setting="metrics.listener=HOST"
+                wanted.host, wanted.port, error, setting="metrics.listener=HOST"
             ) from error
         self._server.start()
 

@@ -69,7 +69,7 @@ class NodeListeners:
         try:
             port = listener.bind(endpoint.host, endpoint.port, **socket_sizes(config))
         except OSError as error:
-            raise port_taken(endpoint.host, endpoint.port, str(error)) from error
+            raise port_taken(endpoint.host, endpoint.port, error) from error
         self.open.append(listener)
         self.addresses[endpoint.listener] = (self._advertised_host(endpoint), port)
         return listener

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import resource
 from contextlib import suppress
+from errno import EADDRINUSE
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -113,7 +114,7 @@ def _last_active_ms(connection: Connection) -> float:
 
 
 class PortTaken(Exception):
-    """A listener's port is in use; the text is one line with the holder and what to do."""
+    """A listener's port cannot be had; the text is one line with the reason and what to do."""
 
 
 def holder_of_port(port: int) -> str | None:
@@ -132,12 +133,18 @@ def holder_of_port(port: int) -> str | None:
 
 
 def port_taken(
-    host: str, port: int, reason: str, *, setting: str = "listeners=PLAINTEXT://"
+    host: str, port: int, error: OSError, *, setting: str = "listeners=PLAINTEXT://"
 ) -> PortTaken:
-    """Say in one line that a port is taken, by whom, and how to start on another one."""
-    holder = holder_of_port(port)
-    who = f" by {holder}" if holder else f" ({reason})"
+    """Say in one line why a port cannot be had: by whom it is taken, and how to start on another.
+
+    An address that is none of this machine's, or a port that needs a privilege, is nobody's.
+    """
     shown = host or "0.0.0.0"  # noqa: S104 - only shown
+    if error.errno != EADDRINUSE:
+        name = setting.partition("=")[0]
+        return PortTaken(f"cannot listen on {shown}:{port}, see {name}: {error.strerror}")
+    holder = holder_of_port(port)
+    who = f" by {holder}" if holder else f" ({error})"
     return PortTaken(
         f"port {port} on {shown} is taken{who}; "
         f"stop it or start with --override {setting}:{port + 1}"
