@@ -116,3 +116,13 @@ def test_chains_and_listener_names() -> None:
         "listener.name.x.ssl.protocol",
         "ssl.protocol",
     )
+
+
+def test_ottlas_own_settings_are_told_where_they_were_given() -> None:
+    """They are no secrets; like others that only a start reads they are read-only."""
+    given = {**NODE, "producer.states.max": "5"}
+    entry = one(
+        describe_broker(BrokerSources(parse_broker_config(given), {}, {}), ["producer.states.max"])
+    )
+    assert (entry.value, entry.read_only, entry.sensitive) == ("5", True, False)
+    assert entry.source is Source.STATIC_BROKER_CONFIG

@@ -43,6 +43,11 @@ def test_listener_prefixes_come_off() -> None:
         ({"my.plugin": "5"}, False, []),
         ({"node.id": "5"}, True, ["Cannot update these configs dynamically: [node.id]"]),
         (
+            {"producer.states.max": "5"},
+            False,
+            ["Cannot update these configs dynamically: [producer.states.max]"],
+        ),
+        (
             {"listeners": "PLAINTEXT://:1"},
             False,
             [

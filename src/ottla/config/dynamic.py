@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.config.broker import BrokerConfig
 from ottla.config.checks import at_least
 from ottla.config.definition import MAX_LONG, ConfigTable, Key, Long, key
+from ottla.config.own import OwnSettings
 from ottla.config.problems import ConfigProblem, nearest
 
 if TYPE_CHECKING:
@@ -189,9 +190,11 @@ def update_mode(name: str) -> UpdateMode:
 
 
 def definition_of(name: str) -> Key | None:
-    """Return the definition of a broker setting, dynamic-only and listener-prefixed ones too."""
+    """Return the definition of a broker setting: dynamic-only, listener-prefixed, Ottla's own."""
     base = base_name(name)
-    return BrokerConfig.keys.get(base) or ThrottleSettings.keys.get(base)
+    return (
+        BrokerConfig.keys.get(base) or ThrottleSettings.keys.get(base) or OwnSettings.keys.get(name)
+    )
 
 
 def check_dynamic(changes: Mapping[str, str], *, one_broker: bool) -> list[ConfigProblem]:
@@ -219,7 +222,8 @@ def check_dynamic(changes: Mapping[str, str], *, one_broker: bool) -> list[Confi
 
 
 def _fixed(changes: Iterable[str]) -> list[str]:
-    return [name for name in changes if name in BrokerConfig.keys and name not in ALL_DYNAMIC]
+    known = BrokerConfig.keys.keys() | OwnSettings.keys.keys()
+    return [name for name in changes if name in known and name not in ALL_DYNAMIC]
 
 
 def _refused(names: list[str], sentence: str) -> Iterable[ConfigProblem]:
