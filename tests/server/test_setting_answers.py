@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.config.describe import describe_topic
 from ottla.controller.configs import AlterOperation
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
+from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
 from ottla.protocol.apis.describe_producers import DescribeProducersRequest
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.apis.list_config_resources import ListConfigResourcesRequest
 from ottla.protocol.apis.update_features import UpdateFeaturesRequest
+from ottla.server.handlers import configs
 from ottla.testing.cluster import Cluster
 from tests.controller.harness import topic
 from tests.server.strangers import Peer
@@ -36,6 +39,13 @@ def peer() -> Iterator[Peer]:
             value = "46000" if kind == GROUP else "client_id=a.*"
             assert alter(peer, kind, name, **{key: value}) == (0, None)
         yield peer
+
+
+@pytest.fixture
+def settings_cluster() -> Iterator[Cluster]:
+    """Run a node that one test may change."""
+    with Cluster() as cluster:
+        yield cluster
 
 
 def alter(peer: Peer, kind: int, name: str, **settings: str) -> tuple[int, str | None]:
@@ -127,3 +137,33 @@ def test_an_illegal_pattern_of_clients_is_refused(peer: Peer, pattern: str) -> N
     code, text = alter(peer, METRICS, "m", match=pattern)
     assert code == ErrorCode.INVALID_CONFIG
     assert text == f"Illegal client matching pattern: {pattern}"
+
+
+def test_what_topics_have_in_common_is_described_once(
+    settings_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that names topics by the thousand holds the loop for few of them."""
+    peer = Peer(settings_cluster.bootstrap)
+    peer.ask(CreateTopicsRequest(topics=[topic("there"), topic("plain"), topic("short")]), 7)
+    assert alter(peer, TOPIC, "short", **{"retention.ms": "77"}) == (0, None)
+    made: list[object] = []
+
+    def counted(*arguments: Any) -> Any:
+        made.append(arguments)
+        return describe_topic(*arguments)
+
+    monkeypatch.setattr(configs, "describe_topic", counted)
+    struct = DescribeConfigsRequest.DescribeConfigsResource
+    request = DescribeConfigsRequest(
+        resources=[
+            struct(resource_type=TOPIC, resource_name=name, configuration_keys=["retention.ms"])
+            for name in ["there", "plain", "short", "nosuch"] * 100
+        ],
+        include_synonyms=True,
+        include_documentation=False,
+    )
+    results = peer.ask(request, 4).results
+    assert len(made) == 2
+    values = {one.resource_name: [it.value for it in one.configs] for one in results}
+    assert values == {"there": ["604800000"], "plain": ["604800000"], "short": ["77"], "nosuch": []}
+    assert {one.error_code for one in results} == {0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

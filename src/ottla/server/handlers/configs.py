@@ -24,7 +24,7 @@ from ottla.server.dispatch import handles
 from ottla.server.loggers import logger_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     from ottla.server.context import Context
 
@@ -32,52 +32,81 @@ if TYPE_CHECKING:
 
 Result = DescribeConfigsResponse.DescribeConfigsResult
 ResourceResult = Result.DescribeConfigsResourceResult
+_OF_BROKERS = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 
 
 @handles(DescribeConfigsRequest)
 def describe_configs(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Describe each resource's settings: value, source, synonyms."""
+    """Describe each resource's settings: value, source, synonyms.
+
+    What resources have in common is made once: most of ten thousand topics set nothing, and one
+    request may name a resource as often as it likes.
+    """
+    shared: dict[Hashable, list[ResourceResult]] = {}
     return DescribeConfigsResponse(
-        results=[_describe(ctx, request, resource) for resource in request.resources]
+        results=[_describe(ctx, request, resource, shared) for resource in request.resources]
     )
 
 
-def _describe(ctx: Context, request: DescribeConfigsRequest, resource: Resource) -> Result:
-    result = Result(
-        error_message="",
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=[],
-    )
+def _describe(
+    ctx: Context,
+    request: DescribeConfigsRequest,
+    resource: Resource,
+    shared: dict[Hashable, list[ResourceResult]],
+) -> Result:
+    kind, name = resource.resource_type, resource.resource_name
+    result = Result(error_message="", resource_type=kind, resource_name=name, configs=[])
     try:
-        entries = list(_entries(ctx, resource))
+        _check(ctx, kind, name)
     except KafkaError as error:
         result.error_code = int(error.code)
         result.error_message = error.message
         return result
-    result.configs = [_shape(entry, request) for entry in entries]
+    own = tuple(ctx.broker.stored_configs(kind, name).items())
+    # of topics, groups and subscriptions nothing but their own settings counts
+    key = (kind, name if kind in _OF_BROKERS else own, *(resource.configuration_keys or ()))
+    configs = shared.get(key)
+    if configs is None:
+        entries = _entries(ctx, kind, name, resource.configuration_keys or None)
+        configs = shared[key] = [_shape(entry, request) for entry in entries]
+    result.configs = configs
     return result
 
 
-def _entries(ctx: Context, resource: Resource) -> Iterator[Entry]:
-    names = resource.configuration_keys or None
-    kind, name = resource.resource_type, resource.resource_name
+def _check(ctx: Context, kind: int, name: str) -> None:
+    """Raise KafkaError when there is no such resource."""
     if kind == ConfigResourceType.TOPIC:
-        return _topic_entries(ctx, name, names)
-    if kind == ConfigResourceType.BROKER:
-        return _broker_entries(ctx, name, names)
-    if kind == ConfigResourceType.GROUP:
-        _must_be_named(name, "Group name")
-        own = ctx.broker.stored_configs(kind, name)
-        return describe_group(own, ctx.broker.config_sources(), names)
-    if kind == ConfigResourceType.CLIENT_METRICS:
-        _must_be_named(name, "Client metrics subscription name")
-        return describe_client_metrics(ctx.broker.stored_configs(kind, name), names)
-    if kind == ConfigResourceType.BROKER_LOGGER:
+        check_topic_name(name)
+        if ctx.broker.image.topics.by_name.get(name) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    elif kind == ConfigResourceType.BROKER:
+        if name:
+            own = ctx.broker.node_id
+            _must_be_this_broker(ctx, name, f"expected {own} or empty string, but received {name}")
+    elif kind == ConfigResourceType.BROKER_LOGGER:
         _must_be_named(name, "Broker id")
         _must_be_this_broker(ctx, name, f"expected {ctx.broker.node_id} but received {name}")
+    elif kind == ConfigResourceType.GROUP:
+        _must_be_named(name, "Group name")
+    elif kind == ConfigResourceType.CLIENT_METRICS:
+        _must_be_named(name, "Client metrics subscription name")
+    else:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+
+def _entries(ctx: Context, kind: int, name: str, names: Sequence[str] | None) -> Iterator[Entry]:
+    """Describe a resource that is there."""
+    broker = ctx.broker
+    if kind == ConfigResourceType.BROKER_LOGGER:
         return _logger_entries(names)
-    raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if kind == ConfigResourceType.CLIENT_METRICS:
+        return describe_client_metrics(broker.stored_configs(kind, name), names)
+    sources = broker.config_sources()
+    if kind == ConfigResourceType.GROUP:
+        return describe_group(broker.stored_configs(kind, name), sources, names)
+    if kind == ConfigResourceType.TOPIC:
+        return describe_topic(broker.topic_config(name), sources, names)
+    return describe_broker(sources, names) if name else describe_cluster_default(sources, names)
 
 
 def _must_be_named(name: str, what: str) -> None:
@@ -109,22 +138,6 @@ def _logger_entries(names: Sequence[str] | None) -> Iterator[Entry]:
                 synonyms=(),
                 documentation="",
             )
-
-
-def _topic_entries(ctx: Context, name: str, names: Sequence[str] | None) -> Iterator[Entry]:
-    check_topic_name(name)
-    if ctx.broker.image.topics.by_name.get(name) is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    return describe_topic(ctx.broker.topic_config(name), ctx.broker.config_sources(), names)
-
-
-def _broker_entries(ctx: Context, name: str, names: Sequence[str] | None) -> Iterator[Entry]:
-    sources = ctx.broker.config_sources()
-    if not name:
-        return describe_cluster_default(sources, names)
-    own = ctx.broker.node_id
-    _must_be_this_broker(ctx, name, f"expected {own} or empty string, but received {name}")
-    return describe_broker(sources, names)
 
 
 def _shape(entry: Entry, request: DescribeConfigsRequest) -> ResourceResult:
