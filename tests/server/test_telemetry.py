@@ -13,6 +13,7 @@ from ottla.metadata.resources import ConfigResource
 from ottla.protocol.apis.api_versions import ApiVersionsRequest
 from ottla.protocol.apis.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
+from ottla.server.clock import SystemClock
 from ottla.server.telemetry import MOST_INSTANCES, MOST_WAITING, Telemetry, TelemetryContext
 from ottla.testing.cluster import Cluster
 from ottla.types import ZERO_UUID, Uuid
@@ -124,6 +125,24 @@ def test_what_is_refused(cluster: Cluster) -> None:
         assert _push(other, asked, metrics, client_instance_id=instance, **fields) == code
     assert _push(peer, subscription_id, b"bye", terminating=True) == ErrorCode.NONE
     assert _push(peer, subscription_id, b"bye", terminating=True) == ErrorCode.INVALID_REQUEST
+
+
+def test_a_step_of_the_clock_lets_nobody_push_early_or_late(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Intervals are measured by a clock that does not step: after one back all would be refused."""
+    peer = Peer(cluster.bootstrap)
+    subscription_id = _get(peer).subscription_id
+    assert _push(peer, subscription_id, b"x") == ErrorCode.NONE
+    before_ms = SystemClock().now_ms()
+    for step_ms in (3_600_000, -3_600_000):
+        monkeypatch.setattr(SystemClock, "now_ms", lambda _, at_ms=before_ms + step_ms: at_ms)
+        assert _push(peer, subscription_id, b"x") == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert _get(peer).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    other = Uuid(b"o" * 16)
+    asked = _get(peer, other)
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: before_ms - 7_200_000)
+    assert _push(peer, asked.subscription_id, b"x", client_instance_id=other) == ErrorCode.NONE
 
 
 def test_reporters_come_and_go_while_the_node_runs() -> None:

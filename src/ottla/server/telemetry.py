@@ -72,7 +72,7 @@ class Subscription(NamedTuple):
 
 
 class ClientInstance:
-    """What is remembered of one client; times are wall ms."""
+    """What is remembered of one client; times are monotonic ms."""
 
     __slots__ = (
         "context",
@@ -108,7 +108,7 @@ class ClientInstance:
 
     def may_push(self, now_ms: int) -> bool:
         """Whether metrics are due: once after each question, then every interval."""
-        is_first = self.last_get_ms > self.last_push_ms
+        is_first = self.last_push_ms == _BEFORE or self.last_get_ms > self.last_push_ms
         if not is_first and now_ms - self.last_push_ms < self.interval_ms:
             return False
         self.last_push_ms = now_ms

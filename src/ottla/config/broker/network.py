@@ -94,5 +94,5 @@ class NetworkSettings(ConfigTable):
         102_400, "Send buffer of server sockets; -1 leaves it to the system.", importance=HIGH
     )
     telemetry_max_bytes: Int = key(
-        1_048_576, "Largest metrics message of a client, after decompression.", at_least(1), LOW
+        1_048_576, "Largest metrics message of a client, as it is sent.", at_least(1), LOW
     )

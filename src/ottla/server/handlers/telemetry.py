@@ -32,7 +32,7 @@ def get_telemetry_subscriptions(
     telemetry = ctx.broker.telemetry
     instance_id = request.client_instance_id or _new_id(ctx)
     instance = telemetry.instance(instance_id, _context(ctx), ctx.connection.connection_id)
-    if not instance.may_get(ctx.now_ms):
+    if not instance.may_get(ctx.broker.clock.monotonic_ms()):
         code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
         return GetTelemetrySubscriptionsResponse(
             error_code=int(code),
@@ -68,7 +68,7 @@ def push_telemetry(
         request.client_instance_id, _context(ctx), ctx.connection.connection_id
     )
     try:
-        telemetry.check_push(request, instance, ctx.now_ms)
+        telemetry.check_push(request, instance, ctx.broker.clock.monotonic_ms())
     except KafkaError as error:
         instance.last_error = error.code
         raise
