@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import socket
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from ottla.metrics.families import Spelling
 from ottla.server import http_app, http_connection
 from ottla.server.http_health import NodeHealth
 from ottla.server.http_server import HttpServer
+from ottla.server.log_lines import configure_logging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,3 +168,25 @@ def test_scrapes_are_bounded_and_probes_are_not(monkeypatch: pytest.MonkeyPatch)
         return [one.status_code for one in answers]
 
     assert asyncio.run(run()) == [503, 200, 200, 200]
+
+
+def test_strangers_and_the_library_write_no_lines_of_their_own(
+    server: HttpServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No line for what a stranger sends, and the library's errors are JSON like all others."""
+    names = ("ottla", "uvicorn")
+    before = [(one := logging.getLogger(name), one.handlers[:], one.propagate) for name in names]
+    level = logging.getLogger("ottla").level
+    configure_logging("INFO", "json")
+    try:
+        client = Client(server)
+        client.send(b"\0bad\r\n\r\n")
+        assert client.answer().startswith(b"HTTP/1.1 400")
+        client.close()
+        assert capsys.readouterr().err == ""
+        logging.getLogger("uvicorn.error").error("it broke")
+        assert json.loads(capsys.readouterr().err)["message"] == "it broke"
+    finally:
+        logging.getLogger("ottla").setLevel(level)
+        for logger, handlers, propagate in before:
+            logger.handlers[:], logger.propagate = handlers, propagate

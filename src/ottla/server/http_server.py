@@ -93,7 +93,8 @@ class HttpServer:
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=1,
         )
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        # its warnings are about what strangers send, a line for each request
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config.load()
         server = uvicorn.Server(config)
         server.lifespan = config.lifespan_class(config)

@@ -63,10 +63,14 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(level: str = "WARNING", style: str = "text") -> None:
-    """Send Ottla's log lines to standard error; `style` is "text" or "json"."""
+    """Send Ottla's log lines to standard error; `style` is "text" or "json".
+
+    Those of the library that serves HTTP go the same way: a reader of JSON meets nothing else.
+    """
     handler = LimitedHandler(LineLimit(lambda: time.monotonic_ns() // 1_000_000))
     handler.setFormatter(JsonFormatter() if style == "json" else KeyValueFormatter())
-    logger = logging.getLogger("ottla")
-    logger.handlers[:] = [handler]
-    logger.setLevel(level.upper())
-    logger.propagate = False
+    for name in ("ottla", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
+    logging.getLogger("ottla").setLevel(level.upper())
