@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.config.broker import parse_broker_config
 from ottla.metadata.quota_keys import PRODUCER_BYTE_RATE
+from ottla.quota.meters import IDLE_MS
 from ottla.quota.quotas import Quotas
 from ottla.server.metrics_quotas import QuotaMetrics
 from ottla.server.node_settings import development_defaults
@@ -49,3 +50,13 @@ def test_a_throttled_client_is_told() -> None:
     assert told["kafka_server_produce_throttle_time"] == {ann: 10_000.0}
     later = shown(quotas, NOW_MS + 60_000)
     assert later["kafka_server_produce_throttle_time"] == {ann: 0.0}
+
+
+def test_a_client_that_is_gone_is_forgotten() -> None:
+    """An hour after its last request it has no series, whether or not others come."""
+    quotas = limited()
+    quotas.produced.record("ann", "app", 5_000, NOW_MS)
+    assert shown(quotas, NOW_MS + IDLE_MS) != {}
+    quotas.produced.record("bob", "app", 5_000, NOW_MS + IDLE_MS)
+    told = shown(quotas, NOW_MS + IDLE_MS + 60_000)
+    assert list(told["kafka_server_produce_byte_rate"]) == ['{user="bob",client_id=""}']

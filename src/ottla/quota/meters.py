@@ -84,7 +84,7 @@ class Meters(Generic[M]):
         if limit is None:
             return None
         if sharers not in self._meters:
-            self._forget_idle(now_ms)
+            self.forget_idle(now_ms)
             if len(self._meters) >= MAX_METERS:
                 sharers = Sharers(NOBODY, NOBODY)
         limited = self._meters.get(sharers)
@@ -93,7 +93,8 @@ class Meters(Generic[M]):
         limited.limit = limit
         return limited
 
-    def _forget_idle(self, now_ms: int) -> None:
+    def forget_idle(self, now_ms: int) -> None:
+        """Drop the meters of whom nobody has asked for an hour, looked for once a minute."""
         if now_ms - self._swept_ms < _SWEEP_MS:
             return
         self._swept_ms = now_ms

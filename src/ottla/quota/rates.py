@@ -82,7 +82,8 @@ class RateQuota:
         return pause_ms
 
     def uses(self, now_ms: int) -> Iterator[ClientUse]:
-        """Yield what all who are measured use now."""
+        """Yield what all who are measured use now; not those who have been gone for an hour."""
+        self._meters.forget_idle(now_ms)
         for sharers, rate in self._meters:
             yield ClientUse(sharers, rate.measure(now_ms), rate.mean_pause_ms(now_ms))
 
