@@ -117,3 +117,13 @@ def test_strange_names_are_told_and_passed_over() -> None:
         "Unknown configuration xyzzy.enable (s.properties:8)",
         "Unknown configuration frobnicate (KAFKA_FROBNICATE)",
     )
+
+
+def test_one_of_ottlas_own_settings_hides_no_other_problem() -> None:
+    """All that is wrong is told, each with its place, whichever table it stands in."""
+    wrong = {"log.dir.reserve.bytes": "x", "node.id": "y", "retention.m": "1"}
+    with pytest.raises(ConfigErrors) as told:
+        node_settings(None, wrong)
+    lines = str(told.value).splitlines()
+    assert [line.endswith(" (--override)") for line in lines] == [True] * 3
+    assert {one.name for one in told.value.problems} == wrong.keys()

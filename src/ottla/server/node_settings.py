@@ -153,7 +153,8 @@ def _parse(given: dict[str, str]) -> tuple[BrokerConfig, list[ConfigProblem]]:
     try:
         config = parse_broker_config(given)
     except ConfigErrors as error:
-        foreign = {name: text for name, text in given.items() if name not in BrokerConfig.keys}
+        tables = BrokerConfig.keys.keys() | OwnSettings.keys.keys()
+        foreign = {name: text for name, text in given.items() if name not in tables}
         config = parse_broker_config({**development_defaults(), **foreign})
         return config, list(error.problems)
     return config, [*config.unbuilt, *plugin_problems(config)]

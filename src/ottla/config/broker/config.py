@@ -277,7 +277,8 @@ def parse_broker_config(given: Mapping[str, str]) -> BrokerConfig:
     wrong = {problem.name for problem in reading.problems}
     values = {**_stand_ins(wrong), **reading.values}
     config = BrokerConfig(values, filled)
-    problems = [*reading.problems]
+    # nobody gave the broker.id that stands for a wrong node.id
+    problems = [one for one in reading.problems if one.name != "broker.id" or one.name in given]
     problems += [one for one in config.address_problems if one.name not in wrong]
     wrong.update(problem.name for problem in config.address_problems)
     problems += broken_rules(config, wrong)
