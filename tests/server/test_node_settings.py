@@ -127,3 +127,15 @@ def test_one_of_ottlas_own_settings_hides_no_other_problem() -> None:
     lines = str(told.value).splitlines()
     assert [line.endswith(" (--override)") for line in lines] == [True] * 3
     assert {one.name for one in told.value.problems} == wrong.keys()
+
+
+def test_settings_of_single_listeners_are_read_at_start() -> None:
+    """A limit that is no number ends the start, as in Kafka: it would limit nobody."""
+    name = "listener.name.plaintext.max.connections"
+    assert node_settings(None, {name: "5"}).config.given[name] == "5"
+    with pytest.raises(ConfigErrors) as told:
+        node_settings(None, {name: "5O"})
+    assert str(told.value) == (
+        "Invalid value 5O for configuration max.connections: Not a number of type INT (--override)"
+    )
+    assert told.value.problems[0].name == name

@@ -237,6 +237,16 @@ def _value_problems(name: str, value: str) -> list[ConfigProblem]:
     return [problem for problem in reading.problems if problem.name == base_name(name)]
 
 
+def listener_problems(given: Mapping[str, str]) -> list[ConfigProblem]:
+    """Say which settings of single listeners have illegal values: no table's reading sees them."""
+    return [
+        problem._replace(name=name)
+        for name, value in given.items()
+        if base_name(name) != name
+        for problem in _value_problems(name, value)
+    ]
+
+
 def nearest_dynamic(name: str) -> str | None:
     """Return the dynamic setting that was probably meant."""
     return nearest(name, ALL_DYNAMIC)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.config.broker import BrokerConfig, parse_broker_config
-from ottla.config.dynamic import definition_of
+from ottla.config.dynamic import definition_of, listener_problems
 from ottla.config.environment import NOTHING, Environment, Setting, read_environment
 from ottla.config.own import OwnSettings
 from ottla.config.problems import ConfigErrors, ConfigProblem, nearest
@@ -156,8 +156,8 @@ def _parse(given: dict[str, str]) -> tuple[BrokerConfig, list[ConfigProblem]]:
         tables = BrokerConfig.keys.keys() | OwnSettings.keys.keys()
         foreign = {name: text for name, text in given.items() if name not in tables}
         config = parse_broker_config({**development_defaults(), **foreign})
-        return config, list(error.problems)
-    return config, [*config.unbuilt, *plugin_problems(config)]
+        return config, [*error.problems, *listener_problems(given)]
+    return config, [*config.unbuilt, *listener_problems(given), *plugin_problems(config)]
 
 
 def _with_origins(
