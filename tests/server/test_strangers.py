@@ -156,6 +156,23 @@ def test_max_connections_per_ip_is_kept() -> None:
         peers.pop().close()
 
 
+def test_an_ipv4_address_is_the_same_on_a_listener_of_both_kinds() -> None:
+    """An IPv6 socket shows it as ::ffff:127.0.0.1: the limits of 127.0.0.1 did not hold there."""
+    config = {
+        "listeners": "PLAINTEXT://[::]:0,CONTROLLER://127.0.0.1:0",
+        "advertised.listeners": "PLAINTEXT://127.0.0.1:0",
+        "max.connections.per.ip.overrides": "127.0.0.1:1",
+    }
+    with Cluster(config=config) as cluster:
+        peer = Peer(cluster.bootstrap)
+        assert peer.is_served()
+        assert Peer(cluster.bootstrap).is_closed_after(b"")
+        hosts = cluster.run(
+            lambda node: [one.peer_host for one in node._listeners.open[0].connections]
+        )
+        assert hosts == ["127.0.0.1"]
+
+
 def test_a_too_new_api_versions_is_answered_in_version_zero(peer: Peer) -> None:
     """UNSUPPORTED_VERSION with the versions there are, and the connection stays."""
     peer.sock.sendall(sized(header(18, 99) + b"\0"))

@@ -123,12 +123,13 @@ class Listener:
                 self._wait_for_room()
                 return
             try:
-                sock, address = self._socket.accept()
+                sock, peer = self._socket.accept()
             except BlockingIOError:
                 return
             except OSError as error:
                 self._accept_failed(error)
                 return
+            address = _plain_host(peer[0]), peer[1]
             if self.pace is None:
                 self._add(sock, address)
             elif self._has_to_wait(sock, address, self.pace):
@@ -250,3 +251,12 @@ class Listener:
         self.stop_accepting()
         for connection in tuple(self.connections):
             connection.close()
+
+
+def _plain_host(host: str) -> str:
+    """Return the IPv4 address of a peer that an IPv6 socket shows in its own form.
+
+    Limits and quotas of addresses name it so, and the JVM shows it so, too.
+    """
+    mapped = host.removeprefix("::ffff:")
+    return mapped if "." in mapped else host
