@@ -15,9 +15,11 @@ from ottla.server.format import (
     FormatError,
     FormatRequest,
     Surroundings,
+    encode_meta_properties,
     format_directories,
     read_meta_properties,
 )
+from ottla.storage.log_dir import MetaProperties, decode_meta_properties
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import Uuid
 from tests.controller.harness import CLUSTER_ID, PROPERTIES
@@ -48,6 +50,14 @@ def _format(config: BrokerConfig, disks: dict[str, SimulatedDisk], **fields: Any
     )
     format_directories(config, FormatRequest(cluster_id=CLUSTER_ID, **fields), surroundings)
     return lines
+
+
+def test_the_clusters_id_is_escaped_as_java_does() -> None:
+    """Kafka reads the same id from our file and we from Kafka's; no id adds a line."""
+    cluster_id = "x\\y:z\nnode.id=7"
+    data = encode_meta_properties(MetaProperties(1, cluster_id, 1, ID), "today")
+    assert data.endswith(b"\nversion=1\ncluster.id=x\\\\y\\:z\\nnode.id\\=7\n")
+    assert decode_meta_properties(data) == MetaProperties(1, cluster_id, 1, ID)
 
 
 def test_a_static_quorum_gets_two_files() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ottla.config.properties import write_properties
 from ottla.metadata.bootstrap import BOOTSTRAP_CHECKPOINT, feature_records
 from ottla.metadata.features import (
     KRAFT_VERSION,
@@ -101,10 +102,13 @@ def format_directories(
 
 def encode_meta_properties(meta: MetaProperties, date: str) -> bytes:
     """Return the file's content as Java's Properties write it."""
-    return (
-        f"#\n#{date}\nnode.id={meta.node_id}\ndirectory.id={meta.directory_id}\n"
-        f"version={meta.version}\ncluster.id={meta.cluster_id}\n"
-    ).encode()
+    settings = {
+        "node.id": str(meta.node_id),
+        "directory.id": str(meta.directory_id),
+        "version": str(meta.version),
+        "cluster.id": meta.cluster_id,
+    }
+    return write_properties(settings, comments=("", date)).encode("ascii")
 
 
 def read_meta_properties(directory: Directory) -> MetaProperties | None:

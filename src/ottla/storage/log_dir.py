@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.config.properties import parse_properties
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.storage.checkpoints import decode_offsets, encode_offsets
 from ottla.types import TopicPartition, Uuid
@@ -33,13 +34,8 @@ class MetaProperties(NamedTuple):
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
     """Read version 1 of the file; CorruptMessage when a value is missing or wrong."""
-    values: dict[str, str] = {}
-    for line in data.decode("utf-8", "replace").splitlines():
-        text = line.strip()
-        if text and text[0] not in "#!":
-            name, _, value = text.partition("=")
-            values[name.strip()] = value.strip()
     try:
+        values = parse_properties(data.decode("utf-8", "replace"))
         directory_id = values.get("directory.id")
         return MetaProperties(
             int(values["version"]),
