@@ -106,3 +106,12 @@ def test_a_missing_file_is_told() -> None:
     result = show("-c", "/nowhere/server.properties")
     assert result.exit_code == 1
     assert "Error loading /nowhere/server.properties: No such file" in result.stderr
+
+
+def test_a_file_in_latin_1_is_read_as_java_reads_it(tmp_path: Path) -> None:
+    """A comment in an old encoding keeps no node from starting that Kafka would start."""
+    path = tmp_path / "server.properties"
+    path.write_bytes(b"# pr\xe9nom\n" + TEXT.encode() + b"broker.rack=caf\xe9\n")
+    result = show("-c", str(path))
+    assert result.exit_code == 0, result.output
+    assert "broker.rack=caf\u00e9" in result.stdout.splitlines()

@@ -37,7 +37,7 @@ def load_settings(
     if file is not None and port is not None:
         raise click.UsageError("--port is for a node without a file; set listeners in the file")
     try:
-        text = None if file is None else ConfigFile(file, read_text(file))
+        text = None if file is None else ConfigFile(file, read_properties_text(file))
         environment = node_environment(os.environ, read_text)
         return node_settings(text, parse_overrides(overrides), port=port, environment=environment)
     except OSError as error:
@@ -50,7 +50,7 @@ def load_broker_config(file: str) -> BrokerConfig:
     """Read a configuration for a tool that looks at directories and starts nothing.
 
     Names that are not known and parts that are not built are no errors here. Raises ConfigErrors,
-    PropertiesError, OSError and UnicodeDecodeError.
+    PropertiesError and OSError.
     """
     from ottla.config.broker import parse_broker_config
     from ottla.config.problems import ConfigErrors
@@ -59,10 +59,22 @@ def load_broker_config(file: str) -> BrokerConfig:
     environment = node_environment(os.environ, read_text)
     if environment.problems:
         raise ConfigErrors(environment.problems)
-    given, _ = gather(ConfigFile(file, read_text(file)), {}, environment=environment)
+    given, _ = gather(ConfigFile(file, read_properties_text(file)), {}, environment=environment)
     return parse_broker_config(texts(given))
 
 
 def read_text(path: str) -> str:
     """Return the text of a file; OSError or UnicodeDecodeError when there is none."""
     return Path(path).read_text(encoding="utf-8")
+
+
+def read_properties_text(path: str) -> str:
+    """Return the text of a properties file: UTF-8, else Latin-1, as Java reads them all; OSError.
+
+    Kafka starts with a comment in Latin-1, and so must we.
+    """
+    data = Path(path).read_bytes()
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
