@@ -174,6 +174,17 @@ def test_batches_that_compaction_thinned_or_emptied() -> None:
     assert found.next_offset == 28
 
 
+def test_a_range_that_ends_in_a_gap_of_a_compacted_log_ends() -> None:
+    """The batch behind the gap says that the rest of the range is empty."""
+    before, after = (encode_batch(ROWS, base_offset=base) for base in (0, 60))
+    (rest,) = parse_columns(after, start_offset=4, end_offset=50)
+    assert (rest.rows, rest.next_offset) == (0, 50)
+    for chunk_bytes in (1, 1 << 20):
+        chunks = list(parse_columns(before + after, end_offset=50, chunk_bytes=chunk_bytes))
+        assert sum(chunk.rows for chunk in chunks) == 4
+        assert chunks[-1].next_offset == 50
+
+
 def test_lies_are_corrupt() -> None:
     """Broken bytes, wrong counts, and records that unfold to too much raise."""
     data = encode_batch(ROWS)

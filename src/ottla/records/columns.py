@@ -129,6 +129,7 @@ def parse_columns(  # noqa: PLR0913 - keywords, most of them rarely given
     next_offset = -1
     for found in iterate_batches(view, partial_tail=True):
         if found.base_offset >= end_offset:
+            next_offset = end_offset  # nothing lies between: compaction has emptied the rest
             break
         if check_crcs:
             found.check_crc()
