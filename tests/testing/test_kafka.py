@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import sys
-from typing import TYPE_CHECKING
+import tempfile
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.config.problems import ConfigErrors
+from ottla.testing.cluster import Cluster, ClusterError
+from ottla.testing.plugin import _options
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from ottla.testing.kafka import Kafka
 
@@ -62,3 +70,65 @@ def test_the_package_is_imported_as_it_is() -> None:
     }
     assert "SourceFileLoader" in loaders
     assert "AssertionRewritingHook" not in loaders
+
+
+def test_a_report_of_a_killed_node_says_so(kafka_cluster: Callable[..., Kafka]) -> None:
+    """A test that fails between kill and start must not end the whole run."""
+    kafka = kafka_cluster()
+    kafka.topic("orders").produce(["one"])
+    kafka.kill()
+    assert kafka.describe() == "the broker is not running"
+
+
+def test_the_shared_node_is_started_for_the_next_test(request: pytest.FixtureRequest) -> None:
+    """A test that killed it and failed spoils no other."""
+    cluster: Any = request.getfixturevalue("_shared_kafka_cluster")
+    cluster.kill()
+    kafka: Kafka = request.getfixturevalue("kafka")
+    assert kafka.topic("orders").produce(["one"]).values() == ["one"]
+
+
+def test_what_the_marker_asks_for_is_not_passed_over() -> None:
+    """Several nodes are refused, as `kafka_cluster` does; so are words that mean nothing."""
+    assert _options() == _options(nodes=1) == {}
+    assert _options({"num.partitions": "3"})["config"] == {"num.partitions": "3"}
+    with pytest.raises(ClusterError, match="several nodes"):
+        Cluster(**_options(nodes=3))
+    with pytest.raises(ClusterError, match=r"log\.dirs"):
+        Cluster(config={"log.dirs": "/somewhere"})
+
+
+def test_a_topic_is_copied_as_its_name(kafka: Kafka) -> None:
+    """Options of other libraries are copied and pickled; a broker cannot be."""
+    orders = kafka.topic("orders")
+    assert copy.deepcopy({"topic": orders}) == {"topic": str(orders)}
+    assert type(pickle.loads(pickle.dumps(orders))) is str
+
+
+def test_a_second_start_is_refused(kafka_cluster: Callable[..., Kafka]) -> None:
+    """The node that runs goes on, and is stopped in the end."""
+    kafka = kafka_cluster()
+    with pytest.raises(ClusterError, match="running already"):
+        kafka.start()
+    assert kafka.topic("orders").produce(["one"]).values() == ["one"]
+
+
+def test_a_start_that_fails_leaves_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither `with` nor a fixture would get to remove it; one that was given stays."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ConfigErrors):
+        Cluster(config={"num.partitions": "many"}).start()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConfigErrors):
+        Cluster(config={"num.partitions": "many"}, data_dir=str(tmp_path)).start()
+    assert tmp_path.exists()
+
+
+def test_listeners_may_be_written_with_blanks() -> None:
+    """As in any list of Kafka's; the bound ports are kept for a restart."""
+    listeners = "PLAINTEXT://127.0.0.1:0, CONTROLLER://127.0.0.1:0"
+    with Cluster(config={"listeners": listeners}) as cluster:
+        address = cluster.bootstrap
+        assert cluster.restart().bootstrap == address

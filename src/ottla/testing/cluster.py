@@ -56,12 +56,19 @@ class Cluster:
     ) -> None:
         if nodes != 1:
             raise ClusterError("clusters of several nodes come with a later part of Ottla")
+        if config and not {"log.dirs", "log.dir"}.isdisjoint(config):
+            raise ClusterError("log.dirs: the data go to data_dir, give that")
         self.config = {**TEST_DEFAULTS, **(config or {})}
         self._keeps_data = data_dir is not None
         self._data_dir = data_dir
         self._node: Node | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and neither stopped nor killed since."""
+        return self._node is not None
 
     @property
     def bootstrap(self) -> str:
@@ -95,7 +102,21 @@ class Cluster:
         self.stop()
 
     def start(self) -> Self:
-        """Start the node; returns when it serves requests. Raises what the node's start raises."""
+        """Start the node; returns when it serves requests. Raises what the node's start raises.
+
+        A start that fails leaves nothing behind but a data_dir that was given.
+        """
+        if self._node is not None:
+            raise ClusterError("the cluster is running already")
+        begins = self._data_dir is None
+        try:
+            return self._start()
+        except BaseException:
+            if begins:
+                self._remove_data()
+            raise
+
+    def _start(self) -> Self:
         from ottla.config.broker import parse_broker_config
         from ottla.server.node import Node
 
@@ -121,7 +142,12 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop the node cleanly and remove a temporary data directory; nothing when not running."""
-        self.shutdown()
+        try:
+            self.shutdown()
+        finally:
+            self._remove_data()
+
+    def _remove_data(self) -> None:
         if not self._keeps_data and self._data_dir is not None:
             shutil.rmtree(self._data_dir, ignore_errors=True)
             self._data_dir = None
@@ -130,15 +156,19 @@ class Cluster:
         """Stop the node cleanly, but keep its data for the next `start`."""
         node, self._node = self._node, None
         if node is not None:
-            self._call(node.stop(), STOP_TIMEOUT_S)
-            self._end_loop()
+            try:
+                self._call(node.stop(), STOP_TIMEOUT_S)
+            finally:
+                self._end_loop()
 
     def kill(self) -> None:
         """End the node as `kill -9` would: no flush, no marker; data stay for the next `start`."""
         node, self._node = self._node, None
         if node is not None:
-            self._call(_killed(node), STOP_TIMEOUT_S)
-            self._end_loop()
+            try:
+                self._call(_killed(node), STOP_TIMEOUT_S)
+            finally:
+                self._end_loop()
 
     def restart(self) -> Self:
         """Stop cleanly and start again on the same data and ports."""
@@ -169,6 +199,8 @@ class Cluster:
 
 class ForeignCluster:
     """Somebody else's broker, for the same tests: nothing can be started, stopped or killed."""
+
+    is_running = True
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -208,7 +240,7 @@ async def _killed(node: Node) -> None:
 def _fixed_ports(listeners: str, addresses: Mapping[str, tuple[str, int]]) -> str:
     fixed = []
     for entry in listeners.split(","):
-        name, _, rest = entry.partition("://")
+        name, _, rest = entry.strip().partition("://")
         host, _, port = rest.rpartition(":")
         number = addresses[name][1] if int(port) == 0 else int(port)
         fixed.append(f"{name}://{host}:{number}")

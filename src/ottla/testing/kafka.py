@@ -204,8 +204,11 @@ class Kafka:
 
     def describe(self) -> str:
         """Return topics with their records, and groups with their lag: for a failing test."""
-        lines = [f"broker {self.bootstrap}"]
+        if not self.cluster.is_running:
+            return "the broker is not running"
+        lines = []
         try:
+            lines.append(f"broker {self.bootstrap}")
             for topic in self.topics:
                 lines += [f"topic {topic!s}:", table(self.read_all(topic), 20)]
             lines += [f"group {group}: lag {self.lag(group)}" for group in self.groups]
@@ -215,8 +218,11 @@ class Kafka:
 
     def close(self) -> None:
         """Close the clients that the fixture made."""
-        if self._producer is not None:
-            self._producer.close(timeout=1.0)
-        if self._admin is not None:
-            self._admin.close()
-        self._producer = self._admin = None
+        producer, self._producer = self._producer, None
+        admin, self._admin = self._admin, None
+        try:
+            if producer is not None:
+                producer.close(timeout=1.0)
+        finally:
+            if admin is not None:
+                admin.close()

@@ -6,12 +6,13 @@ is asked for.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from ottla.testing.kafka import Kafka
 
@@ -70,17 +71,23 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     from ottla.testing.kafka import Kafka
 
     marker = request.node.get_closest_marker("kafka")
-    if marker is None or not marker.kwargs.get("config"):
-        fixture = Kafka(request.getfixturevalue("_shared_kafka_cluster"))
-        request.node.stash.setdefault(_CLUSTERS, []).append(fixture)
-        yield fixture
-        fixture.close()
-        return
-    with Cluster(config=marker.kwargs["config"]) as cluster:
+    options = {} if marker is None else _options(*marker.args, **marker.kwargs)
+    with ExitStack() as opened:
+        if options:
+            cluster = opened.enter_context(Cluster(**options))
+        else:
+            cluster = request.getfixturevalue("_shared_kafka_cluster")
+            if not cluster.is_running:  # an earlier test killed it and failed
+                cluster.start()
         fixture = Kafka(cluster)
+        opened.callback(fixture.close)
         request.node.stash.setdefault(_CLUSTERS, []).append(fixture)
         yield fixture
-        fixture.close()
+
+
+def _options(config: Mapping[str, str] | None = None, *, nodes: int = 1) -> dict[str, Any]:
+    """Return what a cluster of the test's own is made with; empty when the shared one will do."""
+    return {"config": config, "nodes": nodes} if config or nodes != 1 else {}
 
 
 @pytest.fixture
@@ -89,18 +96,15 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Kafk
     from ottla.testing.cluster import Cluster
     from ottla.testing.kafka import Kafka
 
-    opened: list[Kafka] = []
+    with ExitStack() as opened:
 
-    def start(nodes: int = 1, **options: Any) -> Kafka:
-        fixture = Kafka(Cluster(nodes=nodes, **options).start())
-        opened.append(fixture)
-        request.node.stash.setdefault(_CLUSTERS, []).append(fixture)
-        return fixture
+        def start(nodes: int = 1, **options: Any) -> Kafka:
+            fixture = Kafka(opened.enter_context(Cluster(nodes=nodes, **options)))
+            opened.callback(fixture.close)
+            request.node.stash.setdefault(_CLUSTERS, []).append(fixture)
+            return fixture
 
-    yield start
-    for fixture in opened:
-        fixture.close()
-        fixture.cluster.stop()
+        yield start
 
 
 @pytest.hookimpl(hookwrapper=True)

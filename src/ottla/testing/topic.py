@@ -34,6 +34,10 @@ class TestTopic(str):
         self._kafka = kafka
         return self
 
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Copy and pickle as the plain name: the broker stays in this process."""
+        return str, (str(self),)
+
     def produce(self, values: Iterable[Any], *, keys: Iterable[Any] | None = None) -> Self:
         """Produce values (bytes, str or None), with as many keys or none; wait for all."""
         producer = self._kafka.producer
