@@ -129,3 +129,25 @@ def test_unanswered_negotiation_does_not_hold_a_client_for_ever() -> None:
     sim = _simulation(request_timeout_ms=300)
     sim.cluster.faults[ApiVersionsRequest] = [NEVER_ANSWER]
     sim.run(lambda: sim.client.reached, limit_ms=3_000)
+
+
+class RefusedOnce:
+    """A login that the broker refuses the first time."""
+
+    tries = 0
+
+    def next_request(self, _response: object) -> None:
+        """Need no request at all."""
+        RefusedOnce.tries += 1
+        if RefusedOnce.tries == 1:
+            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED)
+
+
+def test_a_refused_login_is_forgotten_when_a_later_one_succeeds() -> None:
+    """Callers are told of it; with the password mended they would be told so for ever."""
+    sim = _simulation()
+    RefusedOnce.tries = 0
+    sim.client._login = RefusedOnce
+    sim.run(lambda: sim.client.trouble() is not None)
+    sim.run(lambda: sim.client.reached)
+    assert sim.client.trouble() is None

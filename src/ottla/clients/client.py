@@ -291,6 +291,7 @@ class Client:
             self._drop(key, connection, None)
         elif connection.failures and connection.channel.ready:
             connection.failures = 0
+            self.fatal = None  # the credentials are good by now
 
     def disconnected(self, key: ConnectionKey, reason: str, now_ms: int) -> None:
         """Take note that a connection is gone or could not be made."""
