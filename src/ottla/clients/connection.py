@@ -17,6 +17,7 @@ from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping
     from types import TracebackType
     from typing import Self
@@ -45,11 +46,10 @@ class BlockingConnection:
         read = read_settings(COMMON, config, settings)
         self.host, self.port = host, port
         self._channel = Channel(read.client_id or "ottla", login=login_factory(read))
-        self._socket = self._connect(timeout)
         tls = client_context(read)
+        self._socket = self._connect(timeout)
         if tls is not None:
-            name = host if tls.check_hostname else None
-            self._socket = tls.wrap_socket(self._socket, server_hostname=name)
+            self._socket = self._secured(tls)
         self._channel.connected(_now_ms(), timeout_ms=int(timeout * 1000))
         self._exchange_until(lambda: self._channel.ready, time.monotonic() + timeout)
 
@@ -59,14 +59,25 @@ class BlockingConnection:
     def _connect(self, timeout: float) -> socket.socket:
         try:
             made = socket.create_connection((self.host, self.port), timeout=timeout)
-        except OSError as error:
+        except (OSError, UnicodeError, OverflowError) as error:  # no name or port there could be
             raise KafkaError(
                 ErrorCode.NETWORK_EXCEPTION,
-                f"cannot reach {self.host}:{self.port} ({error.strerror or error}): "
-                "is a broker running there?",
+                f"cannot reach {self.host}:{self.port} "
+                f"({getattr(error, 'strerror', None) or error}): is a broker running there?",
             ) from error
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return made
+
+    def _secured(self, tls: ssl.SSLContext) -> socket.socket:
+        try:
+            name = self.host if tls.check_hostname else None
+            return tls.wrap_socket(self._socket, server_hostname=name)
+        except OSError as error:
+            self._socket.close()
+            raise KafkaError(
+                ErrorCode.NETWORK_EXCEPTION,
+                f"{self.host}:{self.port}: TLS handshake failed ({error.strerror or error})",
+            ) from error
 
     def request(self, request: Request, timeout: float = 30.0) -> Any:
         """Send a request and return its response; error codes inside it are the caller's to read.

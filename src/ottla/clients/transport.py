@@ -179,9 +179,10 @@ class Runtime:
             )
         except asyncio.CancelledError:
             raise
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: no name or port that there could be
             self._connecting.pop(key, None)
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            number = getattr(error, "errno", None)
+            reason = os.strerror(number) if number and number > 0 else str(error)
             with self.lock:
                 self.client.disconnected(key, f"{host}:{port}: {reason}", self.now_ms())
             self.wake()
