@@ -124,7 +124,7 @@ def test_a_leader_that_does_not_know_the_topic_is_asked_again(tries: int) -> Non
 
         codes = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
 
-        def send(_node_id: int, _request: object) -> Pending[Any]:
+        def send(_node_id: int, _request: object, **_how: Any) -> Pending[Any]:
             one = answered.ListOffsetsPartitionResponse(
                 partition_index=0, error_code=codes.pop(0), offset=7
             )

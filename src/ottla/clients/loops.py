@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 IDLE_SECONDS = 0.1
 JOIN_SECONDS = 5
+LAST_CALLS_SECONDS = 2
 
 
 class Blocking(ABC):
@@ -59,8 +60,8 @@ class LoopThread:
     def _main(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
+        self.loop.run_until_complete(_others_done())
         if self.is_ending:
-            self.loop.run_until_complete(_others_done())
             self.loop.close()
 
     @property
@@ -71,7 +72,8 @@ class LoopThread:
     def call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Run a coroutine on the loop and wait for it here; TimeoutError after timeout seconds.
 
-        Raises KafkaError(INVALID_REQUEST) in the loop's own thread: it would wait for itself.
+        Raises KafkaError: INVALID_REQUEST in the loop's own thread, where it would wait for itself,
+        NETWORK_EXCEPTION when the loop has ended.
         """
         if self.is_current:
             work.close()
@@ -79,7 +81,11 @@ class LoopThread:
                 ErrorCode.INVALID_REQUEST,
                 "a call that waits is not permitted inside a callback: it would wait for itself",
             )
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        except RuntimeError as error:
+            work.close()
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the client is closed") from error
         try:
             return future.result(timeout)
         except BaseException:
@@ -104,11 +110,14 @@ class LoopThread:
 
 
 async def _others_done() -> None:
-    """Let the calls of other threads end."""
+    """Let the calls of other threads end; their callers would wait for ever."""
     await asyncio.sleep(0)
     others = asyncio.all_tasks() - {asyncio.current_task()}
     if others:
-        await asyncio.wait(others, timeout=JOIN_SECONDS)
+        _, late = await asyncio.wait(others, timeout=LAST_CALLS_SECONDS)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
 
 
 class TurnLoop:

@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.clients.admin.KafkaAdminClient's Call, .internals.AdminA
 from __future__ import annotations
 
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.admin.controllers import ControllerMetadata, refuse_for_controllers
@@ -56,11 +57,17 @@ class AdminCalls:
         self._client.metadata.allow_auto_create = False
         self._instance_id = ZERO_UUID
         self._coordinators: dict[tuple[int, str], Coordinator] = {}
+        self._looked_at: Counter[str] = Counter()  # topics of the questions that run now
 
     def _deadline_ms(self, timeout: float | None) -> float:
         self._runtime.attach()
         limit = self._settings.default_api_timeout_ms if timeout is None else timeout * 1000
         return self._runtime.now_ms() + limit
+
+    def _patience_ms(self, deadline_ms: float) -> int:
+        """Return how long one request may take: request.timeout.ms, or what is left of the call."""
+        limit: int = self._settings.request_timeout_ms
+        return max(min(limit, int(deadline_ms - self._runtime.now_ms())), 1)
 
     async def _call(
         self,
@@ -81,7 +88,12 @@ class AdminCalls:
         while True:
             failure: KafkaError
             try:
-                pending = self._client.send(target, request, max_version=max_version)
+                pending = self._client.send(
+                    target,
+                    request,
+                    timeout_ms=self._patience_ms(deadline_ms),
+                    max_version=max_version,
+                )
                 answer = await self._runtime.wait_for(pending)
                 code = error_of(answer) if error_of is not None else answered_code(answer)
                 if not code:
@@ -90,6 +102,11 @@ class AdminCalls:
             except KafkaError as error:
                 failure = error
             await self._pause(failure, deadline_ms)
+
+    def _check_open(self) -> None:
+        """Raise KafkaError when another thread or task has closed the client."""
+        if self._client.closed:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the client is closed")
 
     async def _pause(
         self,
@@ -102,6 +119,7 @@ class AdminCalls:
         retriable = failure.is_retriable and failure.code not in not_retried
         if not retriable and failure.code not in RETRY_ANYWAY:
             raise failure
+        self._check_open()
         trouble = self._client.trouble()
         if trouble is not None:
             raise trouble
@@ -117,11 +135,14 @@ class AdminCalls:
         pending = self._client.refresh()
         while not pending.done:
             left_ms = deadline_ms - self._runtime.now_ms()
+            self._check_open()
             trouble = self._client.trouble()
             if trouble is not None:
                 raise trouble
             if left_ms <= 0:
-                raise self._client.unreachable()
+                if not self._client.reached:
+                    raise self._client.unreachable()
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no fresh metadata came in time")
             await self._runtime.wait_progress(left_ms)
         pending.value  # noqa: B018 - raises what went wrong
         return self._client.metadata
@@ -152,7 +173,12 @@ class AdminCalls:
                 await self._find(coordinator, deadline_ms)
             try:
                 answer = await self._runtime.wait_for(
-                    coordinator.send(request, purpose="", max_version=max_version)
+                    coordinator.send(
+                        request,
+                        purpose="",
+                        timeout_ms=self._patience_ms(deadline_ms),
+                        max_version=max_version,
+                    )
                 )
                 code = error_of(answer)
                 if not code:
@@ -168,6 +194,7 @@ class AdminCalls:
             coordinator.poll(self._runtime.now_ms())
             self._runtime.wake()
             await self._runtime.wait_progress(self._settings.retry_backoff_ms)
+            self._check_open()
             if coordinator.fatal is not None:
                 error, coordinator.fatal = coordinator.fatal, None
                 raise error

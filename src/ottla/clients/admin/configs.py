@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.clients.admin.calls import AdminCalls, error_or_none
 from ottla.clients.admin.topics import config_text
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.apis.list_config_resources import ListConfigResourcesRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from typing import Any
 
-    from ottla.errors import KafkaError
+    Outcomes = dict["ConfigResource", Any]
 
 
 class ResourceType(IntEnum):
@@ -112,8 +113,8 @@ class ConfigsAdmin(AdminCalls):
         """Describe resources, all keys or (with a mapping) some; each has its own outcome."""
         keys: dict[ConfigResource, Sequence[str] | None]
         keys = dict(resources) if isinstance(resources, Mapping) else dict.fromkeys(resources)
-        result: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
-        for node_id, part in self._by_node(keys).items():
+
+        async def ask(node_id: int | None, part: list[ConfigResource], seconds: float) -> Outcomes:
             request = DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsRequest.DescribeConfigsResource(
@@ -126,13 +127,16 @@ class ConfigsAdmin(AdminCalls):
                 include_synonyms=include_synonyms,
                 include_documentation=include_documentation,
             )
-            answer = await self._call(request, timeout=timeout, node_id=node_id)
-            for one in answer.results:
-                resource = ConfigResource(ResourceType(one.resource_type), one.resource_name)
-                result[resource] = error_or_none(one.error_code, one.error_message) or {
-                    entry.name: _entry(entry) for entry in one.configs
-                }
-        return result
+            answer = await self._call(request, timeout=seconds, node_id=node_id)
+            return {
+                ConfigResource(ResourceType(one.resource_type), one.resource_name): (
+                    error_or_none(one.error_code, one.error_message)
+                    or {entry.name: _entry(entry) for entry in one.configs}
+                )
+                for one in answer.results
+            }
+
+        return await self._ask_each(keys, ask, timeout)
 
     async def alter_configs(
         self,
@@ -142,9 +146,9 @@ class ConfigsAdmin(AdminCalls):
         timeout: float | None = None,
     ) -> dict[ConfigResource, KafkaError | None]:
         """Change single values (KIP-339); a plain mapping sets, and a value of None deletes."""
-        result: dict[ConfigResource, KafkaError | None] = {}
         resource_type = IncrementalAlterConfigsRequest.AlterConfigsResource
-        for node_id, part in self._by_node(changes).items():
+
+        async def ask(node_id: int | None, part: list[ConfigResource], seconds: float) -> Outcomes:
             request = IncrementalAlterConfigsRequest(
                 resources=[
                     resource_type(
@@ -163,10 +167,37 @@ class ConfigsAdmin(AdminCalls):
                 ],
                 validate_only=validate_only,
             )
-            answer = await self._call(request, timeout=timeout, node_id=node_id)
-            for one in answer.responses:
-                resource = ConfigResource(ResourceType(one.resource_type), one.resource_name)
-                result[resource] = error_or_none(one.error_code, one.error_message)
+            answer = await self._call(request, timeout=seconds, node_id=node_id)
+            return {
+                ConfigResource(ResourceType(one.resource_type), one.resource_name): error_or_none(
+                    one.error_code, one.error_message
+                )
+                for one in answer.responses
+            }
+
+        return await self._ask_each(changes, ask, timeout)
+
+    async def _ask_each(
+        self,
+        resources: Iterable[ConfigResource],
+        ask: Callable[[int | None, list[ConfigResource], float], Awaitable[Outcomes]],
+        timeout: float | None,
+    ) -> Outcomes:
+        """Ask every node about its part; one that fails is the outcome of its part alone.
+
+        Where all go to one node its failure is raised.
+        """
+        deadline_ms = self._deadline_ms(timeout)
+        split = self._by_node(resources)
+        result: Outcomes = {}
+        for node_id, part in split.items():
+            seconds = max(deadline_ms - self._runtime.now_ms(), 0) / 1000
+            try:
+                result.update(await ask(node_id, part, seconds))
+            except KafkaError as error:
+                if len(split) == 1:
+                    raise
+                result.update(dict.fromkeys(part, error))
         return result
 
     async def list_config_resources(
@@ -191,9 +222,17 @@ class ConfigsAdmin(AdminCalls):
         split: dict[int | None, list[ConfigResource]] = {}
         for resource in resources:
             own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
-            node_id = int(resource.name) if own and resource.name else None
+            node_id = _broker_id(resource.name) if own and resource.name else None
             split.setdefault(node_id, []).append(resource)
         return split
+
+
+def _broker_id(name: str) -> int:
+    try:
+        return int(name)
+    except ValueError as error:
+        text = f"a broker's configs are named by its id, not by {name!r}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text) from error
 
 
 def _as_changes(given: Iterable[ConfigChange] | Mapping[str, Any]) -> list[ConfigChange]:

@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.clients.admin.{Admin, NewTopic, TopicDescription, NewPar
 from __future__ import annotations
 
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.admin.calls import AdminCalls, error_or_none
@@ -19,7 +20,7 @@ from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.types import Node, TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     Answered = tuple[int, dict[Any, Any]]  # for how long to be silent in ms, outcomes by topic
 
@@ -351,14 +352,45 @@ class TopicsAdmin(AdminCalls):
         """Send each leader its part; try again for partitions whose leader was wrong."""
         deadline_ms = self._deadline_ms(timeout)
         left = {TopicPartition(*partition): value for partition, value in wanted.items()}
-        self._client.metadata.want(partition.topic for partition in left)
+        if not left:
+            return {}
+        topics = {partition.topic for partition in left}
+        with self._looking_at(topics):
+            found = await self._ask_leaders(left, build, read, deadline_ms)
+        return {
+            TopicPartition(*partition): found[TopicPartition(*partition)] for partition in wanted
+        }
+
+    @contextmanager
+    def _looking_at(self, topics: set[str]) -> Iterator[None]:
+        """Have metadata of topics for the time of a question; it may be one of several."""
+        metadata = self._client.metadata
+        self._looked_at.update(topics)
+        metadata.want(topics)
+        try:
+            yield
+        finally:
+            self._looked_at.subtract(topics)
+            self._looked_at = +self._looked_at
+            metadata.want_only(self._looked_at)
+
+    async def _ask_leaders(
+        self,
+        left: dict[TopicPartition, int],
+        build: Callable[[Mapping[TopicPartition, int]], Any],
+        read: Callable[[Any], dict[TopicPartition, Any]],
+        deadline_ms: float,
+    ) -> dict[TopicPartition, Any]:
         result: dict[TopicPartition, Any] = {}
         await self._refresh_until(deadline_ms)
         while left:
             failure = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
             for leader, part in self._split(left, result).items():
                 try:
-                    answer = await self._runtime.wait_for(self._client.send(leader, build(part)))
+                    pending = self._client.send(
+                        leader, build(part), timeout_ms=self._patience_ms(deadline_ms)
+                    )
+                    answer = await self._runtime.wait_for(pending)
                 except KafkaError as error:
                     failure = error
                     continue
@@ -374,13 +406,11 @@ class TopicsAdmin(AdminCalls):
                 try:
                     # A leader that does not know a topic of the metadata will, or is none.
                     await self._pause(failure, deadline_ms, not_retried=CORRUPT_ONLY)
+                    await self._refresh_until(deadline_ms)
                 except KafkaError as error:
                     result.update(dict.fromkeys(left, error))
                     break
-                await self._refresh_until(deadline_ms)
-        return {
-            TopicPartition(*partition): result[TopicPartition(*partition)] for partition in wanted
-        }
+        return result
 
     def _split(
         self, left: Mapping[TopicPartition, int], result: dict[TopicPartition, Any]
@@ -393,7 +423,7 @@ class TopicsAdmin(AdminCalls):
             leader = metadata.leader(partition)
             if code and KafkaError(code).code != ErrorCode.LEADER_NOT_AVAILABLE:
                 result[partition] = KafkaError(code)
-            elif count and partition.partition >= count:
+            elif partition.partition < 0 or 0 < count <= partition.partition:
                 result[partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             elif leader >= 0:
                 by_leader.setdefault(leader, {})[partition] = value

@@ -1,0 +1,214 @@
+"""Calls of the admin client that end in time, tell what became of each part, and leave nothing.
+
+Kafka: org.apache.kafka.clients.admin.KafkaAdminClient (Call.deadlineMs), .internals.AdminApiDriver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.clients import loops
+from ottla.clients.admin.admin import AsyncAdmin
+from ottla.clients.admin.blocking import Admin
+from ottla.clients.admin.configs import ConfigResource, ResourceType
+from ottla.clients.loops import LoopThread
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.describe_configs import DescribeConfigsResponse
+from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsResponse
+from ottla.purgatory.pending import Pending
+from ottla.testing.cluster import Cluster
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.testing.kafka import Kafka
+
+TOPIC = ConfigResource(ResourceType.TOPIC, "t")
+BROKER = ConfigResource(ResourceType.BROKER, "9")
+SETTINGS = {"bootstrap_servers": "127.0.0.1:1"}
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Give the address of a server that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(("timeout", "limit_ms"), [(None, 30_000), (2.0, 2_000), (90.0, 30_000)])
+def test_one_request_takes_no_longer_than_its_call(timeout: float | None, limit_ms: int) -> None:
+    """A broker that never answers would hold a call of two seconds for thirty."""
+    limits: list[int] = []
+
+    def send(*_request: object, timeout_ms: int, **_how: object) -> Pending[Any]:
+        limits.append(timeout_ms)
+        failed: Pending[Any] = Pending()
+        failed.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return failed
+
+    async def run() -> None:
+        admin = AsyncAdmin(SETTINGS)
+        admin._runtime.now_ms = lambda: 5  # type: ignore[method-assign]  # no time passes
+        admin._client.send = send  # type: ignore[method-assign, assignment]  # no cluster
+        with pytest.raises(KafkaError):
+            await admin.list_topics(timeout=timeout)
+
+    asyncio.run(run())
+    assert limits == [limit_ms]
+
+
+def test_topics_are_forgotten_with_the_question(kafka: Kafka) -> None:
+    """An admin client that had asked for a missing topic asked for it every second from then on."""
+    topic = str(kafka.topic("t"))
+    with Admin(bootstrap_servers=kafka.bootstrap) as admin:
+        metadata = admin._async._client.metadata
+        places = [TopicPartition(topic, 0), TopicPartition("missing", 0), TopicPartition(topic, -1)]
+        found = admin.list_offsets(dict.fromkeys(places, -1))
+        assert [isinstance(found[place], KafkaError) for place in places] == [False, True, True]
+        assert metadata.request().topics == []
+        assert admin.list_offsets({}) == {}
+
+
+def test_questions_at_the_same_time_keep_their_topics() -> None:
+    """The first to end leaves those of the other."""
+    admin = AsyncAdmin(SETTINGS)
+    with admin._looking_at({"a", "b"}):
+        with admin._looking_at({"b", "c"}):
+            pass
+        assert [one.name for one in admin._client.metadata.request().topics or ()] == ["a", "b"]
+    assert admin._client.metadata.request().topics == []
+
+
+class PartlyGone(AsyncAdmin):
+    """Every node answers but node 9."""
+
+    async def _call(self, request: Any, *, node_id: int | None = None, **_how: Any) -> Any:
+        if node_id == 9:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE)
+        if type(request).__name__ == "DescribeConfigsRequest":
+            described = DescribeConfigsResponse.DescribeConfigsResult
+            one = described(
+                error_code=0,
+                error_message=None,
+                resource_type=TOPIC.type,
+                resource_name="t",
+                configs=[],
+            )
+            return DescribeConfigsResponse(results=[one])
+        altered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+        return IncrementalAlterConfigsResponse(
+            responses=[
+                altered(
+                    error_code=0, error_message=None, resource_type=TOPIC.type, resource_name="t"
+                )
+            ]
+        )
+
+
+def test_a_broker_that_is_away_costs_the_others_no_outcome() -> None:
+    """What was changed is told as changed."""
+
+    async def run() -> None:
+        admin = PartlyGone(SETTINGS)
+        altered = await admin.alter_configs({TOPIC: {"retention.ms": 5}, BROKER: {"a": 1}})
+        assert altered[TOPIC] is None
+        assert isinstance(altered[BROKER], KafkaError)
+        described = await admin.describe_configs([TOPIC, BROKER])
+        assert described[TOPIC] == {}
+        assert isinstance(described[BROKER], KafkaError)
+        with pytest.raises(KafkaError, match="broker"):
+            await admin.describe_configs([BROKER])
+        with pytest.raises(KafkaError, match="'one'"):
+            await admin.describe_configs([ConfigResource(ResourceType.BROKER, "one")])
+
+    asyncio.run(run())
+
+
+def test_a_closed_client_says_so() -> None:
+    """As every client does; asyncio's own error would tell nothing."""
+    admin = Admin(SETTINGS)
+    admin.close()
+    with pytest.raises(KafkaError, match="the client is closed"):
+        admin.list_topics()
+
+
+@pytest.mark.parametrize("call", ["list_topics", "list_groups", "describe_groups"])
+def test_a_call_ends_when_another_thread_closes_the_client(silent: str, call: str) -> None:
+    """It would wait for ever for a loop that has stopped."""
+    admin = Admin(bootstrap_servers=silent)
+    errors: list[BaseException] = []
+    begun = threading.Event()
+
+    def ask() -> None:
+        arguments = (["g"],) if call == "describe_groups" else ()
+        begun.set()
+        try:
+            outcome = getattr(admin, call)(*arguments)
+        except BaseException as error:  # whatever it is, it has ended
+            errors.append(error)
+        else:
+            errors.append(outcome["g"])
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    begun.wait()
+    admin.close()
+    asking.join(30)
+    assert [type(error) for error in errors] == [KafkaError]
+
+
+def test_a_loop_that_ends_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not end by itself is cancelled."""
+    monkeypatch.setattr(loops, "LAST_CALLS_SECONDS", 0.01)
+    thread = LoopThread("test")
+    errors: list[BaseException] = []
+    begun = threading.Event()
+
+    async def endless() -> None:
+        begun.set()
+        await asyncio.get_running_loop().create_future()
+
+    def ask() -> None:
+        try:
+            thread.call(endless())
+        except BaseException as error:
+            errors.append(error)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    begun.wait()
+    thread.stop()
+    asking.join(30)
+    assert len(errors) == 1
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 70])
+def test_a_name_that_no_host_can_have_is_told_at_once(host: str) -> None:
+    """It was tried for as long as a connection may take, and left an error that nobody took."""
+
+    async def run() -> None:
+        async with AsyncAdmin(bootstrap_servers=f"{host}:9092") as admin:
+            with pytest.raises(KafkaError, match="label"):
+                await admin.list_topics(timeout=0.2)
+
+    asyncio.run(run())
+
+
+def test_asking_a_cluster_that_is_only_late_is_not_called_unreachable() -> None:
+    """The broker runs: what failed was the time."""
+
+    async def run() -> None:
+        with Cluster() as cluster:
+            async with AsyncAdmin(bootstrap_servers=cluster.bootstrap) as admin:
+                await admin._refresh_until(admin._deadline_ms(None))
+                with pytest.raises(KafkaError) as caught:
+                    await admin._refresh_until(admin._runtime.now_ms())
+                assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
+
+    asyncio.run(run())
