@@ -27,6 +27,13 @@ SERVER = {"kafka.bootstrap.servers": "localhost:9092"}
         ({**SERVER, "subscribe": "t", "endingOffsets": "earliest"}, "every batch empty"),
         ({**SERVER, "subscribe": "t", "startingOffsets": "{]"}, "is not earliest, latest or JSON"),
         ({**SERVER, "assign": "t"}, 'is not JSON such as {"flights": [0, 1]}'),
+        ({**SERVER, "assign": '{"t":"10"}'}, 'is not JSON such as {"flights": [0, 1]}'),
+        ({**SERVER, "assign": '{"t":[1.5]}'}, "is not JSON such as"),
+        ({**SERVER, "assign": '{"t":[]}'}, "is not JSON such as"),
+        ({**SERVER, "subscribe": "t", "startingOffsets": '{"t":{"0":1e400}}'}, "or JSON"),
+        ({**SERVER, "subscribe": "t", "startingOffsets": '{"t":{"0":2.5}}'}, "or JSON"),
+        ({**SERVER, "subscribe": "t", "startingOffsets": '{"t":{"0":true}}'}, "or JSON"),
+        ({**SERVER, "subscribe": "t", "endingOffsets": '{"t":{"0":9223372036854775808}}'}, "JSON"),
         ({**SERVER, "subscribePattern": "a("}, "is no pattern"),
         ({**SERVER, "subscribe": "t", "columns": "key,vaule"}, "did you mean 'value'"),
         ({**SERVER, "subscribe": "t", "maxOffsetsPerTrigger": "5"}, "is for streaming queries"),
@@ -78,8 +85,12 @@ def test_a_stream_has_no_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"), [("30s", 30_000), ("15m", 900_000), ("2 hours", 7_200_000)]
-)
+    ("given", "expected"),
+    [
+        ("30s", 30_000), ("15m", 900_000), ("2 hours", 7_200_000), ("30000", 30_000),
+        ("2min", 120_000), ("1 day", 86_400_000),
+    ],
+)  # fmt: skip
 def test_durations(given: str, expected: int) -> None:
     """The longest delay of a trigger takes Spark's spellings."""
     options = {**SERVER, "subscribe": "t", "maxTriggerDelay": given}
@@ -94,3 +105,9 @@ def test_write_options() -> None:
         write_options({**SERVER, "kafka.transactional.id": "x"})
     with pytest.raises(KafkaError, match="must be one of: none, gzip"):
         write_options({**SERVER, "kafka.compression.type": "zip"})
+
+
+def test_a_duration_in_a_unknown_unit_is_refused() -> None:
+    """Months are no minutes."""
+    with pytest.raises(KafkaError, match="is not a duration"):
+        read_options({**SERVER, "subscribe": "t", "maxTriggerDelay": "2month"}, streaming=True)

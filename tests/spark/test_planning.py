@@ -29,6 +29,18 @@ def test_tasks_are_shared_out_by_size() -> None:
     assert sum(one.partition == B for one in ranges) == 1
 
 
+def test_there_are_at_least_so_many_tasks() -> None:
+    """Two and a half tasks a range are three, as in the connector."""
+    ranges = [OffsetRange(A, 0, 100), OffsetRange(B, 0, 100)]
+    assert len(split_ranges(ranges, min_partitions=5)) == 6
+
+
+def test_a_log_that_has_shrunk_is_followed_under_a_limit() -> None:
+    """What it gets next would be passed over up to where the query had been."""
+    ends = limit_offsets({A: 100, B: 0}, {A: 80, B: 1000}, 10)
+    assert ends == {A: 80, B: 10}
+
+
 def test_tasks_have_at_most_so_many_records() -> None:
     """MaxRecordsPerPartition bounds each task."""
     assert [r.size for r in split_ranges([OffsetRange(A, 10, 35)], max_records=10)] == [8, 8, 9]

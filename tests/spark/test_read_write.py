@@ -16,7 +16,7 @@ from ottla.clients.blocking import Admin, Consumer, Producer  # noqa: E402
 from ottla.errors import KafkaError  # noqa: E402
 from ottla.spark.cluster import Cluster, TopicRecreated  # noqa: E402
 from ottla.spark.options import BASE_COLUMNS, ReadOptions, read_options, write_options  # noqa: E402
-from ottla.spark.reading import read_range  # noqa: E402
+from ottla.spark.reading import RangePartition, read_range  # noqa: E402
 from ottla.spark.rows import FrameColumns  # noqa: E402
 from ottla.spark.source import BatchReader  # noqa: E402
 from ottla.spark.stream import StreamReader  # noqa: E402
@@ -74,7 +74,7 @@ def write(node: Node, frame: Any, columns: FrameColumns, **options: str) -> int:
 def test_what_is_written_is_read(node: Node) -> None:
     """Keys, values, nulls, headers, timestamps, topics and partitions come back as given."""
     for name in ("wide-a", "wide-b"):
-        make_topic(node, name)
+        make_topic(node, name, retention_ms="-1")  # the records are of 1970
     count = 100
     frame = pa.record_batch(
         [
@@ -370,6 +370,54 @@ def test_a_cluster_tells_patterns_and_assignments(node: Node) -> None:
     wrong = {"kafka.bootstrap.servers": node.bootstrap, "assign": '{"logs-a":[7]}'}
     with pytest.raises(KafkaError, match="has partitions 0 to 1, not 7"):
         rows_of(read_options(wrong, streaming=False))
+
+
+def test_a_pattern_takes_topics_that_only_look_internal(node: Node) -> None:
+    """The cluster says which topics are its own; two underscores do not."""
+    make_topic(node, "__events")
+    with Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.alter_group_offsets("makes-offsets", {TopicPartition("__events", 0): 0})
+    by_pattern = {"kafka.bootstrap.servers": node.bootstrap, "subscribePattern": "__.*"}
+    options = read_options(by_pattern, streaming=False)
+    with Cluster(options.config) as cluster:
+        assert sorted(cluster.topics(options.selection)) == ["__events"]
+
+
+def test_an_end_beyond_the_log(node: Node) -> None:
+    """A batch is told so when it is planned, a task when it has waited; or both leave it out."""
+    make_topic(node, "short", 1)
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        producer.send_and_wait("short", b"v")
+    beyond = {"endingOffsets": '{"short":{"0":4000000000000000000}}', "maxRecordsPerPartition": "1"}
+    short = {"kafkaConsumer.pollTimeoutMs": "700"}
+    strict = reading(node, "short", {**beyond, **short})
+    with pytest.raises(KafkaError, match="the log ends at 1"):
+        rows_of(strict, ("value",))
+    lenient = reading(node, "short", {**beyond, **short}, failOnDataLoss="false")
+    assert rows_of(lenient, ("value",)) == [{"value": b"v"}]
+    (task,) = BatchReader(lenient, ("value",)).partitions()
+    assert isinstance(task, RangePartition)
+    task.wanted = task.wanted._replace(until=9)  # the log has shrunk since
+    with pytest.raises(KafkaError, match="the log ends at 1"):
+        list(read_range(strict, ("value",), task))
+    assert len(list(read_range(lenient, ("value",), task))) == 1
+
+
+def test_the_first_micro_batch_does_not_wait_for_more(node: Node) -> None:
+    """As in the connector: minOffsetsPerTrigger holds back later ones."""
+    make_topic(node, "few", 1)
+    with Producer(bootstrap_servers=node.bootstrap) as producer:
+        producer.send_and_wait("few", b"v")
+        options = reading(
+            node, "few", {"minOffsetsPerTrigger": "5"}, streaming=True, startingOffsets="earliest"
+        )
+        stream = StreamReader(options, ("value",))
+        limit = stream.getDefaultReadLimit()
+        first = stream.latestOffset(stream.initialOffset(), limit)
+        assert first["few"]["0"] == 1
+        producer.send_and_wait("few", b"v")
+        assert stream.latestOffset(first, limit) == first
+    stream.stop()
 
 
 def test_the_sink_is_read_by_an_ordinary_consumer(node: Node) -> None:

@@ -52,6 +52,7 @@ class Topic(NamedTuple):
     name: str
     topic_id: Uuid
     leaders: dict[int, Node | None]
+    is_internal: bool = False
 
 
 class Cluster:
@@ -145,7 +146,7 @@ class Cluster:
             return {
                 name: topic
                 for name, topic in sorted(everything.items())
-                if pattern.fullmatch(name) and not name.startswith("__")
+                if pattern.fullmatch(name) and not topic.is_internal
             }
         topics = self.persist(lambda: self.named_topics(selection.names))
         if not selection.partitions:
@@ -217,7 +218,7 @@ class Cluster:
             partition.partition_index: self._brokers.get(partition.leader_id)
             for partition in sorted(topic.partitions, key=lambda part: part.partition_index)
         }
-        return Topic(topic.name or "", topic.topic_id, leaders)
+        return Topic(topic.name or "", topic.topic_id, leaders, topic.is_internal)
 
     # ------------------------------------------------------------ offsets
 

@@ -66,7 +66,7 @@ class RangeFetcher:
                 if self.position > before:
                     deadline = self._new_deadline()
                 elif time.monotonic() > deadline:
-                    raise self._too_late()
+                    self._skip_what_is_not_there()
         finally:
             self._cluster.close()
 
@@ -76,6 +76,18 @@ class RangeFetcher:
 
     def _new_deadline(self) -> float:
         return time.monotonic() + self.options.poll_timeout_ms / 1000
+
+    def _skip_what_is_not_there(self) -> None:
+        """Give up a rest that the log does not have any more; KafkaError when it may yet come."""
+        end = self._cluster.offsets({self.wanted.partition: -1})[self.wanted.partition]
+        if end > self.position:
+            raise self._too_late()
+        if self.options.fail_on_data_loss:
+            raise data_loss(
+                f"{self.wanted.partition}: offsets up to {self.wanted.until} were to be read, but "
+                f"the log ends at {end}"
+            )
+        self.advance(self.wanted.until)
 
     def _too_late(self) -> KafkaError:
         return KafkaError(

@@ -323,11 +323,13 @@ def _selection(options: Options) -> Selection:
 def _assignment(options: Options, value: str) -> tuple[TopicPartition, ...]:
     try:
         partitions = [
-            TopicPartition(topic, int(number))
+            TopicPartition(topic, _whole(number))
             for topic, numbers in json.loads(value).items()
-            for number in numbers
+            for number in _listed(numbers)
         ]
     except (AttributeError, TypeError, ValueError):
+        partitions = []
+    if not partitions:
         options.problems.append(f'assign: {value!r} is not JSON such as {{"flights": [0, 1]}}')
         return ()
     return tuple(sorted(set(partitions)))
@@ -356,7 +358,7 @@ def _by_partition(
 ) -> dict[TopicPartition, int]:
     try:
         table = {
-            TopicPartition(topic, int(partition)): int(offset)
+            TopicPartition(topic, int(partition)): _whole(offset)
             for topic, offsets in json.loads(value).items()
             for partition, offset in offsets.items()
             if partition != "id"  # the topic's id, as progress reports and checkpoints have it
@@ -369,6 +371,19 @@ def _by_partition(
             f'{name}: {value!r} is not {words}JSON such as {{"flights": {{"0": 23, "1": 5}}}}'
         )
     return table
+
+
+def _whole(number: Any) -> int:
+    """Return an int64 that JSON gave as a number or as its text; TypeError, ValueError."""
+    if isinstance(number, bool | float) or not -(1 << 63) <= int(number) < 1 << 63:
+        raise ValueError(number)
+    return int(number)
+
+
+def _listed(numbers: Any) -> list[Any]:
+    if not isinstance(numbers, list):
+        raise TypeError(numbers)
+    return numbers
 
 
 def _check_bounds(options: Options, starting: Bound, ending: Bound, *, streaming: bool) -> None:
@@ -406,15 +421,19 @@ def _columns(options: Options) -> tuple[str, ...]:
     return names or default
 
 
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS_MS = {"ms": 1, "": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LONG_UNITS = {"min": "m", "minutes": "m", "seconds": "s", "hours": "h", "days": "d"}
 
 
 def _duration(options: Options, name: str, default: int) -> int:
+    """Read a duration as Spark does: a bare number is in ms; and units in words."""
     value = options.text(name)
     if value is None:
         return default
-    found = re.fullmatch(r"\s*(\d+)\s*(ms|s|m|h|d)\w*\s*", value.lower())
-    if found is None:
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", value.lower())
+    unit = "" if found is None else found[2]
+    unit = _LONG_UNITS.get(unit, _LONG_UNITS.get(f"{unit}s", unit))
+    if found is None or unit not in _UNITS_MS:
         options.problems.append(f"{name}: {value!r} is not a duration such as 30s or 15m")
         return default
-    return int(found[1]) * _UNITS_MS[found[2]]
+    return int(found[1]) * _UNITS_MS[unit]

@@ -43,7 +43,7 @@ def split_ranges(
     if min_partitions is None or len(full) >= min_partitions:
         return full
     total = sum(one.size for one in full)
-    shares = [max(1, round(one.size / total * min_partitions)) for one in full]
+    shares = [max(1, int(one.size / total * min_partitions + 0.5)) for one in full]  # half: up
     return [part for one, share in zip(full, shares, strict=True) for part in cut(one, share)]
 
 
@@ -59,7 +59,8 @@ def limit_offsets(
 ) -> dict[TopicPartition, int]:
     """Return end offsets with about `limit` offsets altogether, a partition its fair share.
 
-    Every partition with something to read advances by one at least.
+    Every partition with something to read advances by one at least; one whose log has shrunk (its
+    losses are allowed) goes back to where it ends.
     """
     sizes = {part: max(end - start.get(part, end), 0) for part, end in latest.items()}
     total = sum(sizes.values())
@@ -69,5 +70,5 @@ def limit_offsets(
     for part, end in latest.items():
         begin = start.get(part, end)
         share = sizes[part] * limit // total
-        ends[part] = begin + min(max(share, 1), sizes[part]) if sizes[part] else max(begin, 0)
+        ends[part] = begin + min(max(share, 1), sizes[part]) if sizes[part] else end
     return ends

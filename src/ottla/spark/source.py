@@ -100,11 +100,16 @@ class BatchReader(DataSourceReader):
         with Cluster(options.config, api_timeout_ms=options.api_timeout_ms) as cluster:
             topics = cluster.topics(options.selection)
             wanted = all_partitions(topics)
+            first = earliest(cluster, wanted)  # asked in this order: logs move while we ask
             starts = resolve(cluster, options.starting, wanted, options, is_start=True)
             ends = resolve(cluster, options.ending, wanted, options, is_start=False)
-            there = _extents(cluster, wanted)
+            last = cluster.offsets(dict.fromkeys(wanted, LATEST)) if wanted else {}
             ranges = [
-                OffsetRange(part, self._inside(part, starts[part], there[part]), ends[part])
+                OffsetRange(
+                    part,
+                    self._inside(part, starts[part], (first[part], last[part])),
+                    self._there(part, ends[part], last[part]),
+                )
                 for part in wanted
             ]
             return plan_tasks(options, ranges, topics)
@@ -120,20 +125,17 @@ class BatchReader(DataSourceReader):
             )
         return min(max(start, first), last)
 
+    def _there(self, part: TopicPartition, end: int, last: int) -> int:
+        """Return an end that the log has; KafkaError when it has not and losses count."""
+        if end > last and self._options.fail_on_data_loss:
+            raise data_loss(
+                f"{part}: offsets up to {end} were asked for, but the log ends at {last}"
+            )
+        return min(end, last)
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task."""
         return read_range(self._options, self._columns, partition)
-
-
-def _extents(
-    cluster: Cluster, partitions: list[TopicPartition]
-) -> dict[TopicPartition, tuple[int, int]]:
-    """Return where the log of each partition starts and ends."""
-    if not partitions:
-        return {}
-    first = earliest(cluster, partitions)
-    last = cluster.offsets(dict.fromkeys(partitions, LATEST))
-    return {part: (first[part], last[part]) for part in partitions}
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:

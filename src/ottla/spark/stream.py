@@ -5,6 +5,7 @@ Kafka: org.apache.spark.sql.kafka010.KafkaMicroBatchStream.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         self._cluster: Cluster | None = None
         self._goal: Offsets | None = None  # where a run with trigger availableNow ends
-        self._last_advance = time.monotonic()
+        self._last_advance = -math.inf  # the first micro-batch does not wait, as in the connector
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cluster": None}
