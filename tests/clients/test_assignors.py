@@ -99,6 +99,18 @@ def test_a_claim_of_an_older_generation_loses() -> None:
     assert divided == {"m0": [], "m1": [zero]}
 
 
+def test_cooperative_withholds_what_a_member_of_an_older_generation_still_reads() -> None:
+    """It missed a rebalance and goes on reading until it is told; two would read at once."""
+    owned = tuple(TopicPartition("a", number) for number in range(4))
+    behind = Member("behind", ("a",), owned=owned, generation=4)
+    new = Member("new", ("a",), generation=5)
+    divided = _plain(CooperativeStickyAssignor().assign({"a": 4}, [behind, new]))
+    assert divided == {"behind": ["a-0", "a-1"], "new": []}
+    after = behind._replace(owned=owned[:2], generation=6)
+    divided = _plain(CooperativeStickyAssignor().assign({"a": 4}, [after, new]))
+    assert divided == {"behind": ["a-0", "a-1"], "new": ["a-2", "a-3"]}
+
+
 def test_eager_sticky_reads_ownership_from_user_data() -> None:
     """What a member said about its last assignment is used."""
     assignor = StickyAssignor()

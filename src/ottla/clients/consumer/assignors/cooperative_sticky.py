@@ -30,15 +30,15 @@ class CooperativeStickyAssignor:
         """Balance, then take out what still has another owner."""
         members = [_with_generation(member) for member in members]
         result = balance(partition_counts, members)
-        newest = max((member.generation for member in members), default=-1)
-        owner = {
-            partition: member.member_id
-            for member in members
-            if member.generation == newest
-            for partition in member.owned
+        owned = {member.member_id: frozenset(member.owned) for member in members}
+        # Whatever generation the claim is of: who makes it reads the partition until it hears more.
+        leaving = {
+            partition
+            for name, partitions in owned.items()
+            for partition in partitions.difference(result[name])
         }
         return {
-            name: [p for p in partitions if owner.get(p, name) == name]
+            name: [p for p in partitions if p in owned[name] or p not in leaving]
             for name, partitions in result.items()
         }
 
