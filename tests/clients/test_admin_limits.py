@@ -212,3 +212,43 @@ def test_asking_a_cluster_that_is_only_late_is_not_called_unreachable() -> None:
                 assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
 
     asyncio.run(run())
+
+
+class Slow(AsyncAdmin):
+    """Every coordinator takes 25 seconds to be of no help."""
+
+    def __init__(self) -> None:
+        super().__init__(SETTINGS)
+        self.now_ms = 0
+        self.timeouts: list[float] = []
+        self._runtime.now_ms = lambda: self.now_ms  # type: ignore[method-assign]  # no time passes
+
+    async def _coordinator_call(self, *_request: Any, **how: Any) -> Any:
+        self.timeouts.append(how["timeout"])
+        self.now_ms += 25_000
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+@pytest.mark.parametrize("call", ["describe_groups", "delete_groups"])
+def test_groups_share_the_time_of_their_call(call: str) -> None:
+    """A hundred groups of a coordinator that is away are told in one minute, not in a hundred."""
+
+    async def run() -> list[float]:
+        admin = Slow()
+        found = await getattr(admin, call)(["a", "b", "c", "d"])
+        assert [type(one) for one in found.values()] == [KafkaError] * 4
+        return admin.timeouts
+
+    assert asyncio.run(run()) == [60.0, 35.0, 10.0, 0.0]
+
+
+def test_offsets_below_zero_are_refused(kafka: Kafka) -> None:
+    """As in Kafka's clients: the group would seem to have committed nothing."""
+    place = TopicPartition(str(kafka.topic("t")), 0)
+    group = kafka.group()
+    with pytest.raises(KafkaError, match="Invalid negative offset -5"):
+        kafka.admin.alter_group_offsets(group, {place: -5})
+    with kafka.consumer(group=group) as consumer:
+        consumer.assign([place])
+        with pytest.raises(KafkaError, match="Invalid negative offset -1"):
+            consumer.commit({place: -1})

@@ -64,6 +64,10 @@ class AdminCalls:
         limit = self._settings.default_api_timeout_ms if timeout is None else timeout * 1000
         return self._runtime.now_ms() + limit
 
+    def _seconds_left(self, deadline_ms: float) -> float:
+        """Return the timeout for a part of a call."""
+        return max(deadline_ms - self._runtime.now_ms(), 0) / 1000
+
     def _patience_ms(self, deadline_ms: float) -> int:
         """Return how long one request may take: request.timeout.ms, or what is left of the call."""
         limit: int = self._settings.request_timeout_ms
@@ -147,9 +151,9 @@ class AdminCalls:
         pending.value  # noqa: B018 - raises what went wrong
         return self._client.metadata
 
-    async def _broker_ids(self, timeout: float | None) -> list[int]:
+    async def _broker_ids(self, deadline_ms: float) -> list[int]:
         """Return the ids of all live brokers."""
-        metadata = await self._refresh_until(self._deadline_ms(timeout))
+        metadata = await self._refresh_until(deadline_ms)
         return sorted(metadata.brokers)
 
     async def _coordinator_call(

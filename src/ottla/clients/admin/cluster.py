@@ -117,9 +117,12 @@ class ClusterAdmin(AdminCalls):
                     partition
                 )
         request = DescribeLogDirsRequest(topics=None if topics is None else list(topics.values()))
-        ids = list(broker_ids) if broker_ids is not None else await self._broker_ids(timeout)
+        deadline_ms = self._deadline_ms(timeout)
+        ids = list(broker_ids) if broker_ids is not None else await self._broker_ids(deadline_ms)
         return {
-            node_id: _log_dirs(await self._call(request, timeout=timeout, node_id=node_id))
+            node_id: _log_dirs(
+                await self._call(request, timeout=self._seconds_left(deadline_ms), node_id=node_id)
+            )
             for node_id in ids
         }
 

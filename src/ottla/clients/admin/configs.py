@@ -191,9 +191,8 @@ class ConfigsAdmin(AdminCalls):
         split = self._by_node(resources)
         result: Outcomes = {}
         for node_id, part in split.items():
-            seconds = max(deadline_ms - self._runtime.now_ms(), 0) / 1000
             try:
-                result.update(await ask(node_id, part, seconds))
+                result.update(await ask(node_id, part, self._seconds_left(deadline_ms)))
             except KafkaError as error:
                 if len(split) == 1:
                     raise

@@ -13,6 +13,7 @@ from ottla.clients.consumer.assignors.interface import (
     PROTOCOL_TYPE,
     decode_assignment,
 )
+from ottla.clients.consumer.core import as_offsets
 from ottla.clients.consumer.offsets import (
     CommitIdentity,
     OffsetAndMetadata,
@@ -91,8 +92,10 @@ class GroupsAdmin(AdminCalls):
         wanted = frozenset(protocol_types)
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         found = []
-        for node_id in await self._broker_ids(timeout):
-            answer = await self._call(request, timeout=timeout, node_id=node_id)
+        deadline_ms = self._deadline_ms(timeout)
+        for node_id in await self._broker_ids(deadline_ms):
+            left = self._seconds_left(deadline_ms)
+            answer = await self._call(request, timeout=left, node_id=node_id)
             found += [
                 GroupListing(one.group_id, one.protocol_type, one.group_state, one.group_type)
                 for one in answer.groups
@@ -109,10 +112,13 @@ class GroupsAdmin(AdminCalls):
     ) -> dict[str, GroupDescription | KafkaError]:
         """Describe groups of the consumer or the classic protocol; each has its own outcome."""
         result: dict[str, GroupDescription | KafkaError] = {}
+        deadline_ms = self._deadline_ms(timeout)
         for group_id in group_ids:
             try:
                 result[group_id] = await self._describe_group(
-                    group_id, timeout, with_operations=include_authorized_operations
+                    group_id,
+                    self._seconds_left(deadline_ms),
+                    with_operations=include_authorized_operations,
                 )
             except KafkaError as error:
                 result[group_id] = error
@@ -193,11 +199,15 @@ class GroupsAdmin(AdminCalls):
     ) -> dict[str, KafkaError | None]:
         """Delete empty groups with their offsets; each has its own outcome."""
         result: dict[str, KafkaError | None] = {}
+        deadline_ms = self._deadline_ms(timeout)
         for group_id in group_ids:
             request = DeleteGroupsRequest(groups_names=[group_id])
             try:
                 answer = await self._coordinator_call(
-                    group_id, request, error_of=_retriable_result_code, timeout=timeout
+                    group_id,
+                    request,
+                    error_of=_retriable_result_code,
+                    timeout=self._seconds_left(deadline_ms),
                 )
                 result[group_id] = error_or_none(answer.results[0].error_code)
             except KafkaError as error:
@@ -238,12 +248,7 @@ class GroupsAdmin(AdminCalls):
         timeout: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
         """Set the offsets of a group without members; each partition has its own outcome."""
-        wanted = {
-            TopicPartition(*partition): value
-            if isinstance(value, OffsetAndMetadata)
-            else OffsetAndMetadata(value)
-            for partition, value in offsets.items()
-        }
+        wanted = as_offsets(offsets)
         request, limit = offset_commit_request(group_id, wanted, CommitIdentity(), None)
         answer = await self._coordinator_call(
             group_id,

@@ -271,8 +271,7 @@ class TopicsAdmin(AdminCalls):
         outcomes: dict[Any, Any] = {}
         left = wanted
         while True:
-            seconds = max(deadline_ms - self._runtime.now_ms(), 0) / 1000
-            pause_ms, answered = await ask(left, seconds)
+            pause_ms, answered = await ask(left, self._seconds_left(deadline_ms))
             outcomes.update(answered)
             left = [one for one in left if _is_over_quota(answered.get(_key(one)))]
             pause_ms = max(pause_ms, self._settings.retry_backoff_ms)

@@ -366,10 +366,18 @@ def call_listener(listener: Any, step: Step) -> Any:
 def as_offsets(
     given: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return offsets with metadata, whichever way they were given."""
-    return {
+    """Return offsets with metadata, whichever way they were given.
+
+    KafkaError(INVALID_REQUEST) for one below 0: brokers would keep it, and nobody could read it.
+    """
+    found = {
         TopicPartition(*partition): value
         if isinstance(value, OffsetAndMetadata)
         else OffsetAndMetadata(int(value))
         for partition, value in given.items()
     }
+    for partition, value in found.items():
+        if value.offset < 0:
+            text = f"{partition}: Invalid negative offset {value.offset}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    return found
