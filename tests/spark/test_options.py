@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+import ottla.spark
 from ottla.errors import KafkaError
 from ottla.spark.options import EARLIEST, LATEST, read_options, write_options
 from ottla.types import TopicPartition
@@ -111,3 +114,12 @@ def test_a_duration_in_a_unknown_unit_is_refused() -> None:
     """Months are no minutes."""
     with pytest.raises(KafkaError, match="is not a duration"):
         read_options({**SERVER, "subscribe": "t", "maxTriggerDelay": "2month"}, streaming=True)
+
+
+def test_what_is_missing_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The base package comes without Spark."""
+    monkeypatch.delitem(sys.modules, "ottla.spark.local_session", raising=False)
+    monkeypatch.delattr(ottla.spark, "local_session", raising=False)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'ottla\[spark\]'"):
+        ottla.spark.session()

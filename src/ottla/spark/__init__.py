@@ -18,7 +18,13 @@ __all__ = ["session", "stop", "use_in_this_thread"]
 def __getattr__(name: str) -> Any:
     """Load a public name, and with it pyspark, when it is first asked for."""
     if name in __all__:
-        from ottla.spark import local_session
+        try:
+            from ottla.spark import local_session
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("ottla"):
+                raise
+            text = f"{error}: ottla.spark needs pip install 'ottla[spark]'"
+            raise ModuleNotFoundError(text, name=error.name, path=error.path) from error
 
         return getattr(local_session, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
