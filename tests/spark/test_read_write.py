@@ -122,6 +122,17 @@ def test_keys_go_where_the_producer_sends_them(node: Node) -> None:
     assert all(len(found) == 1 for found in places.values())
 
 
+@pytest.mark.parametrize("micros", [-5_000_000, -1000])
+def test_times_before_1970_are_refused(node: Node, micros: int) -> None:
+    """As by Kafka's producers: a record of -1 ms would be one without a time."""
+    make_topic(node, f"early{micros}", 1)
+    columns = FrameColumns(value=0, key=None, topic=None, partition=None, headers=None, timestamp=1)
+    times = pa.array([micros, None], pa.timestamp("us", "UTC"))
+    frame = pa.record_batch([pa.array([b"v", b"v"]), times], names=["value", "timestamp"])
+    with pytest.raises(KafkaError, match="not before 1970"):
+        write(node, frame, columns, topic=f"early{micros}")
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_there_and_back(node: Node, codec: str) -> None:
     """Compressed batches hold the same rows, split into several by size."""

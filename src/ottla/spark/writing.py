@@ -124,7 +124,13 @@ class FrameWriter:
         if self._columns.timestamp is None:
             return np.full(frame.num_rows, now_ms, np.int64)
         micros = frame.column(self._columns.timestamp).cast(pa.timestamp("us")).cast(pa.int64())
-        return np.asarray(micros.fill_null(now_ms * 1000), np.int64) // 1000
+        times = np.asarray(micros.fill_null(now_ms * 1000), np.int64) // 1000
+        if times.min() < 0:
+            raise KafkaError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"column 'timestamp': {int(times.min())} ms; it should be null or not before 1970",
+            )
+        return times
 
     def _write_run(self, partition: TopicPartition, columns: Inputs, start: int, end: int) -> None:
         sender = self._sender
