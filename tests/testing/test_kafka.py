@@ -6,10 +6,13 @@ import copy
 import pickle
 import sys
 import tempfile
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.clients import blocking
 from ottla.config.problems import ConfigErrors
 from ottla.testing.cluster import Cluster, ClusterError
 from ottla.testing.plugin import _options
@@ -132,3 +135,30 @@ def test_listeners_may_be_written_with_blanks() -> None:
     with Cluster(config={"listeners": listeners}) as cluster:
         address = cluster.bootstrap
         assert cluster.restart().bootstrap == address
+
+
+def test_threads_share_the_fixtures_clients(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One producer and one admin client are made, and closed in the end."""
+    made: list[str] = []
+    both = threading.Barrier(2)
+
+    def client(name: str) -> Callable[..., str]:
+        def make(**_settings: object) -> str:
+            made.append(name)
+            with suppress(threading.BrokenBarrierError):
+                both.wait(0.2)  # a second thread that does not wait for us would be here, too
+            return name
+
+        return make
+
+    monkeypatch.setattr(blocking, "Producer", client("producer"))
+    monkeypatch.setattr(blocking, "Admin", client("admin"))
+    fresh = type(kafka)(kafka.cluster)
+    for name in ("producer", "admin"):
+        both.reset()
+        threads = [threading.Thread(target=lambda: getattr(fresh, name)) for _ in range(2)]  # noqa: B023 - joined below
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert made == ["producer", "admin"]

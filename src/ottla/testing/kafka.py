@@ -6,6 +6,7 @@ Kafka: nothing like it; its users start containers.
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ class Kafka:
         self.groups: list[str] = []
         self._producer: Producer | None = None
         self._admin: Admin | None = None
+        self._making = threading.Lock()  # tests have threads: one of two producers was never closed
 
     @property
     def bootstrap(self) -> str:
@@ -43,20 +45,22 @@ class Kafka:
     @property
     def producer(self) -> Producer:
         """A producer without lingering, made on first use."""
-        if self._producer is None:
-            from ottla.clients.blocking import Producer
+        with self._making:
+            if self._producer is None:
+                from ottla.clients.blocking import Producer
 
-            self._producer = Producer(bootstrap_servers=self.bootstrap)
-        return self._producer
+                self._producer = Producer(bootstrap_servers=self.bootstrap)
+            return self._producer
 
     @property
     def admin(self) -> Admin:
         """An admin client, made on first use."""
-        if self._admin is None:
-            from ottla.clients.blocking import Admin
+        with self._making:
+            if self._admin is None:
+                from ottla.clients.blocking import Admin
 
-            self._admin = Admin(bootstrap_servers=self.bootstrap)
-        return self._admin
+                self._admin = Admin(bootstrap_servers=self.bootstrap)
+            return self._admin
 
     # Names and topics
 
