@@ -11,7 +11,7 @@ import click
 
 from ottla.cli.connection import open_admin, require
 from ottla.cli.java_names import java_text
-from ottla.cli.tool import failures_told, server_options
+from ottla.cli.tool import ToolCommand, failures_told, server_options
 from ottla.errors import KafkaError
 from ottla.protocol.api_keys import ApiKey, request_class
 
@@ -27,7 +27,7 @@ Examples:
 """
 
 
-@click.command("broker-api-versions", epilog=EXAMPLES)
+@click.command("broker-api-versions", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
 def broker_api_versions(**options: Any) -> None:
     """Print which versions of which API each broker serves, and which of them is used."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.connection import open_admin, require
-from ottla.cli.tool import fail, server_options
+from ottla.cli.tool import ToolCommand, fail, server_options
 from ottla.clients.admin.configs import AlterOperation, ConfigChange, ConfigResource, ResourceType
 from ottla.errors import KafkaError
 from ottla.types import Uuid
@@ -47,7 +47,7 @@ Examples:
 """
 
 
-@click.command("client-metrics", epilog=EXAMPLES)
+@click.command("client-metrics", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
 @click.option("--list", "list_", is_flag=True, help="List the subscriptions.")
 @click.option("--describe", is_flag=True, help="Show the settings of subscriptions.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ottla.cli.connection import open_admin
+from ottla.cli.perf import INTEGER
 from ottla.cli.tool import ToolGroup, current_name, fail, failures_told
 from ottla.errors import ErrorCode, KafkaError
 
@@ -85,7 +86,7 @@ def cluster_id(**options: Any) -> None:
 
 @cluster.command("unregister")
 @_places
-@click.option("--id", "-i", "broker_id", type=int, metavar="ID", help="REQUIRED. The broker.")
+@click.option("--id", "-i", "broker_id", type=INTEGER, metavar="ID", help="REQUIRED. The broker.")
 def unregister(broker_id: int | None, **options: Any) -> None:
     """Forget a broker that will not come back."""
     if broker_id is None:

@@ -16,6 +16,7 @@ from ottla.cli.connection import bootstrap_option, consumer_settings, key_values
 from ottla.cli.console_producer import key_values_raw
 from ottla.cli.formatter import FormatError, Formatter
 from ottla.cli.java_names import java_text
+from ottla.cli.tool import INTEGER, LONG, ToolCommand
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
 
@@ -37,15 +38,15 @@ Examples:
 """
 
 
-@click.command("console-consumer", epilog=EXAMPLES)
+@click.command("console-consumer", cls=ToolCommand, epilog=EXAMPLES)
 @bootstrap_option
 @click.option("--topic", help="The topic to read.")
 @click.option("--include", help="A regular expression of topics to read.")
-@click.option("--partition", type=int, help="Read only this partition.")
+@click.option("--partition", type=INTEGER, help="Read only this partition.")
 @click.option("--offset", help="Where to begin: a number, earliest or latest (the default).")
 @click.option("--from-beginning", is_flag=True, help="Begin at the first record.")
-@click.option("--max-messages", type=int, help="Stop after so many records.")
-@click.option("--timeout-ms", type=int, help="Stop when nothing came for so long.")
+@click.option("--max-messages", type=INTEGER, help="Stop after so many records.")
+@click.option("--timeout-ms", type=LONG, help="Stop when nothing came for so long.")
 @click.option("--group", help="The group to read as.")
 @click.option(
     "--isolation-level",

@@ -13,6 +13,7 @@ import click
 from ottla.cli.connection import bootstrap_option, key_values, producer_settings, read_file, require
 from ottla.cli.java_names import java_text
 from ottla.cli.line_reader import LineError, LineReader, Message
+from ottla.cli.tool import INTEGER, ToolCommand
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ Examples:
 """
 
 
-@click.command("console-producer", epilog=EXAMPLES)
+@click.command("console-producer", cls=ToolCommand, epilog=EXAMPLES)
 @bootstrap_option
 @click.option("--topic", help="REQUIRED. The topic to send to.")
 @click.option("--sync", is_flag=True, help="Wait for each record before the next.")
@@ -42,17 +43,17 @@ Examples:
     metavar="[CODEC]",
     help="none, gzip, snappy, lz4 or zstd; gzip when no codec is named.",
 )
-@click.option("--batch-size", type=int, default=16_384, help="Bytes of a partition's batch.")
-@click.option("--message-send-max-retries", type=int, default=3, help="Retries of a batch.")
-@click.option("--retry-backoff-ms", type=int, default=100, help="Pause between retries.")
-@click.option("--timeout", type=int, default=1000, help="How long a batch waits for more, in ms.")
+@click.option("--batch-size", type=INTEGER, default=16_384, help="Bytes of a partition's batch.")
+@click.option("--message-send-max-retries", type=INTEGER, default=3, help="Retries of a batch.")
+@click.option("--retry-backoff-ms", type=INTEGER, default=100, help="Pause between retries.")
+@click.option("--timeout", type=INTEGER, default=1000, help="How long a batch waits, in ms.")
 @click.option("--request-required-acks", default="-1", help="Replicas that must answer.")
-@click.option("--request-timeout-ms", type=int, default=1500, help="Time limit of a request.")
-@click.option("--metadata-expiry-ms", type=int, default=300_000, help="Age of fresh metadata.")
-@click.option("--max-block-ms", type=int, default=60_000, help="How long a send may wait.")
-@click.option("--max-memory-bytes", type=int, default=33_554_432, help="Bytes that may wait.")
-@click.option("--max-partition-memory-bytes", type=int, help="Deprecated: see --batch-size.")
-@click.option("--socket-buffer-size", type=int, default=102_400, help="Send buffer of sockets.")
+@click.option("--request-timeout-ms", type=INTEGER, default=1500, help="Time limit of a request.")
+@click.option("--metadata-expiry-ms", type=INTEGER, default=300_000, help="Age of fresh metadata.")
+@click.option("--max-block-ms", type=INTEGER, default=60_000, help="How long a send may wait.")
+@click.option("--max-memory-bytes", type=INTEGER, default=33_554_432, help="Bytes that may wait.")
+@click.option("--max-partition-memory-bytes", type=INTEGER, help="Deprecated: see --batch-size.")
+@click.option("--socket-buffer-size", type=INTEGER, default=102_400, help="Send buffer of sockets.")
 @click.option("--line-reader", default="org.apache.kafka.tools.LineMessageReader", hidden=True)
 @click.option("--reader-property", multiple=True, metavar="NAME=VALUE", help="How lines are read.")
 @click.option("--reader-config", metavar="FILE", help="The same from a file.")

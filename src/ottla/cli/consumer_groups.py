@@ -23,7 +23,7 @@ from ottla.cli.group_offsets import (
 from ottla.cli.group_tables import print_members, print_offsets, print_states
 from ottla.cli.java_names import java_text
 from ottla.cli.regex_check import re2_complaint
-from ottla.cli.tool import server_options
+from ottla.cli.tool import LONG, ToolCommand, server_options
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ Examples:
 """
 
 
-@click.command("consumer-groups", epilog=EXAMPLES)
+@click.command("consumer-groups", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
 @click.option("--list", "list_", is_flag=True, help="List all consumer groups.")
 @click.option("--describe", is_flag=True, help="Show offsets and lag, members or state.")
@@ -97,12 +97,12 @@ Examples:
     help="With --list: show or choose types.",
 )
 @click.option("--verbose", is_flag=True, help="With --describe: more columns.")
-@click.option("--timeout", type=int, default=30_000, help="Time limit in ms.")
+@click.option("--timeout", type=LONG, default=30_000, help="Time limit in ms.")
 @click.option("--to-earliest", is_flag=True, help="Reset to the first record.")
 @click.option("--to-latest", is_flag=True, help="Reset to the end.")
 @click.option("--to-current", is_flag=True, help="Reset to the committed offset.")
-@click.option("--to-offset", type=int, help="Reset to this offset.")
-@click.option("--shift-by", type=int, help="Reset by so many records, forward or back.")
+@click.option("--to-offset", type=LONG, help="Reset to this offset.")
+@click.option("--shift-by", type=LONG, help="Reset by so many records, forward or back.")
 @click.option("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss.sss", help="Reset to a time.")
 @click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to so long ago.")
 @click.option("--from-file", metavar="CSV", help="Reset to what a file says.")

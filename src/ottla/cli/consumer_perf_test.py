@@ -13,7 +13,7 @@ import click
 
 from ottla.cli.connection import consumer_settings, read_file, require
 from ottla.cli.perf import BYTES_PER_MB, decimals, java_date, pairs, print_metrics, ratio
-from ottla.cli.tool import failures_told, version_option
+from ottla.cli.tool import INTEGER, LONG, ToolCommand, failures_told, version_option
 from ottla.clients.consumer.core import RebalanceListener
 
 if TYPE_CHECKING:
@@ -35,17 +35,19 @@ Examples:
 """
 
 
-@click.command("consumer-perf-test", epilog=EXAMPLES)
+@click.command("consumer-perf-test", cls=ToolCommand, epilog=EXAMPLES)
 @version_option
 @click.option("--bootstrap-server", metavar="HOST:PORT,…", help="REQUIRED. Where to connect.")
 @click.option("--topic", help="The topic to read.")
 @click.option("--include", metavar="PATTERN", help="Read all topics whose name matches.")
 @click.option("--group", help="The group to read in; a new one by default.")
-@click.option("--num-records", type=int, help="REQUIRED. How many records to read.")
-@click.option("--messages", type=int, hidden=True)
-@click.option("--fetch-size", type=int, default=BYTES_PER_MB, help="Bytes of a partition's answer.")
+@click.option("--num-records", type=LONG, help="REQUIRED. How many records to read.")
+@click.option("--messages", type=LONG, hidden=True)
+@click.option("--fetch-size", type=INTEGER, default=BYTES_PER_MB, help="Bytes of a partition.")
 @click.option("--from-latest", is_flag=True, help="Begin at the end where nothing is committed.")
-@click.option("--socket-buffer-size", type=int, default=2 * BYTES_PER_MB, help="Receive buffer.")
+@click.option(
+    "--socket-buffer-size", type=INTEGER, default=2 * BYTES_PER_MB, help="Of the receiver."
+)
 @click.option("--command-property", multiple=True, metavar="NAME=VALUE", help="A setting.")
 @click.option("--consumer.config", "consumer_config", hidden=True)
 @click.option("--command-config", metavar="FILE", help="A consumer's settings.")
@@ -53,13 +55,13 @@ Examples:
 @click.option("--show-detailed-stats", is_flag=True, help="Report at each interval.")
 @click.option(
     "--timeout",
-    type=int,
+    type=INTEGER,
     default=10_000,
     is_flag=False,
     flag_value=10_000,
     help="Longest time without a record, in ms.",
 )
-@click.option("--reporting-interval", type=int, default=5000, help="Time between reports, in ms.")
+@click.option("--reporting-interval", type=INTEGER, default=5000, help="Ms between reports.")
 @click.option(
     "--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", help="How times are written, as in Java."
 )

@@ -11,7 +11,14 @@ import click
 
 from ottla.cli.connection import open_admin, require
 from ottla.cli.java_names import java_text
-from ottla.cli.tool import ToolError, failures_told, json_field, read_json, server_options
+from ottla.cli.tool import (
+    ToolCommand,
+    ToolError,
+    failures_told,
+    json_field,
+    read_json,
+    server_options,
+)
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
 
@@ -27,7 +34,7 @@ The file says up to where: {"partitions": [{"topic": "foo", "partition": 1, "off
 """
 
 
-@click.command("delete-records", epilog=EXAMPLES)
+@click.command("delete-records", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
 @click.option("--offset-json-file", metavar="FILE", help="REQUIRED. The offset of each partition.")
 def delete_records(**options: Any) -> None:

@@ -30,7 +30,7 @@ from ottla.cli.dump_indexes import (
     dump_time_index,
     dump_transaction_index,
 )
-from ottla.cli.tool import version_option
+from ottla.cli.tool import INTEGER, ToolCommand, version_option
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ Examples:
 """
 
 
-@click.command("dump-log", epilog=EXAMPLES)
+@click.command("dump-log", cls=ToolCommand, epilog=EXAMPLES)
 @version_option
 @click.option("--files", metavar="FILE,…", help="REQUIRED. Logs, indexes and snapshots to show.")
 @click.option("--print-data-log", is_flag=True, help="Show keys and values too.")
@@ -88,8 +88,10 @@ Examples:
     metavar="[CLASS]",
     help="The same for values.",
 )
-@click.option("--max-message-size", type=int, default=5_242_880, help="Largest batch, for indexes.")
-@click.option("--max-bytes", type=int, default=NO_LIMIT, help="Stop a log behind so many bytes.")
+@click.option(
+    "--max-message-size", type=INTEGER, default=5_242_880, help="Largest batch (indexes)."
+)
+@click.option("--max-bytes", type=INTEGER, default=NO_LIMIT, help="Stop behind so many bytes.")
 def dump_log_command(**flags: Any) -> None:
     """Show what log segments, indexes and snapshots hold, and whether they agree."""
     require(flags["files"], "files")

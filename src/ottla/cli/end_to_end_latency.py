@@ -21,6 +21,7 @@ from ottla.cli.connection import (
 )
 from ottla.cli.java_names import java_text
 from ottla.cli.perf import decimals, percentile, ratio
+from ottla.cli.tool import INTEGER, ToolCommand
 from ottla.config.definition import double_text
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
@@ -51,7 +52,7 @@ class WrongAnswerError(Exception):
     """What was read is not what was sent; the text says how."""
 
 
-class _Command(click.Command):
+class _Command(ToolCommand):
     """Takes the old form without names too, as Kafka does until 5.0."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -78,13 +79,13 @@ class _Command(click.Command):
 @click.command("end-to-end-latency", cls=_Command, epilog=EXAMPLES)
 @click.option("--bootstrap-server", metavar="HOST:PORT,…", help="REQUIRED. Where to connect.")
 @click.option("--topic", help="REQUIRED. The topic; made when it is not there.")
-@click.option("--num-records", type=int, help="REQUIRED. How many records to send.")
+@click.option("--num-records", type=INTEGER, help="REQUIRED. How many records to send.")
 @click.option("--producer-acks", help="REQUIRED. 1 or all.")
-@click.option("--record-size", type=int, help="REQUIRED. Bytes of a value.")
-@click.option("--record-key-size", type=int, default=0, help="Bytes of a key; 0: no key.")
-@click.option("--record-header-key-size", type=int, default=0, help="Bytes of a header's name.")
-@click.option("--record-header-size", type=int, default=0, help="Bytes of a header; -1: null.")
-@click.option("--num-headers", type=int, default=0, help="Headers of a record.")
+@click.option("--record-size", type=INTEGER, help="REQUIRED. Bytes of a value.")
+@click.option("--record-key-size", type=INTEGER, default=0, help="Bytes of a key; 0: no key.")
+@click.option("--record-header-key-size", type=INTEGER, default=0, help="Bytes of a header's name.")
+@click.option("--record-header-size", type=INTEGER, default=0, help="Bytes of a header; -1: null.")
+@click.option("--num-headers", type=INTEGER, default=0, help="Headers of a record.")
 @click.option("--command-config", metavar="FILE", help="Settings of all clients.")
 def end_to_end_latency(**flags: Any) -> None:
     """Send records one by one, read each back, and report how long that took."""

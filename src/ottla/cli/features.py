@@ -16,6 +16,7 @@ from ottla.cli.tool import (
     controller_option,
     fail,
     failures_told,
+    java_integer,
     place_options,
 )
 from ottla.errors import KafkaError
@@ -38,6 +39,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 # Kafka 4.3's tool knows of the next metadata.version too, though no 4.3 node runs it.
 KNOWN_METADATA_VERSIONS = {**METADATA_VERSION_NAMES, LATEST_METADATA_VERSION + 1: "4.4-IV0"}
 KRAFT_VERSION_1_SINCE = 21
+SHORT_BITS = 16
 DEPENDENCIES = {("eligible.leader.replicas.version", 1): {METADATA_VERSION: 23}}
 # The order in which Kafka's tool lists a release's features.
 MAPPED = (
@@ -305,7 +307,7 @@ def parse_level(text: str) -> tuple[str, int]:
     if not separator:
         raise ToolError(f"Can't parse feature=level string {text}: equals sign not found.")
     try:
-        return name.strip(), int(level)
+        return name.strip(), java_integer(level.strip(), SHORT_BITS)
     except ValueError as error:
         raise ToolError(
             f"Can't parse feature=level string {text}: unable to parse {level.strip()} as a short."

@@ -12,7 +12,7 @@ import click
 
 from ottla.cli.connection import open_admin, require
 from ottla.cli.java_names import java_text
-from ottla.cli.tool import ToolError, fail, server_options
+from ottla.cli.tool import ToolCommand, ToolError, fail, java_integer, server_options
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
 
@@ -55,7 +55,7 @@ class Rule(NamedTuple):
         return above and (self.upper is None or partition.partition < self.upper)
 
 
-@click.command("get-offsets", epilog=EXAMPLES)
+@click.command("get-offsets", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
 @click.option("--topic", metavar="REGEX", help="Only these topics.")
 @click.option("--partitions", metavar="IDS", help="Only these partitions.")
@@ -80,7 +80,7 @@ def _timestamp(text: str) -> int:
     if text in SPECIAL_TIMES:
         return SPECIAL_TIMES[text]
     try:
-        return int(text)
+        return java_integer(text, 64)
     except ValueError as error:
         known = " / ".join(f"{value} or {name}" for name, value in SPECIAL_TIMES.items())
         raise ToolError(
@@ -98,12 +98,13 @@ def _filter(options: dict[str, Any]) -> Callable[[TopicPartition], bool]:
         return lambda partition: any(rule.takes(partition) for rule in rules)
     ids: set[int] | None = None
     if partitions is not None:
-        if not re.fullmatch(r"[0-9]+(,[0-9]+)*", partitions):
+        try:
+            ids = {java_integer(one, 32) for one in partitions.split(",")}
+        except ValueError as error:
             raise ToolError(
                 "--partitions expects a comma separated list of numeric partition ids, but "
                 f"received: {partitions}"
-            )
-        ids = {int(one) for one in partitions.split(",")}
+            ) from error
     pattern = _pattern(topic) if topic is not None else None
     whole = Rule(pattern, None, None)
     return lambda partition: whole.takes(partition) and (ids is None or partition.partition in ids)
@@ -118,9 +119,14 @@ def parse_rule(text: str) -> Rule:
         )
     topic, single, lower, upper = match.groups()
     pattern = _pattern(topic) if topic else None
-    if single:
-        return Rule(pattern, int(single), int(single) + 1)
-    return Rule(pattern, int(lower) if lower else None, int(upper) if upper else None)
+    try:
+        if single:
+            number = java_integer(single, 32)
+            return Rule(pattern, number, number + 1)
+        bounds = [java_integer(bound, 32) if bound else None for bound in (lower, upper)]
+    except ValueError as error:
+        raise ToolError(str(error)) from error
+    return Rule(pattern, *bounds)
 
 
 def _pattern(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.connection import open_admin, require
-from ottla.cli.tool import fail, failures_told, server_options
+from ottla.cli.tool import ToolCommand, fail, failures_told, server_options
 
 if TYPE_CHECKING:
     from ottla.clients.admin.groups import GroupListing
@@ -33,7 +33,7 @@ Examples:
 """
 
 
-@click.command("groups", epilog=EXAMPLES)
+@click.command("groups", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
 @click.option("--list", "list_", is_flag=True, help="List the groups.")
 @click.option("--group-type", metavar="TYPE", help="Only of a type: classic, consumer, share, …")

@@ -12,6 +12,8 @@ import click
 from ottla.cli.connection import open_admin
 from ottla.cli.java_names import java_text
 from ottla.cli.tool import (
+    INTEGER,
+    ToolCommand,
     ToolError,
     current_name,
     fail,
@@ -38,12 +40,12 @@ Examples:
 """
 
 
-@click.command("leader-election", epilog=EXAMPLES)
+@click.command("leader-election", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
 @click.option("--admin.config", "admin_config", metavar="FILE", hidden=True)
 @click.option("--election-type", metavar="TYPE", help="REQUIRED. preferred or unclean.")
 @click.option("--topic", help="The topic, with --partition.")
-@click.option("--partition", type=int, help="The partition, with --topic.")
+@click.option("--partition", type=INTEGER, help="The partition, with --topic.")
 @click.option("--path-to-json-file", metavar="FILE", help="A file that lists partitions.")
 @click.option("--all-topic-partitions", is_flag=True, help="All partitions that may have one.")
 def leader_election(**options: Any) -> None:

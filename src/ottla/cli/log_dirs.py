@@ -12,7 +12,7 @@ import click
 
 from ottla.cli.connection import open_admin, require
 from ottla.cli.java_names import java_class
-from ottla.cli.tool import ToolError, failures_told, server_options
+from ottla.cli.tool import ToolCommand, ToolError, failures_told, server_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ Examples:
 """
 
 
-@click.command("log-dirs", epilog=EXAMPLES)
+@click.command("log-dirs", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
 @click.option("--describe", is_flag=True, help="Describe log directories.")
 @click.option("--broker-list", default="", metavar="1,2", help="Only these brokers.")

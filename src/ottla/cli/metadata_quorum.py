@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.connection import open_admin, read_file
+from ottla.cli.perf import INTEGER
 from ottla.cli.tool import (
     ToolError,
     ToolGroup,
@@ -270,36 +271,29 @@ def _controller_endpoints(properties: dict[str, str]) -> list[VoterEndpoint]:
 
 
 @metadata_quorum.command("remove-controller")
-@click.option("--controller-id", "-i", metavar="ID", help="REQUIRED. The id of the controller.")
+@click.option("--controller-id", "-i", type=INTEGER, metavar="ID", help="REQUIRED. Its id.")
 @click.option(
     "--controller-directory-id", "-d", metavar="ID", help="REQUIRED. Its metadata directory's id."
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 def remove_controller(
-    *, controller_id: str | None, controller_directory_id: str | None, dry_run: bool
+    *, controller_id: int | None, controller_directory_id: str | None, dry_run: bool
 ) -> None:
     """Remove a controller from the quorum."""
     if controller_directory_id is None:
         raise click.UsageError("argument --controller-directory-id/-d is required")
     if controller_id is None:
         raise click.UsageError("argument --controller-id/-i is required")
-    try:
-        number = int(controller_id)
-    except ValueError as error:
-        raise click.UsageError(
-            f"argument --controller-id/-i: could not convert '{controller_id}' to Integer (For "
-            f'input string: "{controller_id}")'
-        ) from error
-    if number < 0:
-        fail(f"Invalid negative --controller-id: {number}")
+    if controller_id < 0:
+        fail(f"Invalid negative --controller-id: {controller_id}")
     try:
         directory_id = parse_directory_id(controller_directory_id)
     except ValueError as error:
         fail(f"Failed to parse --controller-directory-id: {error}")
     if not dry_run:
-        _run(lambda admin: admin.remove_raft_voter(number, directory_id))
+        _run(lambda admin: admin.remove_raft_voter(controller_id, directory_id))
     done = "DRY RUN of removing " if dry_run else "Removed"
-    click.echo(f"{done} KRaft controller {number} with directory id {directory_id}")
+    click.echo(f"{done} KRaft controller {controller_id} with directory id {directory_id}")
 
 
 def parse_directory_id(text: str) -> Uuid:

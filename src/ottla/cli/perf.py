@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from ottla.cli.tool import java_integer
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -58,17 +60,15 @@ class JavaNumber(click.ParamType[Any]):
     ) -> int | float:
         """Read a Long, an Integer or a Double; UsageError otherwise."""
         try:
-            number = float(value) if self.name == "Double" else int(value)
-        except ValueError:
-            number = None
-        limit = 1 << (31 if self.name == "Integer" else 63)
-        if number is None or (self.name != "Double" and not -limit <= number < limit):
-            flag = param.opts[0] if param is not None else "?"
+            if self.name == "Double":
+                return float(value)
+            return java_integer(str(value), 32 if self.name == "Integer" else 64)
+        except ValueError as error:
+            flag = "?" if param is None else "/".join(param.opts)
             raise click.UsageError(
                 f"argument {flag}: could not convert '{value}' to {self.name} "
                 f'(For input string: "{value}")'
-            )
-        return number
+            ) from error
 
 
 LONG, INTEGER, DOUBLE = JavaNumber("Long"), JavaNumber("Integer"), JavaNumber("Double")

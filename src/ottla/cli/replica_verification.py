@@ -15,7 +15,7 @@ import click
 from ottla.cli.connection import open_admin, require
 from ottla.cli.java_names import java_text
 from ottla.cli.perf import java_date
-from ottla.cli.tool import version_option
+from ottla.cli.tool import INTEGER, LONG, ToolCommand, version_option
 from ottla.errors import CorruptMessage, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.records.batch import iterate_batches
@@ -52,13 +52,13 @@ class Mismatch(Exception):
     """Replicas whose batches do not even begin at the same offsets; the text is Kafka's line."""
 
 
-@click.command("replica-verification", epilog=EXAMPLES)
+@click.command("replica-verification", cls=ToolCommand, epilog=EXAMPLES)
 @version_option
 @click.option("--broker-list", metavar="HOST:PORT,…", help="REQUIRED. Where to connect.")
-@click.option("--fetch-size", type=int, default=1_048_576, help="Bytes of a partition's answer.")
-@click.option("--max-wait-ms", type=int, default=1000, help="How long a broker may wait.")
-@click.option("--report-interval-ms", type=int, default=30_000, help="Time between reports.")
-@click.option("--time", "from_time", type=int, default=-1, help="Begin at -1 end, -2 start, ms.")
+@click.option("--fetch-size", type=INTEGER, default=1_048_576, help="Bytes of a partition.")
+@click.option("--max-wait-ms", type=INTEGER, default=1000, help="How long a broker may wait.")
+@click.option("--report-interval-ms", type=INTEGER, default=30_000, help="Time between reports.")
+@click.option("--time", "from_time", type=LONG, default=-1, help="Begin at -1 end, -2 start, ms.")
 @click.option("--topics-include", default=".*", metavar="PATTERN", help="Topics to look at.")
 def replica_verification(**flags: Any) -> None:
     """Compare the replicas of all partitions, over and over, up to the high watermark."""

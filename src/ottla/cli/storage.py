@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from ottla.cli.node_config import load_broker_config
+from ottla.cli.tool import java_integer
 from ottla.errors import CorruptMessage
 from ottla.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -252,7 +253,7 @@ def _parse_feature(text: str) -> tuple[str, int]:
     if not equals:
         raise ValueError(f"Can't parse feature=level string {text}: equals sign not found.")
     try:
-        return name.strip(), int(level)
+        return name.strip(), java_integer(level.strip(), 16)
     except ValueError:
         raise ValueError(
             f"Can't parse feature=level string {text}: unable to parse {level} as a short."

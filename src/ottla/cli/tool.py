@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.server.util.{CommandDefaultOptions, CommandLineUtils}.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -25,18 +26,64 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 KAFKA_VERSION = "4.3.0"
 ARGUMENTS = "ottla.arguments"
+_WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 
 
 class ToolError(Exception):
     """What stops a tool; the text is the one line that is printed."""
 
 
+class JavaInteger(click.ParamType[int]):
+    """A whole number of Java's Integer (32 bits) or Long (64), refused in joptsimple's words."""
+
+    name = "integer"
+
+    def __init__(self, bits: int) -> None:
+        self._bits = bits
+
+    def convert(self, value: Any, param: click.Parameter | None, _ctx: click.Context | None) -> int:
+        """Read a number; UsageError for what is none or does not fit."""
+        try:
+            return java_integer(str(value), self._bits)
+        except ValueError as error:
+            flag = "?" if param is None else option_name(param)
+            raise click.UsageError(f"Cannot parse argument '{value}' of option {flag}") from error
+
+
+INTEGER, LONG = JavaInteger(32), JavaInteger(64)
+
+
+def java_integer(text: str, bits: int) -> int:
+    """Read a number as Java's parseInt (32 bits), parseLong (64) and parseShort do; ValueError."""
+    limit = 1 << (bits - 1)
+    if _WHOLE.fullmatch(text) is None or not -limit <= int(text) < limit:
+        raise ValueError(f'For input string: "{text}"')
+    return int(text)
+
+
+def option_name(option: click.Parameter) -> str:
+    """Return an option's long name without dashes, as joptsimple tells it."""
+    return max(option.opts, key=len).lstrip("-")
+
+
 class ToolCommand(click.Command):
-    """A command that keeps its arguments as they were given, for what depends on their order."""
+    """A command that is called as joptsimple's are: an option with one value is given once.
+
+    Its arguments are kept as they were given, for what depends on their order.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the arguments, then parse them."""
+        """Keep the arguments, refuse a second value (which of them would count?), then parse."""
         ctx.meta[ARGUMENTS] = list(args)
+        _, _, found = self.make_parser(ctx).parse_args(list(args))
+        for number, one in enumerate(found):
+            is_single = isinstance(one, click.Option) and not (one.multiple or one.is_flag)
+            if is_single and one in found[:number]:
+                raise click.UsageError(
+                    f"Found multiple arguments for option {option_name(one)}, but you asked for "
+                    "only one",
+                    ctx,
+                )
         return super().parse_args(ctx, args)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ottla.cli.connection import bootstrap_option, key_values, open_admin, require
+from ottla.cli.tool import INTEGER, ToolCommand
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import Uuid
 
@@ -86,7 +87,7 @@ class CommandError(Exception):
     """What stops the tool; the text stands behind Kafka's own words."""
 
 
-@click.command("topics", epilog=EXAMPLES)
+@click.command("topics", cls=ToolCommand, epilog=EXAMPLES)
 @bootstrap_option
 @click.option("--command-config", metavar="FILE", help="Settings of the admin client.")
 @click.option("--list", "list_", is_flag=True, help="List all topics.")
@@ -96,8 +97,8 @@ class CommandError(Exception):
 @click.option("--delete", is_flag=True, help="Delete topics.")
 @click.option("--topic", help="The topic; a regular expression except with --create.")
 @click.option("--topic-id", help="The id of the topic to describe.")
-@click.option("--partitions", type=int, help="How many partitions there shall be.")
-@click.option("--replication-factor", type=int, help="Copies of each partition.")
+@click.option("--partitions", type=INTEGER, help="How many partitions there shall be.")
+@click.option("--replication-factor", type=INTEGER, help="Copies of each partition.")
 @click.option("--replica-assignment", metavar="0:1,1:2", help="Brokers of each partition.")
 @click.option("--config", multiple=True, metavar="NAME=VALUE", help="A setting of the new topic.")
 @click.option("--delete-config", multiple=True, hidden=True)
@@ -109,7 +110,7 @@ class CommandError(Exception):
 @click.option("--at-min-isr-partitions", is_flag=True, help="Only at min.insync.replicas.")
 @click.option("--unavailable-partitions", is_flag=True, help="Only those without a leader.")
 @click.option("--topics-with-overrides", is_flag=True, help="Only topics with own settings.")
-@click.option("--partition-size-limit-per-response", type=int, hidden=True)
+@click.option("--partition-size-limit-per-response", type=INTEGER, hidden=True)
 def topics(**options: Any) -> None:
     """Create, list, describe, alter or delete topics."""
     flags = _flags(options)

@@ -1,0 +1,92 @@
+"""Arguments that all tools read alike: options given twice, numbers of Java's sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.cli.main import main
+from ottla.cli.tool import java_integer
+
+NOWHERE = ("--bootstrap-server", "127.0.0.1:1")
+
+
+def _call(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Call a tool that must end with status 1; return what it says on standard error."""
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 1
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("tool", "option"),
+    [
+        ("topics --delete", "topic"),
+        ("console-producer", "topic"),
+        ("console-consumer", "group"),
+        ("get-offsets", "topic"),
+        ("consumer-groups --reset-offsets", "from-file"),
+        ("configs --alter --topic t", "add-config"),
+        ("leader-election", "topic"),
+    ],
+)
+def test_a_second_value_is_refused(
+    tool: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An option with one value is not taken twice: the first one would be lost silently."""
+    words = (*tool.split(), *NOWHERE, f"--{option}", "a=1", f"--{option}=b=2")
+    said = _call(capsys, *words)
+    assert f"Found multiple arguments for option {option}, but you asked for only one" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            "topics --create --topic t --partitions 99999999999",
+            "Cannot parse argument '99999999999' of option partitions",
+        ),
+        (
+            "leader-election --partition 2147483648",
+            "Cannot parse argument '2147483648' of option partition",
+        ),
+        (
+            "consumer-groups --reset-offsets --group g --topic t --to-offset 9223372036854775808",
+            "Cannot parse argument '9223372036854775808' of option to-offset",
+        ),
+        ("console-consumer --topic t --partition 1_0", "'1_0' of option partition"),
+        (
+            "cluster unregister --id 99999999999",
+            "argument --id/-i: could not convert '99999999999' to Integer",
+        ),
+        (
+            "get-offsets --time 99999999999999999999",
+            "Malformed time argument 99999999999999999999.",
+        ),
+        ("get-offsets --partitions 99999999999", "a comma separated list of numeric partition"),
+        ("get-offsets --topic-partitions t:0-99999999999", 'For input string: "99999999999"'),
+    ],
+)
+def test_numbers_too_large_are_refused(
+    arguments: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A number beyond Java's is refused with a sentence, before anything is sent."""
+    assert complaint in _call(capsys, *arguments.split(), *NOWHERE)
+
+
+def test_levels_of_features_are_shorts(capsys: pytest.CaptureFixture[str]) -> None:
+    """A feature's level has 16 bits."""
+    said = _call(capsys, "features", *NOWHERE, "upgrade", "--feature", "group.version=40000")
+    assert "unable to parse 40000 as a short." in said
+
+
+@pytest.mark.parametrize("text", ["", "x", "1_0", " 1", "٣", "1.0", "32768", "-32769"])
+def test_what_is_no_number(text: str) -> None:
+    """Java reads signs and the digits 0 to 9, and no number beyond its size."""
+    with pytest.raises(ValueError, match="For input string"):
+        java_integer(text, 16)
+
+
+def test_the_ends_of_a_size() -> None:
+    """The last numbers of a size are read."""
+    assert (java_integer("-32768", 16), java_integer("+32767", 16)) == (-32768, 32767)
