@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.cli import consumer_groups as module
+from ottla.cli.group_offsets import GroupCommandError, parse_duration, parse_moment
 from ottla.cli.main import main
 from ottla.clients.admin.cluster import ClusterDescription
 from ottla.clients.admin.groups import GroupDescription, GroupListing, MemberDescription
@@ -35,6 +36,12 @@ class FakeAdmin:
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
+        self.options: dict[str, Any] = {}
+
+    def opened(self, **options: Any) -> Self:
+        """Note how the admin client is made."""
+        self.options = options
+        return self
 
     def __enter__(self) -> Self:
         return self
@@ -102,7 +109,7 @@ class FakeAdmin:
 def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
     """Put a scripted cluster in the place of a real one."""
     fake = FakeAdmin()
-    monkeypatch.setattr(module, "open_admin", lambda _server, _config: fake)
+    monkeypatch.setattr(module, "open_admin", lambda *_, **options: fake.opened(**options))
     return fake
 
 
@@ -157,6 +164,7 @@ def test_describe_members_and_state(capsys: pytest.CaptureFixture[str]) -> None:
         (("--to-earliest",), {P0: 2, P1: 2}),
         (("--to-latest",), {P0: 10, P1: 10}),
         (("--to-offset", "7"), {P0: 7, P1: 7}),
+        (("--to-offset", "0"), {P0: 2, P1: 2}),
         (("--to-offset", "99"), {P0: 10, P1: 10}),
         (("--to-current",), {P0: 4, P1: 10}),
         (("--to-datetime", "2026-01-01T00:00:00.000"), {P0: 5, P1: 10}),
@@ -186,7 +194,8 @@ def test_shift(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
     call = ("--reset-offsets", "--group", "idle", "--execute", "--shift-by")
     run(capsys, *call, "-3", "--topic", "orders:0")
     run(capsys, *call, "2", "--all-topics")
-    assert admin.asked == [("idle", {P0: 2}), ("idle", {P0: 6})]
+    run(capsys, *call, "0", "--all-topics")
+    assert admin.asked == [("idle", {P0: 2}), ("idle", {P0: 6}), ("idle", {P0: 4})]
     assert run(capsys, *call, "2", "--topic", "orders")[0] == 1
 
 
@@ -201,6 +210,94 @@ def test_a_plan_can_be_written_and_read(
     file.write_text(text)
     run(capsys, *call, "--from-file", str(file), "--execute")
     assert admin.asked == [("idle", {P0: 2, P1: 2})]
+
+
+def test_a_plan_of_several_groups_names_them(
+    admin: FakeAdmin, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only one --group leaves its name out; a group without a plan does not stop the others."""
+    call = ("--reset-offsets", "--topic", "orders:0", "--to-earliest", "--dry-run", "--export")
+    _, text = run(capsys, *call, "--group", "idle", "--group", "idle")
+    assert text == "idle,orders,0,2\n\n"
+    file = tmp_path / "plan.csv"
+    file.write_text(text)
+    reset = ("--reset-offsets", "--from-file", str(file), "--execute")
+    _, text = run(capsys, *reset, "--group", "none", "--group", "idle")
+    assert "\nError: No reset plan for group none found\n" in text
+    assert admin.asked == [("idle", {P0: 2})]
+
+
+def test_cells_of_a_plan_are_quoted_as_jackson_does(
+    admin: FakeAdmin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Long names and those with blanks or commas stand between quotes."""
+    assert admin.asked == []
+    call = ("--reset-offsets", "--to-earliest", "--dry-run", "--export", "--group", "a b")
+    long = "a-topic-with-more-than-24-letters"
+    _, text = run(capsys, *call, "--group", "c", "--topic", f"{long}:0")
+    assert text == f'"a b","{long}",0,2\nc,"{long}",0,2\n\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "moment_ms"),
+    [
+        ("2023-11-14T22:13:20.001", 1_700_000_000_001),
+        ("2023-11-14T22:13:20.001Z", 1_700_000_000_001),
+        ("2023-11-14T23:43:20.001+01:30", 1_700_000_000_001),
+        ("2023-11-14T21:13:20.999-01", 1_700_000_000_999),
+        ("2023-11-14T22:13:20.7", 1_700_000_000_007),
+        ("1969-12-31T23:59:59.999", -1),
+    ],
+)
+def test_times_are_read_as_java_does(text: str, moment_ms: int) -> None:
+    """No millisecond is lost to floating point; the digits of the fraction are milliseconds."""
+    assert parse_moment(text) == moment_ms
+
+
+@pytest.mark.parametrize(
+    "text", ["2023-11-14", "2023-11-14T22:13:20", "2023-02-30T00:00:00.000", "x", "Tx"]
+)
+def test_no_times(text: str) -> None:
+    """Without milliseconds, or on a day that is none, it is no time to Kafka either."""
+    with pytest.raises(GroupCommandError, match=r"java\.text\.ParseException: "):
+        parse_moment(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("P1DT2H", 93_600_000),
+        ("PT1.5S", 1_500),
+        ("pt-1h", -3_600_000),
+        ("-PT1H30M", -5_400_000),
+        ("+P1D", 86_400_000),
+        ("PT-1,5S", -1_500),
+    ],
+)
+def test_durations_are_read_as_java_does(text: str, milliseconds: int) -> None:
+    """Each number may have its sign; a comma is a point."""
+    assert parse_duration(text) == milliseconds * 1_000_000
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "P1H", "1D", "P 1D"])
+def test_no_durations(text: str) -> None:
+    """A T needs a time behind it."""
+    with pytest.raises(GroupCommandError, match="Text cannot be parsed to a Duration"):
+        parse_duration(text)
+
+
+@pytest.mark.usefixtures("admin")
+def test_a_duration_beyond_all_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused; Python's own calendar would raise OverflowError."""
+    call = ("--reset-offsets", "--group", "idle", "--topic", "orders", "--dry-run")
+    _, text = run(capsys, *call, "--by-duration", "P999999999999D")
+    assert "Text cannot be parsed to a Duration: overflow" in text
+
+
+def test_the_time_limit_is_used(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+    """--timeout bounds each call to the cluster."""
+    run(capsys, "--list", "--timeout", "1234")
+    assert admin.options == {"default_api_timeout_ms": 1234}
 
 
 def test_a_busy_group_is_not_reset(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:

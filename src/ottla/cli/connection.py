@@ -106,10 +106,12 @@ def open_admin(
     config_file: str | None,
     *,
     bootstrap_controller: str | None = None,
+    default_api_timeout_ms: int | None = None,
     warn: bool = True,
 ) -> Admin:
     """Make an Admin from a tool's flags; with bootstrap_controller it asks the controllers.
 
+    default_api_timeout_ms bounds each call, whatever the file says.
     Unless warn, settings that no client has are passed over in silence.
     """
     from ottla.clients.blocking import Admin
@@ -118,4 +120,6 @@ def open_admin(
     given = {**read_file(config_file), "bootstrap.servers": bootstrap_server}
     if bootstrap_controller is not None:
         given |= {"bootstrap.servers": "", "bootstrap.controllers": bootstrap_controller}
+    if default_api_timeout_ms is not None:
+        given["default.api.timeout.ms"] = str(default_api_timeout_ms)
     return Admin(usable(given, AdminConfig, ADMIN, warn=warn))

@@ -125,7 +125,11 @@ def consumer_groups(**options: Any) -> None:
     _check(actions[0], options)
     flags = GroupFlags(**{name: options[name] for name in GroupFlags._fields})
     try:
-        with open_admin(options["bootstrap_server"], options["command_config"]) as admin:
+        with open_admin(
+            options["bootstrap_server"],
+            options["command_config"],
+            default_api_timeout_ms=options["timeout"],
+        ) as admin:
             _run(admin, actions[0], flags, options)
     except (GroupCommandError, KafkaError, SettingsFileError) as error:
         words = "Executing consumer group command failed due to"

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import csv
 import re
-from datetime import UTC, datetime, timedelta
+import time
+from calendar import timegm
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,11 +37,20 @@ SCENARIOS = (
     "shift_by",
     "from_file",
 )
+# As java.time.Duration reads: a sign before all and before each number.
 _DURATION = re.compile(
-    r"(?P<sign>-)?P(?:(?P<days>\d+)D)?"
-    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
+    r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?[0-9]+)D)?"
+    r"(?:T(?=[-+0-9])(?:(?P<hours>[-+]?[0-9]+)H)?(?:(?P<minutes>[-+]?[0-9]+)M)?"
+    r"(?:(?P<seconds>[-+]?[0-9]+)(?:[.,](?P<fraction>[0-9]{0,9}))?S)?)?",
     re.IGNORECASE,
 )
+# As java.text.SimpleDateFormat reads yyyy-MM-dd'T'HH:mm:ss.SSSX: what follows is not looked at.
+_MOMENT = re.compile(
+    r"([0-9]{1,4})-([0-9]{1,2})-([0-9]{1,2})T([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})\.([0-9]{1,3})"
+    r"(?![0-9])(?:Z|([+-])([01][0-9]|2[0-3])(?::([0-5][0-9]))?)"
+)
+_SECONDS = {"days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
+_LONGEST_PLAIN_CELL = 24
 
 
 class GroupCommandError(Exception):
@@ -63,6 +74,11 @@ class GroupFlags(NamedTuple):
     dry_run: bool
     execute: bool
     export: bool
+
+    @property
+    def has_many(self) -> bool:
+        """Whether files name the group of each line: unless one --group is given."""
+        return len(self.group) != 1
 
 
 # ---------------------------------------------------------------- reset
@@ -89,14 +105,16 @@ def reset_offsets(admin: Admin, groups: list[str], flags: GroupFlags) -> None:
         if flags.execute:
             _commit(admin, group, plans[group])
     if flags.export:
-        _export(plans)
+        _export(plans, many=flags.has_many)
     else:
         _print_plans(plans)
 
 
 def check_scenario(options: Mapping[str, Any]) -> None:
     """Refuse a reset without a place to reset to, with two of them, or without topics."""
-    chosen = [name.replace("_", "-") for name in SCENARIOS if options[name] not in (None, False)]
+    # 0 is a place to reset to, and equals False
+    given = [name for name in SCENARIOS if options[name] is not None and options[name] is not False]
+    chosen = [name.replace("_", "-") for name in given]
     if not chosen:
         names = ", ".join(f"[{name.replace('_', '-')}]" for name in sorted(SCENARIOS))
         raise click.UsageError(
@@ -116,7 +134,7 @@ def _commit(admin: Admin, group: str, plan: Plan) -> None:
 
 def _plan(admin: Admin, group: str, flags: GroupFlags) -> Plan:
     if flags.from_file:
-        return _within(admin, _read_plan(flags.from_file, group, many=len(flags.group) > 1))
+        return _within(admin, _read_plan(flags.from_file, group, many=flags.has_many))
     partitions = _partitions(admin, group, flags)
     if flags.to_earliest or flags.to_latest:
         end = EARLIEST if flags.to_earliest else LATEST
@@ -153,7 +171,11 @@ def _topic_argument(argument: str) -> tuple[str, list[int] | None]:
     topic, found, ids = argument.partition(":")
     if not found:
         return topic, None
-    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", ids):
+    if not topic or not ids or ":" in ids:
+        raise click.UsageError(
+            f"Invalid topic arg '{argument}', expected topic name and partitions"
+        )
+    if not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", ids):
         raise click.UsageError(f"Invalid partition '{ids}' specified in topic arg '{argument}''")
     return topic, [int(one) for one in ids.split(",")]
 
@@ -225,28 +247,51 @@ def _current(admin: Admin, group: str, partitions: list[TopicPartition]) -> Plan
 
 def _moment(flags: GroupFlags) -> int:
     if flags.to_datetime is not None:
-        text = flags.to_datetime
-        if "T" not in text:
-            raise GroupCommandError(
-                "java.text.ParseException: Error parsing timestamp. It does not contain a 'T' "
-                "according to ISO8601 format"
-            )
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError as error:
-            raise GroupCommandError(
-                f'java.text.ParseException: Unparseable date: "{text}"'
-            ) from error
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return int(moment.timestamp() * 1000)
-    text = flags.by_duration or ""
+        return parse_moment(flags.to_datetime)
+    moment_ms = (time.time_ns() - parse_duration(flags.by_duration or "")) // 1_000_000
+    if not -(1 << 63) <= moment_ms < 1 << 63:
+        raise GroupCommandError("Text cannot be parsed to a Duration: overflow")
+    return moment_ms
+
+
+def parse_moment(text: str) -> int:
+    """Read YYYY-MM-DDThh:mm:ss.sss with Z, +hh, +hh:mm or nothing (UTC) as ms since 1970.
+
+    GroupCommandError in Java's words; the digits behind the point are milliseconds, as in Java.
+    """
+    _, found, clock = text.partition("T")
+    if not found or not clock:
+        raise GroupCommandError(
+            "java.text.ParseException: Error parsing timestamp. It does not contain a 'T' "
+            "according to ISO8601 format"
+        )
+    zoned = text if set("+-Z") & set(clock) else f"{text}Z"
+    match = _MOMENT.match(zoned)
+    try:
+        if match is None:
+            raise ValueError(zoned)
+        numbers = [int(part or 0) for part in match.groups()[:7]]
+        year, month, day, hour, minute, second, milliseconds = numbers
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError as error:
+        raise GroupCommandError(f'java.text.ParseException: Unparseable date: "{zoned}"') from error
+    ahead_s = int(match[9] or 0) * 3600 + int(match[10] or 0) * 60
+    if match[8] == "-":
+        ahead_s = -ahead_s
+    return (timegm(moment.timetuple()) - ahead_s) * 1000 + milliseconds
+
+
+def parse_duration(text: str) -> int:
+    """Read PnDTnHnMn.nS as nanoseconds; GroupCommandError in Java's words."""
     match = _DURATION.fullmatch(text)
-    if match is None or text.upper() in ("P", "PT", "-P"):
+    if match is None or all(match[name] is None for name in _SECONDS):
         raise GroupCommandError("Text cannot be parsed to a Duration")
-    parts = {name: float(match[name] or 0) for name in ("days", "hours", "minutes", "seconds")}
-    ago = timedelta(**parts) * (-1 if match["sign"] else 1)
-    return int((datetime.now(UTC) - ago).timestamp() * 1000)
+    seconds = sum(int(match[name] or 0) * size for name, size in _SECONDS.items())
+    fraction = int((match["fraction"] or "").ljust(9, "0"))
+    if (match["seconds"] or "").startswith("-"):
+        fraction = -fraction
+    duration = seconds * 1_000_000_000 + fraction
+    return -duration if match["sign"] == "-" else duration
 
 
 # ---------------------------------------------------------------- files and tables
@@ -272,17 +317,23 @@ def _read_plan(path: str, group: str, *, many: bool) -> Plan:
     except ValueError as error:
         raise GroupCommandError(f"{path} is no list of topic,partition,offset: {error}") from error
     if not plan:
-        raise GroupCommandError(f"No reset plan for group {group} found")
+        click.echo(f"\nError: No reset plan for group {group} found")
     return plan
 
 
-def _export(plans: Mapping[str, Plan]) -> None:
-    many = len(plans) > 1
+def _export(plans: Mapping[str, Plan], *, many: bool) -> None:
     for group, plan in plans.items():
         for partition, offset in sorted(plan.items()):
             cells = [partition.topic, str(partition.partition), str(offset)]
-            click.echo(",".join([group, *cells] if many else cells))
+            click.echo(",".join(map(_csv_cell, [group, *cells] if many else cells)))
     click.echo()
+
+
+def _csv_cell(text: str) -> str:
+    """Quote what Jackson quotes: long texts, and those with a sign below the hyphen."""
+    if len(text) <= _LONGEST_PLAIN_CELL and all(sign >= "-" for sign in text):
+        return text
+    return '"' + text.replace('"', '""') + '"'
 
 
 def _print_plans(plans: Mapping[str, Plan]) -> None:
