@@ -214,11 +214,11 @@ def test_rules_take_partitions() -> None:
     ("document", "text"),
     [
         ({}, "Missing partitions field"),
-        ([], "Missing partitions field"),
+        ([], "Expected JSON object, received"),
         ({"partitions": [], "version": 2}, "Not supported version field value 2"),
         ({"partitions": [{"topic": "t", "partition": 0}]}, "No such field exists: `offset`"),
-        ({"partitions": [{"topic": 1, "partition": 0, "offset": 1}]}, "Not a topic"),
-        ({"partitions": [{"topic": "t", "partition": 0, "offset": "x"}]}, "Not an offset"),
+        ({"partitions": [{"topic": 1, "partition": 0, "offset": 1}]}, "Expected `String`"),
+        ({"partitions": [{"topic": "t", "partition": 0, "offset": "x"}]}, "Expected `Long`"),
         (
             {"partitions": [{"topic": "t", "partition": 0, "offset": 1}] * 2},
             "contains duplicate topic partitions: t-0",

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from typing import TYPE_CHECKING
+
 import pytest
 
+from ottla.cli.delete_records import parse_offsets
+from ottla.cli.leader_election import parse_partitions
 from ottla.cli.main import main
-from ottla.cli.tool import java_integer
+from ottla.cli.tool import ToolError, java_integer, read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 NOWHERE = ("--bootstrap-server", "127.0.0.1:1")
 
@@ -90,3 +99,51 @@ def test_what_is_no_number(text: str) -> None:
 def test_the_ends_of_a_size() -> None:
     """The last numbers of a size are read."""
     assert (java_integer("-32768", 16), java_integer("+32767", 16)) == (-32768, 32767)
+
+
+@pytest.mark.parametrize(
+    ("document", "complaint"),
+    [
+        ("[1]", "Expected JSON object, received [1]"),
+        ("null", "Expected JSON object, received null"),
+        ('{"partitions": 5}', "Expected JSON array, received 5"),
+        ('{"partitions": {"a": 1}}', 'Expected JSON array, received {"a":1}'),
+        ('{"partitions": [null]}', "Expected JSON object, received null"),
+        ('{"partitions": [{"topic": ["x"]}]}', 'Expected `String` value, received ["x"]'),
+        (
+            '{"partitions": [{"topic": "t", "partition": "0"}]}',
+            'Expected `Integer` value, received "0"',
+        ),
+        (
+            '{"partitions": [{"topic": "t", "partition": true}]}',
+            "Expected `Integer` value, received true",
+        ),
+        (
+            '{"partitions": [{"topic": "t", "partition": 2147483648}]}',
+            "Expected `Integer` value, received 2147483648",
+        ),
+    ],
+)
+@pytest.mark.parametrize("parse", [parse_offsets, parse_partitions])
+def test_files_of_json_of_another_shape(
+    parse: Callable[[object], object], document: str, complaint: str
+) -> None:
+    """What stands where something else must be is refused in Kafka's words, never taken as it."""
+    with pytest.raises(ToolError) as refused:
+        parse(json.loads(document))
+    assert str(refused.value) == complaint
+
+
+def test_offsets_have_64_bits() -> None:
+    """An offset that no request could carry is refused before anything is sent."""
+    entry = {"topic": "t", "partition": 0, "offset": 1 << 63}
+    with pytest.raises(ToolError, match="Expected `Long` value, received 9223372036854775808"):
+        parse_offsets({"partitions": [entry]})
+
+
+def test_json_of_any_depth(tmp_path: Path) -> None:
+    """Brackets without an end are no JSON, not the end of Python's stack."""
+    file = tmp_path / "deep.json"
+    file.write_text("[" * 100_000)
+    with pytest.raises(ToolError, match="The input string is not a valid JSON"):
+        read_json(str(file))

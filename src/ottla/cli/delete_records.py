@@ -15,7 +15,10 @@ from ottla.cli.tool import (
     ToolCommand,
     ToolError,
     failures_told,
-    json_field,
+    json_array,
+    json_number,
+    json_object,
+    json_string,
     read_json,
     server_options,
 )
@@ -56,23 +59,21 @@ def delete_records(**options: Any) -> None:
 
 def parse_offsets(document: Any) -> dict[TopicPartition, int]:
     """Read the file's document; ToolError in Kafka's words."""
-    version = document.get("version", EARLIEST_VERSION) if isinstance(document, dict) else 1
+    version = EARLIEST_VERSION
+    if "version" in json_object(document):
+        version = json_number(document, "version", 32)
     if version != EARLIEST_VERSION:
         raise ToolError(f"Not supported version field value {version}")
+    if "partitions" not in document:
+        raise ToolError("Missing partitions field")
     offsets: dict[TopicPartition, int] = {}
     twice = []
-    if not isinstance(document, dict) or "partitions" not in document:
-        raise ToolError("Missing partitions field")
-    for entry in document["partitions"]:
-        partition = TopicPartition(json_field(entry, "topic"), json_field(entry, "partition"))
-        offset = json_field(entry, "offset")
-        if not isinstance(partition.topic, str) or not isinstance(partition.partition, int):
-            raise ToolError(f"Not a topic and a partition: {entry}")
-        if not isinstance(offset, int):
-            raise ToolError(f"Not an offset: {offset}")
+    for entry in json_array(document["partitions"]):
+        topic, number = json_string(entry, "topic"), json_number(entry, "partition", 32)
+        partition = TopicPartition(topic, number)
         if partition in offsets:
             twice.append(str(partition))
-        offsets[partition] = offset
+        offsets[partition] = json_number(entry, "offset", 64)
     if twice:
         raise ToolError(f"Offset json file contains duplicate topic partitions: {','.join(twice)}")
     return offsets

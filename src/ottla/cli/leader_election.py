@@ -5,6 +5,7 @@ Kafka: bin/kafka-leader-election.sh, org.apache.kafka.tools.LeaderElectionComman
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import click
@@ -18,7 +19,10 @@ from ottla.cli.tool import (
     current_name,
     fail,
     failures_told,
-    json_field,
+    json_array,
+    json_number,
+    json_object,
+    json_string,
     read_json,
     server_options,
 )
@@ -98,11 +102,13 @@ def _partitions(options: dict[str, Any]) -> list[TopicPartition] | None:
 
 def parse_partitions(document: Any) -> list[TopicPartition]:
     """Read the file's document; ToolError in Kafka's words."""
+    if "partitions" not in json_object(document):
+        raise ToolError('Replica election data is missing "partitions" field')
     found = [
-        TopicPartition(str(json_field(entry, "topic")), int(json_field(entry, "partition")))
-        for entry in json_field(document, "partitions")
+        TopicPartition(json_string(entry, "topic"), json_number(entry, "partition", 32))
+        for entry in json_array(document["partitions"])
     ]
-    twice = [str(one) for position, one in enumerate(found) if one in found[:position]]
+    twice = [str(one) for one, count in Counter(found).items() if count > 1]
     if twice:
         raise ToolError(
             f"Replica election data contains duplicate partitions: [{', '.join(twice)}]"

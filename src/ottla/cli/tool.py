@@ -192,12 +192,50 @@ def read_json(path: str) -> Any:
         raise ToolError(f"Unable to read file {path}") from error
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ToolError("The input string is not a valid JSON") from error
+
+
+def json_object(value: Any) -> dict[str, Any]:
+    """Return a JSON object; ToolError in Kafka's words for anything else."""
+    if not isinstance(value, dict):
+        raise ToolError(f"Expected JSON object, received {_json(value)}")
+    return value
+
+
+def json_array(value: Any) -> list[Any]:
+    """Return a JSON array; ToolError in Kafka's words for anything else."""
+    if not isinstance(value, list):
+        raise ToolError(f"Expected JSON array, received {_json(value)}")
+    return value
 
 
 def json_field(value: Any, name: str) -> Any:
     """Return a field of a JSON object; ToolError in Kafka's words when it is not there."""
-    if not isinstance(value, dict) or name not in value:
+    if name not in json_object(value):
         raise ToolError(f"No such field exists: `{name}`")
     return value[name]
+
+
+def json_string(value: Any, name: str) -> str:
+    """Return a field that is a text; ToolError in Kafka's words for anything else."""
+    found = json_field(value, name)
+    if not isinstance(found, str):
+        raise ToolError(f"Expected `String` value, received {_json(found)}")
+    return found
+
+
+def json_number(value: Any, name: str, bits: int) -> int:
+    """Return a field that is a number of 32 or 64 bits; ToolError in Kafka's words otherwise."""
+    found = json_field(value, name)
+    limit = 1 << (bits - 1)
+    is_whole = isinstance(found, int) and not isinstance(found, bool)
+    if not is_whole or not -limit <= found < limit:
+        kind = "Integer" if bits == 32 else "Long"
+        raise ToolError(f"Expected `{kind}` value, received {_json(found)}")
+    number: int = found
+    return number
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
