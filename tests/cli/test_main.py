@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -120,3 +122,20 @@ def test_every_command_explains_itself_with_examples(
     status, out, _ = run(capsys, name, "--help")
     assert status == 0
     assert f"ottla {name}" in out.partition("\n")[2]
+
+
+def test_streams_that_are_closed_are_empty_ones() -> None:
+    """After `<&- >&-` no socket gets the number of a standard stream; uvloop would abort."""
+    script = (
+        "import os, sys; os.close(0); os.close(1); sys.stdin = sys.stdout = None\n"
+        "from ottla.cli.main import main\n"
+        "try: main(['--version'])\n"
+        "except SystemExit: pass\n"
+        "print('nowhere', sys.stdin.read(), file=sys.stdout)\n"
+        "assert min(os.pipe()) > 2\n"
+        "sys.stderr.write('good')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "good")

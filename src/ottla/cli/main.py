@@ -6,6 +6,7 @@ stands here, and their modules are imported late.
 
 from __future__ import annotations
 
+import os
 import sys
 from difflib import get_close_matches
 from importlib import import_module
@@ -159,6 +160,7 @@ def ottla() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 failed or wrongly called (as Kafka's tools)."""
+    _open_standard_streams()
     try:
         ottla.main(arguments, prog_name="ottla", standalone_mode=False)
     except click.exceptions.Exit as end:
@@ -172,6 +174,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(1)
+
+
+def _open_standard_streams() -> None:
+    """Give a process that was started without some of its streams (`>&-`) empty ones.
+
+    Otherwise the first socket or file would take the stream's number: what is printed would go
+    there, and uvloop ends the process when it closes one.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+            if getattr(sys, name) is None:
+                mode = "w" if number else "r"
+                setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - for good
 
 
 def _near_options(error: click.NoSuchOption) -> list[str]:
