@@ -66,3 +66,18 @@ def test_separators_must_differ(properties: dict[str, str]) -> None:
     """Separators that could not be told apart are refused."""
     with pytest.raises(LineError, match="may not be equal"):
         read("", **properties)
+
+
+def test_a_header_needs_a_name() -> None:
+    """The marker of null cannot stand for one; separators at the end begin no header."""
+    with pytest.raises(LineError, match="Header keys should not be equal to the null marker 'N'"):
+        read("N:1\tv", parse_headers="true", null_marker="N")
+    (one,) = read("h:1,,\tv", parse_headers="true")
+    assert one.headers == (("h", b"1"),)
+
+
+@pytest.mark.parametrize("name", ["headers_separator", "headers_key_separator"])
+def test_the_marker_of_null_is_no_separator(name: str) -> None:
+    """Each of the four separators must differ from it."""
+    with pytest.raises(LineError, match=r"null\.marker and headers\..*separator may not be equal"):
+        read("", null_marker="#", **{name: "#"})

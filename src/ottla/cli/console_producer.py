@@ -6,6 +6,7 @@ Kafka: bin/kafka-console-producer.sh, org.apache.kafka.tools.ConsoleProducer.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,8 +14,8 @@ import click
 from ottla.cli.connection import bootstrap_option, key_values, producer_settings, read_file, require
 from ottla.cli.java_names import java_text
 from ottla.cli.line_reader import LineError, LineReader, Message
-from ottla.cli.tool import INTEGER, ToolCommand
-from ottla.errors import KafkaError
+from ottla.cli.tool import INTEGER, ToolCommand, version_option
+from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +35,7 @@ Examples:
 
 @click.command("console-producer", cls=ToolCommand, epilog=EXAMPLES)
 @bootstrap_option
+@version_option
 @click.option("--topic", help="REQUIRED. The topic to send to.")
 @click.option("--sync", is_flag=True, help="Wait for each record before the next.")
 @click.option(
@@ -73,12 +75,19 @@ def console_producer(**options: Any) -> None:
         ("command_property", "producer_property", "--producer-property"),
         ("command_config", "producer_config", "--producer.config"),
     ):
+        now = f"--{new.replace('_', '-')}"
+        if options[old] and options[new]:
+            raise click.UsageError(f"Options {now} and {flag} cannot be specified together.")
         if options[old]:
-            now = f"--{new.replace('_', '-')}"
             click.echo(
                 f"Warning: {flag} is deprecated and will be removed in a future version. "
                 f"Use {now} instead."
             )
+    if options["max_partition_memory_bytes"] is not None:
+        click.echo(
+            "Warning: --max-partition-memory-bytes is deprecated and will be removed in Apache "
+            "Kafka 5.0. Use --batch-size instead."
+        )
     if not options["line_reader"].endswith("LineMessageReader"):
         raise click.UsageError("--line-reader: only LineMessageReader is there")
     properties = {
@@ -157,7 +166,8 @@ def _lines() -> Iterator[str]:
     stream = sys.stdin
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
-        reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
+        # Java ends a line at \r too
+        reconfigure(encoding="utf-8", errors="surrogateescape", newline=None)
     while True:
         if prompt:
             click.echo(">", nl=False)
@@ -167,19 +177,52 @@ def _lines() -> Iterator[str]:
         yield line
 
 
+# What is wrong with one record, or with its turn; the next one may be taken.
+_OF_ONE_RECORD = {
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.REQUEST_TIMED_OUT,
+}
+
+
 def _send_all(producer: Producer, topic: str, messages: Iterator[Message], *, wait: bool) -> None:
     for message in messages:
-        delivery = producer.send(
-            topic, message.value, message.key, headers=message.headers, on_delivery=_report
-        )
+        sizes = [_size(message.key), _size(message.value)]
+        try:
+            delivery = producer.send(
+                topic,
+                message.value,
+                message.key,
+                headers=message.headers,
+                on_delivery=partial(_report, topic, sizes),
+            )
+        except KafkaError as error:
+            if wait or error.code not in _OF_ONE_RECORD:
+                raise
+            _tell(topic, sizes, error)
+            continue
         if wait:
             delivery.result()
     producer.flush()
 
 
-def _report(delivery: Delivery) -> None:
+def _size(data: bytes | None) -> str:
+    return "null" if data is None else f"{len(data)} bytes"
+
+
+def _report(topic: str, sizes: list[str], delivery: Delivery) -> None:
     """Name a record that was not taken; the others go on."""
     try:
         delivery.result(0)
     except Exception as error:  # noqa: BLE001 - whatever it was, it is told and sending goes on
-        click.echo(f"Error when sending message: {java_text(error)}", err=True)
+        _tell(topic, sizes, error)
+
+
+def _tell(topic: str, sizes: list[str], error: Exception) -> None:
+    click.echo(
+        f"Error when sending message to topic {topic} with key: {sizes[0]}, value: {sizes[1]} "
+        f"with error: {java_text(error)}",
+        err=True,
+    )

@@ -50,16 +50,21 @@ class LineReader:
         self._check()
 
     def _check(self) -> None:
-        separators = [self._key_separator, self._headers_delimiter]
+        separators = {
+            "key.separator": self._key_separator,
+            "headers.delimiter": self._headers_delimiter,
+            "headers.separator": self._headers_separator,
+            "headers.key.separator": self._header_key_separator,
+        }
         if self._headers_delimiter == self._headers_separator:
             raise LineError("headers.delimiter and headers.separator may not be equal")
         if self._headers_delimiter == self._header_key_separator:
             raise LineError("headers.delimiter and headers.key.separator may not be equal")
         if self._headers_separator == self._header_key_separator:
             raise LineError("headers.separator and headers.key.separator may not be equal")
-        if self._null_marker and self._null_marker in separators:
-            name = "key.separator" if separators[0] == self._null_marker else "headers.delimiter"
-            raise LineError(f"null.marker and {name} may not be equal")
+        for name, separator in separators.items():
+            if self._null_marker and self._null_marker == separator:
+                raise LineError(f"null.marker and {name} may not be equal")
 
     def read(self, lines: Iterable[str]) -> Iterator[Message]:
         """Yield a record a line; raise LineError at one that cannot be read."""
@@ -89,8 +94,16 @@ class LineReader:
         if text is None or (self._null_marker and text == self._null_marker):
             return ()
         pairs = []
-        for part in text.split(self._headers_separator):
+        parts = text.split(self._headers_separator)
+        while text and parts and not parts[-1]:  # as Java's split, which drops them
+            parts.pop()
+        for part in parts:
             name, found, value = part.partition(self._header_key_separator)
+            if found and self._null_marker and name == self._null_marker:
+                raise LineError(
+                    f"Header keys should not be equal to the null marker '{name}' as they can't be "
+                    "null"
+                )
             if found:
                 pairs.append((name, self._bytes(value)))
             elif self._ignore_errors:
