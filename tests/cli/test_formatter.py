@@ -56,3 +56,29 @@ def test_numbers() -> None:
         formatter.format(RECORD)
     with pytest.raises(FormatError, match=r"Class no\.Such could not be found"):
         Formatter({"key.deserializer": "no.Such"})
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "text"),
+    [
+        ("Float", "3dcccccd", "0.1"),
+        ("Float", "00000007", "9.8E-45"),
+        ("Float", "7f7fffff", "3.4028235E38"),
+        ("Float", "4b18967f", "9999999.0"),
+        ("Float", "7f800000", "Infinity"),
+        ("Double", "4202a05f20000000", "1.0E10"),
+        ("Double", "3fb999999999999a", "0.1"),
+        ("Boolean", "01", "true"),
+        ("UUID", "61", "a"),
+    ],
+)
+def test_numbers_are_written_as_java_does(name: str, data: str, text: str) -> None:
+    """The shortest number that is this one, with Java's exponents."""
+    record = BARE._replace(value=bytes.fromhex(data))
+    properties = {"value.deserializer": f"org.apache.kafka.common.serialization.{name}Deserializer"}
+    assert Formatter(properties).format(record) == f"{text}\n"
+
+
+def test_nothing_is_no_line() -> None:
+    """Without any part there is no separator of lines either."""
+    assert Formatter({"print.value": "false"}).format(RECORD) == ""

@@ -6,6 +6,7 @@ Kafka: bin/kafka-console-consumer.sh, org.apache.kafka.tools.consumer.ConsoleCon
 from __future__ import annotations
 
 import random
+import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from ottla.cli.connection import bootstrap_option, consumer_settings, key_values
 from ottla.cli.console_producer import key_values_raw
 from ottla.cli.formatter import FormatError, Formatter
 from ottla.cli.java_names import java_text
-from ottla.cli.tool import INTEGER, LONG, ToolCommand
+from ottla.cli.tool import INTEGER, LONG, ToolCommand, fail, java_integer, version_option
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
 
@@ -40,6 +41,7 @@ Examples:
 
 @click.command("console-consumer", cls=ToolCommand, epilog=EXAMPLES)
 @bootstrap_option
+@version_option
 @click.option("--topic", help="The topic to read.")
 @click.option("--include", help="A regular expression of topics to read.")
 @click.option("--partition", type=INTEGER, help="Read only this partition.")
@@ -72,6 +74,7 @@ def console_consumer(**options: Any) -> None:
     """Print the records of topics."""
     _check(options)
     settings = consumer_settings(_settings(options))
+    where = None if options["partition"] is None else _offset(options)
     from ottla.clients.blocking import Consumer
 
     count = 0
@@ -79,7 +82,7 @@ def console_consumer(**options: Any) -> None:
     try:
         write = _writer(options)
         with Consumer(config=settings) as consumer:
-            _choose(consumer, options)
+            _choose(consumer, options, where)
             for count in _print(consumer, write, options):  # noqa: B007 - counted for the last line
                 pass
     except KeyboardInterrupt:
@@ -91,6 +94,8 @@ def console_consumer(**options: Any) -> None:
         status = 1
         click.echo(java_text(error), err=True)
     click.echo(f"Processed a total of {count} messages", err=True)
+    if options["enable_systest_events"]:
+        click.echo("shutdown_complete")
     sys.exit(status)
 
 
@@ -127,7 +132,10 @@ def _check(options: dict[str, Any]) -> None:
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
     given: dict[str, Any] = read_file(options["command_config"] or options["consumer_config"])
-    given |= key_values(options["command_property"] or options["consumer_property"])
+    flags = key_values(options["command_property"] or options["consumer_property"])
+    groups = (options["group"], flags.get("group.id"), given.get("group.id"))
+    given |= flags
+    _check_settings(given, groups, from_beginning=options["from_beginning"])
     given["bootstrap.servers"] = options["bootstrap_server"]
     given["isolation.level"] = options["isolation_level"]
     given.setdefault("client.id", "console-consumer")
@@ -143,6 +151,25 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+def _check_settings(
+    given: dict[str, Any], groups: tuple[str | None, ...], *, from_beginning: bool
+) -> None:
+    """Refuse settings that contradict flags, in Kafka's words: one of them would be lost."""
+    reset = given.get("auto.offset.reset", "earliest")
+    if from_beginning and reset != "earliest":
+        fail(
+            f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}', "
+            "please remove one option"
+        )
+    named = sorted({f"'{group}'" for group in groups if group is not None})
+    if len(named) > 1:
+        fail(
+            "The group ids provided in different places (directly using '--group', via "
+            "'--consumer-property', or via '--consumer.config') do not match. Detected group ids: "
+            + ", ".join(named)
+        )
+
+
 def _writer(options: dict[str, Any]) -> Callable[[ConsumerRecord], str]:
     properties = {
         **read_file(options["formatter_config"]),
@@ -154,21 +181,25 @@ def _writer(options: dict[str, Any]) -> Callable[[ConsumerRecord], str]:
     name = (options["formatter"] or "DefaultMessageFormatter").rpartition(".")[2]
     if name == "NoOpMessageFormatter":
         return lambda _record: ""
-    if name != "DefaultMessageFormatter":
+    # Kafka's second one also logs each record, where its tools show nothing
+    if name not in {"DefaultMessageFormatter", "LoggingMessageFormatter"}:
         raise FormatError(f"Class {options['formatter']} could not be found.")
     return Formatter(properties).format
 
 
-def _choose(consumer: Consumer, options: dict[str, Any]) -> None:
+def _choose(consumer: Consumer, options: dict[str, Any], offset: int | None) -> None:
     topic, partition = options["topic"], options["partition"]
-    if partition is not None:
+    if offset is not None:
         where = TopicPartition(topic, partition)
         consumer.assign([where])
-        consumer.seek(where, _offset(options))
+        consumer.seek(where, offset)
     elif topic is not None:
         consumer.subscribe([topic])
     else:
-        consumer.subscribe(pattern=options["include"])
+        try:
+            consumer.subscribe(pattern=options["include"])
+        except re.error as error:
+            raise FormatError(f"{options['include']} is an invalid regex: {error}") from error
 
 
 def _offset(options: dict[str, Any]) -> int:
@@ -178,12 +209,16 @@ def _offset(options: dict[str, Any]) -> int:
     word = given.lower()
     if word in ("earliest", "latest"):
         return EARLIEST if word == "earliest" else LATEST
-    if not word.isdecimal():
+    try:
+        offset = java_integer(word, 64)
+    except ValueError:
+        offset = -1
+    if offset < 0:
         raise click.UsageError(
             f"The provided offset value '{given}' is incorrect. Valid values are 'earliest', "
             "'latest', or a non-negative long."
         )
-    return int(word)
+    return offset
 
 
 def _print(
@@ -191,8 +226,10 @@ def _print(
 ) -> Any:
     """Print records until enough came or nothing comes; yield the count after each."""
     limit, timeout_ms = options["max_messages"], options["timeout_ms"]
-    if limit is not None and limit < 0:
+    if limit == -1:
         limit = None
+    if timeout_ms is not None and timeout_ms < 0:
+        timeout_ms = None  # Kafka's word for ever
     count, last_s = 0, time.monotonic()
     out = sys.stdout.buffer
     while limit is None or count < limit:
@@ -207,7 +244,7 @@ def _print(
                 if not options["skip_message_on_error"]:
                     raise FormatError(str(error)) from error
                 click.echo(f"Error processing message, skipping this message: {error}", err=True)
-                continue
+                text = ""  # it is one of the messages all the same
             out.write(text.encode("utf-8", "surrogateescape"))
             count += 1
             yield count

@@ -5,10 +5,12 @@ Kafka: org.apache.kafka.tools.consumer.DefaultMessageFormatter.
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import TYPE_CHECKING
 
 from ottla.clients.consumer.fetched import AppendedRecord
+from ottla.config.definition import double_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,6 +45,33 @@ def _number(layout: str) -> Reader:
     return read
 
 
+def _float(data: bytes) -> str:
+    """Write the shortest number that is this one of 32 bits, as Java does."""
+    (number,) = struct.unpack(">f", data)
+    if not math.isfinite(number):
+        return double_text(number)
+    texts = (f"{number:.{digits}g}" for digits in range(2, 10))
+    return double_text(float(next(one for one in texts if _is_float(one, data))))
+
+
+def _is_float(text: str, data: bytes) -> bool:
+    try:
+        return struct.pack(">f", float(text)) == data
+    except OverflowError:  # rounded up beyond the largest one
+        return False
+
+
+def _double(data: bytes) -> str:
+    (number,) = struct.unpack(">d", data)
+    return double_text(number)
+
+
+def _truth(data: bytes) -> str:
+    if data not in {b"\0", b"\1"}:
+        raise ValueError("Unexpected byte received by BooleanDeserializer")
+    return "true" if data == b"\1" else "false"
+
+
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
@@ -52,9 +81,11 @@ _READERS: dict[str, Reader] = {
     "ByteArrayDeserializer": _text,
     "IntegerDeserializer": _number(">i"),
     "LongDeserializer": _number(">q"),
+    "BooleanDeserializer": _truth,
+    "UUIDDeserializer": _text,
     "ShortDeserializer": _number(">h"),
-    "DoubleDeserializer": _number(">d"),
-    "FloatDeserializer": _number(">f"),
+    "DoubleDeserializer": _double,
+    "FloatDeserializer": _float,
 }
 
 
@@ -100,7 +131,7 @@ class Formatter:
             parts.append(self._shown(record.key, self._read_key))
         if self._value:
             parts.append(self._shown(record.value, self._read_value))
-        return self._separator.join(parts) + self._end
+        return self._separator.join(parts) + self._end if parts else ""
 
     def _headers_text(self, record: ConsumerRecord) -> str:
         if not record.headers:

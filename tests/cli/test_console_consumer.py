@@ -1,0 +1,142 @@
+"""`ottla console-consumer` with a scripted consumer."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.cli.main import main
+from ottla.clients.consumer.shape import ConsumerRecord
+
+if TYPE_CHECKING:
+    from typing import Self
+
+VALUES = (b"\0\0\0\1", b"x", b"\0\0\0\2")
+
+
+class FakeConsumer:
+    """Has three records and then nothing more; a second empty poll is one too many."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+        self._left = [ConsumerRecord("t", 0, n, 0, None, one, ()) for n, one in enumerate(VALUES)]
+        self._empty_polls = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def subscribe(self, _names: object = None, pattern: str | None = None) -> None:
+        """Compile a pattern as the real one does."""
+        re.compile(pattern or "")
+
+    def assign(self, _partitions: object) -> None:
+        """Do nothing."""
+
+    def seek(self, _partition: object, _offset: int) -> None:
+        """Do nothing."""
+
+    def poll(self, _wait_s: float, limit: int | None) -> list[ConsumerRecord]:
+        """Give up to `limit` records."""
+        given, self._left = self._left[:limit], self._left[len(self._left[:limit]) :]
+        if not given:
+            self._empty_polls += 1
+            if self._empty_polls > 1:
+                raise KeyboardInterrupt
+        return given
+
+
+def run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str
+) -> tuple[int, str, str]:
+    """Run the tool; return its status and what it printed."""
+    monkeypatch.setattr("ottla.clients.blocking.Consumer", FakeConsumer)
+    status: Any = 0
+    try:
+        main(["console-consumer", "--bootstrap-server", "h:1", *arguments])
+    except SystemExit as ended:
+        status = ended.code or 0
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+NUMBERS = ("--topic", "t", "--value-deserializer", "a.IntegerDeserializer")
+
+
+@pytest.mark.parametrize(
+    ("flags", "ended", "count"),
+    [
+        (("--timeout-ms", "0"), 0, 0),
+        (("--timeout-ms", "-1"), 130, 3),
+        (("--timeout-ms", "-1", "--max-messages", "2"), 0, 2),
+        (("--max-messages", "-1"), 130, 3),
+        (("--max-messages", "-5"), 0, 0),
+        (("--max-messages", "0"), 0, 0),
+    ],
+)
+def test_when_it_ends(
+    flags: tuple[str, ...],
+    ended: int,
+    count: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Time below 0 has no end, -1 is no number of records; a record that is skipped counts."""
+    status, _, said = run(capsys, monkeypatch, *NUMBERS, "--skip-message-on-error", *flags)
+    assert (status, said.splitlines()[-1]) == (ended, f"Processed a total of {count} messages")
+
+
+def test_a_record_that_fails(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends the tool, or with --skip-message-on-error is told and left out."""
+    status, shown, _ = run(capsys, monkeypatch, *NUMBERS)
+    assert (status, shown) == (1, "1\n")
+    flags = ("--skip-message-on-error", "--max-messages", "3", "--enable-systest-events")
+    status, shown, said = run(capsys, monkeypatch, *NUMBERS, *flags)
+    assert (status, shown) == (0, "1\n2\nshutdown_complete\n")
+    assert "skipping this message" in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (
+            "--topic t --from-beginning --command-property auto.offset.reset=latest",
+            "Can't simultaneously specify --from-beginning and 'auto.offset.reset=latest'",
+        ),
+        (
+            "--topic t --group a --command-property group.id=b",
+            "Detected group ids: 'a', 'b'",
+        ),
+        ("--topic t --partition 0 --offset 9223372036854775808", "or a non-negative long."),
+        ("--include t(", "t( is an invalid regex"),
+    ],
+)
+def test_calls_that_contradict_themselves(
+    flags: str,
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of two settings would be lost without a word: both are named."""
+    status, _, said = run(capsys, monkeypatch, *flags.split())
+    assert status == 1
+    assert complaint in said
+
+
+def test_settings_that_agree(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same group twice, and earliest with --from-beginning, are no contradiction."""
+    flags = (
+        "--topic t --group a --from-beginning --max-messages 1 --formatter LoggingMessageFormatter"
+    )
+    same = ("group.id=a", "auto.offset.reset=earliest")
+    more = [word for one in same for word in ("--command-property", one)]
+    status, shown, _ = run(capsys, monkeypatch, *flags.split(), *more)
+    assert (status, shown) == (0, "\0\0\0\1\n")
