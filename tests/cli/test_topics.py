@@ -151,14 +151,16 @@ def test_describe(capsys: pytest.CaptureFixture[str]) -> None:
         ("--unavailable-partitions", [2]),
         ("--under-min-isr-partitions", [1, 2]),
         ("--at-min-isr-partitions", [0]),
+        ("--at-min-isr-partitions --unavailable-partitions", [0, 2]),
+        ("--under-replicated-partitions --at-min-isr-partitions", [0, 1, 2]),
     ],
 )
 @pytest.mark.usefixtures("admin")
 def test_describe_only_some(
     flag: str, partitions: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A filter leaves the topic's own line out and shows the partitions it is about."""
-    _, text = run(capsys, "--describe", "--topic", "orders", flag)
+    """A filter leaves the topic's own line out and shows its partitions; of two, both's."""
+    _, text = run(capsys, "--describe", "--topic", "orders", *flag.split())
     assert [int(line.split("\t")[2].split()[1]) for line in text.splitlines()] == partitions
 
 
@@ -197,6 +199,10 @@ def test_alter_and_delete(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) 
     assert run(capsys, "--alter", "--topic", "orders", "--partitions", "5") == (0, "")
     assert admin.asked == [{"orders": 5}, None]
     admin.asked.clear()
+    growth = ("--alter", "--topic", "orders", "--partitions", "5")
+    assert run(capsys, *growth, "--replica-assignment", "1,1,1,1,2") == (0, "")
+    assert admin.asked == [{"orders": 5}, {"orders": [[1], [2]]}]
+    admin.asked.clear()
     assert run(capsys, "--delete", "--topic", "orders|payments") == (0, "")
     assert admin.asked == ["orders", "payments"]
     status, text = run(capsys, "--delete", "--topic", "none")
@@ -217,7 +223,16 @@ def test_alter_and_delete(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) 
             ("--list", "--partitions", "2"),
             'Option "[partitions]" can\'t be used with option "[list]"',
         ),
-        (("--create", "--topic", "a", "--config", "oops"), "Invalid command line properties: oops"),
+        (
+            ("--create", "--topic", "a", "--config", "oops"),
+            "Error while executing topic command : requirement failed: Invalid topic config",
+        ),
+        (("--create", "--topic", "a", "--config", "b=c=d"), "Invalid topic config"),
+        (
+            ("--create", "--topic", "a", "--partitions", "1", "--replica-assignment", "1"),
+            'Option "[replica-assignment]" can\'t be used with option "[partitions]"',
+        ),
+        (("--describe", "--if-exists"), "--topic or --topic-id is required to describe a topic"),
     ],
 )
 @pytest.mark.usefixtures("admin")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ottla.cli.connection import bootstrap_option, key_values, open_admin, require
-from ottla.cli.tool import INTEGER, ToolCommand
+from ottla.cli.connection import bootstrap_option, open_admin, require
+from ottla.cli.tool import INTEGER, ToolCommand, version_option
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import Uuid
 
@@ -47,16 +47,10 @@ _ONLY_WITH = {
     "exclude_internal": ("list", "describe"),
 }
 _EXCLUSIVE = (
-    ("replica_assignment", "partitions"),
     ("replica_assignment", "replication_factor"),
     ("under_replicated_partitions", "topics_with_overrides"),
-    ("under_min_isr_partitions", "under_replicated_partitions"),
     ("under_min_isr_partitions", "topics_with_overrides"),
-    ("under_min_isr_partitions", "unavailable_partitions"),
-    ("at_min_isr_partitions", "under_min_isr_partitions"),
-    ("at_min_isr_partitions", "under_replicated_partitions"),
     ("at_min_isr_partitions", "topics_with_overrides"),
-    ("at_min_isr_partitions", "unavailable_partitions"),
     ("unavailable_partitions", "topics_with_overrides"),
 )
 
@@ -89,6 +83,7 @@ class CommandError(Exception):
 
 @click.command("topics", cls=ToolCommand, epilog=EXAMPLES)
 @bootstrap_option
+@version_option
 @click.option("--command-config", metavar="FILE", help="Settings of the admin client.")
 @click.option("--list", "list_", is_flag=True, help="List all topics.")
 @click.option("--describe", is_flag=True, help="Show partitions, replicas and settings.")
@@ -151,6 +146,10 @@ def _check(flags: TopicFlags) -> None:
     for name, actions in _ONLY_WITH.items():
         if getattr(flags, name) and flags.action not in actions:
             _refuse(name, flags.action)
+    if flags.action == "create" and flags.replica_assignment and flags.partitions:
+        _refuse("replica_assignment", "partitions")
+    if flags.if_exists and flags.action == "describe" and not (flags.topic or flags.topic_id):
+        raise click.UsageError("--topic or --topic-id is required to describe a topic")
     for first, second in _EXCLUSIVE:
         if getattr(flags, first) and getattr(flags, second):
             _refuse(first, second)
@@ -231,7 +230,7 @@ def _create(admin: Admin, flags: TopicFlags) -> None:
         name,
         -1 if flags.partitions is None else flags.partitions,
         -1 if flags.replication_factor is None else flags.replication_factor,
-        key_values(flags.config),
+        _own_settings(flags.config),
         placed,
     )
     outcome = admin.create_topics([new], retry_on_quota_violation=False)[name]
@@ -240,6 +239,19 @@ def _create(admin: Admin, flags: TopicFlags) -> None:
             return
         raise outcome
     click.echo(f"Created topic {name}.")
+
+
+def _own_settings(given: tuple[str, ...]) -> dict[str, str]:
+    settings = {}
+    for text in given:
+        parts = re.split(r"\s*=\s*", text)
+        if len(parts) != 2 or not parts[1]:
+            raise CommandError(
+                "requirement failed: Invalid topic config: all configs to be added must be in the "
+                'format "key=val".'
+            )
+        settings[parts[0].strip()] = parts[1].strip()
+    return settings
 
 
 def _alter(admin: Admin, flags: TopicFlags) -> None:
@@ -395,13 +407,17 @@ def _print_topic(
 
 
 def _is_wanted(flags: TopicFlags, partition: Shown, minimum: int) -> bool:
-    if flags.unavailable_partitions:
-        return partition.leader is None
-    if flags.under_replicated_partitions:
-        return len(partition.isr) < len(partition.replicas)
-    if flags.under_min_isr_partitions:
-        return len(partition.isr) < minimum
-    return not flags.at_min_isr_partitions or len(partition.isr) == minimum
+    """Whether a partition is in one of the states that are asked for, or none is asked for."""
+    in_sync = len(partition.isr)
+    is_led = partition.leader is not None
+    states = (
+        (flags.unavailable_partitions, not is_led),
+        (flags.under_replicated_partitions, in_sync < len(partition.replicas)),
+        (flags.under_min_isr_partitions, not is_led or in_sync < minimum),
+        (flags.at_min_isr_partitions, in_sync == minimum),
+    )
+    asked = [holds for is_asked, holds in states if is_asked]
+    return any(asked) or not asked
 
 
 def _partition_line(name: str, partition: Shown) -> str:
