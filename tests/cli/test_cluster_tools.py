@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -33,6 +33,9 @@ from ottla.clients.admin.cluster import (
 from ottla.clients.admin.quorum import QuorumInfo, ReplicaState, VoterEndpoint
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import Node, TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DIRECTORY = Uuid(bytes(15) + b"\x07")
 LEADER = ReplicaState(1, DIRECTORY, 100, 5_000, 5_000)
@@ -282,3 +285,35 @@ def test_wrong_calls(
     status, out, err = run(capsys, *arguments)
     assert status == 1
     assert text in out + err
+
+
+def test_a_quorum_whose_leader_is_no_voter() -> None:
+    """While an election runs there may be none: that is said, it is no fault of the tool's."""
+    without = QUORUM._replace(leader_id=-1)
+    with pytest.raises(ToolError, match="The leader -1 is none of the voters"):
+        status_lines("c1", without)
+    with pytest.raises(ToolError, match="The leader -1 is none of the voters"):
+        replication_rows(without, now_ms=0, human_readable=False)
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ("node.id=x\n", 'node.id: For input string: "x"'),
+        ("node.id=1\nlisteners=CONTROLLER://h:port\n", "Unable to parse CONTROLLER://h:port"),
+    ],
+)
+def test_the_file_of_a_controller_that_is_wrong(
+    lines: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Numbers that are none are named."""
+    file = tmp_path / "controller.properties"
+    common = (
+        f"process.roles=controller\nlog.dirs={tmp_path}\ncontroller.listener.names=CONTROLLER\n"
+    )
+    file.write_text(common + lines)
+    (tmp_path / "meta.properties").write_text("directory.id=wYoxuRJbR4GJW0PUQZCq3g\n")
+    words = ("--bootstrap-controller", "h:1", "--command-config", str(file), "add-controller")
+    with pytest.raises(SystemExit):
+        main(["metadata-quorum", *words, "--dry-run"])
+    assert text in capsys.readouterr().err

@@ -22,6 +22,7 @@ from ottla.cli.tool import (
     controller_option,
     fail,
     failures_told,
+    java_integer,
     place_options,
 )
 from ottla.clients.admin.quorum import VoterEndpoint
@@ -115,7 +116,7 @@ def _print_status(admin: Admin) -> None:
 
 def status_lines(cluster_id: str, quorum: QuorumInfo) -> list[str]:
     """Return what --status prints."""
-    leader = next(one for one in quorum.voters if one.replica_id == quorum.leader_id)
+    leader = _leader(quorum)
     slowest = min(quorum.voters, key=lambda one: one.log_end_offset)
     fields = (
         ("ClusterId", cluster_id),
@@ -128,6 +129,14 @@ def status_lines(cluster_id: str, quorum: QuorumInfo) -> list[str]:
         ("CurrentObservers", _replicas_text(quorum.observers, quorum)),
     )
     return [f"{name + ':':<23} {value}" for name, value in fields]
+
+
+def _leader(quorum: QuorumInfo) -> ReplicaState:
+    """Return the leader's state; ToolError while there is no leader among the voters."""
+    for one in quorum.voters:
+        if one.replica_id == quorum.leader_id:
+            return one
+    raise ToolError(f"The leader {quorum.leader_id} is none of the voters: try again")
 
 
 def _lag_ms(leader: ReplicaState, slowest: ReplicaState) -> int:
@@ -166,7 +175,7 @@ def replication_rows(
     quorum: QuorumInfo, *, now_ms: int, human_readable: bool
 ) -> list[tuple[str, ...]]:
     """Return the rows of --replication: the leader, the followers, the observers."""
-    leader = next(one for one in quorum.voters if one.replica_id == quorum.leader_id)
+    leader = _leader(quorum)
     others = [one for one in quorum.voters if one is not leader]
     states = [("Leader", leader), *(("Follower", one) for one in others)]
     states += [("Observer", one) for one in quorum.observers]
@@ -231,7 +240,10 @@ def add_controller(*, dry_run: bool) -> None:
 def _new_controller(properties: dict[str, str]) -> tuple[int, Uuid, list[VoterEndpoint]]:
     if "node.id" not in properties and "broker.id" not in properties:
         raise ToolError("node.id not found in configuration file. Is this a valid controller?")
-    node_id = int(properties.get("node.id", properties.get("broker.id", "")))
+    try:
+        node_id = java_integer(properties.get("node.id", properties.get("broker.id", "")), 32)
+    except ValueError as error:
+        raise ToolError(f"node.id: {error}") from error
     roles = properties.get("process.roles", "")
     if "controller" not in roles.split(","):
         raise ToolError(
@@ -261,6 +273,8 @@ def _controller_endpoints(properties: dict[str, str]) -> list[VoterEndpoint]:
         for one in filter(None, (part.strip() for part in text.split(","))):
             listener, _, address = one.partition("://")
             host, _, port = address.rpartition(":")
+            if not port.isdecimal():
+                raise ToolError(f"Unable to parse {one} to an endpoint")
             endpoints[listener.upper()] = VoterEndpoint(
                 listener.upper(), host.strip("[]") or "localhost", int(port)
             )
