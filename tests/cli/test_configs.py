@@ -264,3 +264,36 @@ def test_client_metrics(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) ->
     _, text, _ = run(capsys, "client-metrics", "--describe")
     assert text == "Client metrics configs for mine are:\n  flush.ms=None\n  retention.ms=5\n"
     assert run(capsys, "client-metrics", "--alter")[0] == 1
+
+
+@pytest.mark.parametrize("iterations", ["", "-", "99999999999"])
+def test_iterations_are_an_integer_of_java(iterations: str) -> None:
+    """Nothing, a sign alone and a number beyond 32 bits are refused as Java's parseInt does."""
+    with pytest.raises(ToolError, match=f'For input string: "{iterations}"'):
+        parse_credential("SCRAM-SHA-256", f"iterations={iterations},password=x")
+
+
+@pytest.mark.parametrize("text", ["nan", "NaN", "1_0", "inf", "", "1e", "0x10"])
+def test_no_quotas(text: str, admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+    """No number is no quota: nan was taken for one, and would hold nobody."""
+    words = ("--alter", "--user", "u", "--add-config", f"producer_byte_rate=[{text}]")
+    status, _, said = run(capsys, "configs", *words)
+    assert status == 1
+    assert f"Cannot parse quota configuration value for producer_byte_rate: {text}" in said
+    assert admin.changed == []
+
+
+@pytest.mark.usefixtures("admin")
+def test_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A directory, bytes that are no text and a file that is not there are told apart."""
+    wrong = tmp_path / "wrong.properties"
+    wrong.write_bytes(b"\xff=1")
+    for path, text in (
+        (tmp_path, "java.io.IOException: Is a directory"),
+        (wrong, f"cannot read {wrong}: 'utf-8' codec can't decode"),
+        (tmp_path / "none", f"java.nio.file.NoSuchFileException: {tmp_path / 'none'}"),
+    ):
+        words = ("--alter", "--topic", "t", "--add-config-file", str(path))
+        status, _, said = run(capsys, "configs", *words)
+        assert status == 1
+        assert text in said

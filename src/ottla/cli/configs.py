@@ -23,6 +23,7 @@ from ottla.cli.tool import (
     controller_option,
     fail,
     given_arguments,
+    java_integer,
     refuse_together,
     server_options,
 )
@@ -130,8 +131,10 @@ def configs(**options: Any) -> None:
         fail(str(error))
     except KafkaError as error:
         _fail_with_arguments(java_text(error))
-    except OSError as error:
+    except FileNotFoundError as error:
         _fail_with_arguments(f"java.nio.file.NoSuchFileException: {error.filename}")
+    except OSError as error:
+        _fail_with_arguments(f"java.io.IOException: {error.strerror}")
 
 
 def _fail_with_arguments(text: str) -> NoReturn:
@@ -212,7 +215,7 @@ def _check(entities: Entities, options: dict[str, Any]) -> None:
 def _check_names(entities: Entities) -> None:
     kind = entities.types[0]
     for name in filter(None, entities.names):
-        if kind in ("brokers", "broker-loggers") and not re.fullmatch(r"[+-]?\d+", name):
+        if kind in ("brokers", "broker-loggers") and not _is_broker_id(name):
             raise ToolError(
                 f"The entity name for {kind} must be a valid integer broker id, but it is: {name}"
             )
@@ -220,6 +223,14 @@ def _check_names(entities: Entities) -> None:
             raise ToolError(
                 f"The entity name for ips must be a valid IP or resolvable host, but it is: {name}"
             )
+
+
+def _is_broker_id(name: str) -> bool:
+    try:
+        java_integer(name, 32)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_address(name: str) -> bool:
@@ -277,11 +288,13 @@ def _refuse_if(wrong: bool, text: str) -> None:
 def _changes(options: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
     added: dict[str, str] = {}
     if options["add_config_file"]:
-        text = Path(options["add_config_file"]).read_text(encoding="utf-8")
+        path = options["add_config_file"]
         try:
-            added = parse_properties(text)
+            added = parse_properties(Path(path).read_text(encoding="utf-8"))
         except PropertiesError as error:
             raise ToolError(str(error)) from error
+        except UnicodeDecodeError as error:
+            raise ToolError(f"cannot read {path}: {error}") from error
     elif options["add_config"] is not None:
         added = parse_added(options["add_config"])
     deleted = [key.strip() for given in options["delete_config"] for key in given.split(",")]

@@ -6,6 +6,7 @@ alterQuotaConfigs.
 
 from __future__ import annotations
 
+import re
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ USER_AND_CLIENT_KEYS = (
     "controller_mutation_rate",
 )
 ADDRESS_KEYS = ("connection_creation_rate",)
+# As Double.parseDouble reads, without what would be no limit (NaN).
+_DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
 SCRAM_KEYS = tuple(MECHANISMS)
 _ENTITY_TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
 _SHOWN = (("user", "user-principal"), ("client-id", "client-id"), ("ip", "ip"))
@@ -83,10 +86,10 @@ def alter_quotas(
 
 
 def _number(key: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ToolError(f"Cannot parse quota configuration value for {key}: {text}") from error
+    match = _DOUBLE.fullmatch(text.strip())
+    if match is None:
+        raise ToolError(f"Cannot parse quota configuration value for {key}: {text}")
+    return float(match[1])
 
 
 def _check_keys(

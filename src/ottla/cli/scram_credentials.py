@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ottla.cli.tool import ToolError
+from ottla.cli.tool import ToolError, java_integer
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -86,7 +86,10 @@ def parse_credential(mechanism: str, text: str) -> Credential:
     if match is None:
         name = mechanism.replace("-", "_")
         raise ToolError(f"Invalid credential property {name}={text}")
-    iterations = int(match[1] or LEAST_ITERATIONS)
+    try:
+        iterations = LEAST_ITERATIONS if match[1] is None else java_integer(match[1], 32)
+    except ValueError as error:
+        raise ToolError(str(error)) from error
     if iterations < LEAST_ITERATIONS:
         raise ToolError(
             f"Iterations {iterations} is less than the minimum {LEAST_ITERATIONS} required for "
