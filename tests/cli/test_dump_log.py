@@ -149,3 +149,19 @@ def test_json_as_java_writes_it() -> None:
         '{"entity":[{"entityType":"user","entityName":null}],"key":"producer_byte_rate",'
         '"value":1.5E8,"remove":false}'
     )
+
+
+@pytest.mark.parametrize("damaged", [1, 2])
+def test_what_stands_before_damage_is_shown(damaged: int, tmp_path: Path) -> None:
+    """A record whose size lies costs none of those before it."""
+    path = tmp_path / f"{0:020d}.log"
+    values = [b"aaaaaaaa", b"bbbbbbbb", b"cccccccc"]
+    batch = bytearray(encode_batch([(TIME, None, value, ()) for value in values]))
+    size = (len(batch) - 61) // 3
+    batch[61 + damaged * size] = 0x7F  # a size below zero
+    path.write_bytes(batch)
+    result = run("--files", str(path), "--print-data-log")
+    assert result.exit_code == 1
+    shown = [line.split()[-1] for line in result.stdout.splitlines() if line.startswith("|")]
+    assert shown == [value.decode() for value in values[:damaged]]
+    assert "longer than its bytes" in result.stderr

@@ -23,15 +23,17 @@ from ottla.protocol.records.raft import (
 from ottla.records.batch import (
     LOG_OVERHEAD_BYTES,
     RecordBatch,
+    TimestampType,
     add_to_sequence,
     batch_at,
 )
 from ottla.records.compression import Compression
 from ottla.records.control import ControlRecordType, decode_control_type, decode_end_txn_marker
 from ottla.records.legacy import LegacyBatch
+from ottla.records.scan import decode_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from ottla.cli.dump_decoders import Shown
@@ -159,9 +161,12 @@ class _Inner(NamedTuple):
     suffix: str
 
 
-def _records(batch: RecordBatch) -> list[_Inner]:
+def _records(batch: RecordBatch) -> Iterable[_Inner]:
     if not isinstance(batch, LegacyBatch):
-        return [_Inner(record, "") for record in batch.records()]
+        try:
+            return [_Inner(record, "") for record in batch.records()]
+        except CorruptMessage as error:
+            return _up_to_the_damage(batch, error)
     records = batch.records()
     if batch.compression == Compression.NONE:
         return [_Inner(records[0], _checksum(batch))]
@@ -173,6 +178,40 @@ def _records(batch: RecordBatch) -> list[_Inner]:
         suffixes.append(_checksum(message))
         position += message.size
     return [_Inner(*pair) for pair in zip(records, suffixes, strict=True)]
+
+
+def _up_to_the_damage(batch: RecordBatch, error: CorruptMessage) -> Iterator[_Inner]:
+    """Yield the records before the one that cannot be read, then raise the error."""
+    plain = bytes(batch.plain_payload())
+    is_appended = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+    append_time = batch.max_timestamp if is_appended else None
+    position = 0
+    for _ in range(batch.record_count):
+        end = _record_end(plain, position)
+        if not position < end <= len(plain):
+            break
+        piece = plain[position:end]
+        times = (batch.base_timestamp, append_time)
+        try:
+            (record,) = decode_records(piece, 1, batch.base_offset, *times)
+        except CorruptMessage:
+            break
+        yield _Inner(record, "")
+        position = end
+    raise error
+
+
+def _record_end(plain: bytes, position: int) -> int:
+    """Return where a record ends by the size before it; -1 when that is none."""
+    size = 0
+    for shift in range(0, 35, 7):
+        if position >= len(plain):
+            return -1
+        size |= (plain[position] & 0x7F) << shift
+        position += 1
+        if plain[position - 1] < 0x80:
+            return position + (size >> 1) if not size & 1 else -1
+    return -1
 
 
 def _checksum(message: LegacyBatch) -> str:
