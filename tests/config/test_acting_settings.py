@@ -20,10 +20,11 @@ EXCEPTIONS = {
     "controller.quorum.voters",
     "controller.quorum.bootstrap.servers",
     "transaction.partition.verification.enable",
-    "transaction.state.log.min.isr",
-    "transaction.state.log.replication.factor",
-    "share.coordinator.state.topic.min.isr",
-    "share.coordinator.state.topic.replication.factor",
+    *(
+        f"{topic}.{name}"
+        for topic in ("transaction.state.log", "share.coordinator.state.topic")
+        for name in ("min.isr", "num.partitions", "replication.factor", "segment.bytes")
+    ),
     "group.streams.max.standby.replicas",
     *(
         f"group.share.{bound}.{name}"

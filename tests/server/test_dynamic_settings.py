@@ -206,8 +206,7 @@ def test_a_listener_whose_port_is_taken(cluster: Cluster, caplog: pytest.LogCapt
 def test_a_cordoned_directory_gets_no_new_partitions(tmp_path: Path) -> None:
     """The fewest partitions decide among open directories; with all cordoned nothing is made."""
     paths = [str(tmp_path / name) for name in ("one", "two")]
-    config = {"log.dirs": ",".join(paths)}
-    with Cluster(config=config, data_dir=",".join(paths)) as cluster:
+    with Cluster(data_dir=",".join(paths)) as cluster:
         peer = Peer(cluster.bootstrap)
         peer.ask(CreateTopicsRequest(topics=[topic("even", 4)]), 7)
         assert _counts(peer) == {paths[0]: 2, paths[1]: 2}

@@ -94,7 +94,7 @@ class ClusterMetadata:
     def request(self) -> MetadataRequest:
         """Build the request for what is wanted."""
         self._stale = False
-        topics = None if self.wants_all else [_topic_request(name) for name in self._wanted]
+        topics = None if self.wants_all else [_topic_request(name) for name in sorted(self._wanted)]
         return MetadataRequest(
             topics=topics, allow_auto_topic_creation=self.allow_auto_create and bool(topics)
         )
