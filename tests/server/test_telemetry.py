@@ -206,11 +206,21 @@ def test_clients_are_forgotten_in_the_end() -> None:
     assert telemetry.instance_count == MOST_INSTANCES - 1
 
 
-@pytest.mark.parametrize("expression", [r"\p{Alpha}+", "a{99999999999999999999}", "(" * 5000])
-def test_a_stored_subscription_that_python_cannot_read_matches_nobody(expression: str) -> None:
-    """Java's expressions are not all Python's: metadata goes on, others are asked as before."""
+@pytest.mark.parametrize(
+    ("expression", "client_id"),
+    [
+        ("a{99999999999999999999}", "a"),
+        ("(" * 5000, "a"),
+        ("[a-z&&b", "b"),
+        ("(a|aa)+[^a]", "a" * 90),  # it would take longer than there is time
+    ],
+)
+def test_a_stored_subscription_that_cannot_be_told_matches_nobody(
+    expression: str, client_id: str
+) -> None:
+    """Metadata and the loop go on, and others are asked as before."""
     telemetry = Telemetry(1000, lambda run, done: None)
-    context = TelemetryContext("c", "127.0.0.1", 1, "s", "1", "PLAINTEXT")
+    context = TelemetryContext(client_id, "127.0.0.1", 1, "s", "1", "PLAINTEXT")
     image = MetadataImage()
     stored = {"match": f"client_id={expression}", "metrics": "a."}
     image.configs.by_resource = {
@@ -220,3 +230,14 @@ def test_a_stored_subscription_that_python_cannot_read_matches_nobody(expression
     for name in ("foreign", "ours"):
         telemetry.update(image, name)
     assert telemetry.instance(ME, context, "1").metrics == ["b."]
+
+
+def test_java_s_classes_of_characters_are_understood() -> None:
+    """What Kafka took for a subscription is one here."""
+    telemetry = Telemetry(1000, lambda run, done: None)
+    context = TelemetryContext("app", "127.0.0.1", 1, "s", "1", "PLAINTEXT")
+    image = MetadataImage()
+    stored = {"match": r"client_id=\p{Alpha}+", "metrics": "a."}
+    image.configs.by_resource = {ConfigResource(METRICS, "foreign"): stored}
+    telemetry.update(image, "foreign")
+    assert telemetry.instance(ME, context, "1").metrics == ["a."]

@@ -5,10 +5,13 @@ Kafka: org.apache.kafka.coordinator.group.GroupConfig, ClientMetricsConfigs.
 
 from __future__ import annotations
 
-import re
+from typing import TYPE_CHECKING
 
 from ottla.config.checks import DISTINCT, SHARE_OFFSET_RESET, at_least, one_of
 from ottla.config.definition import Bool, ConfigTable, Int, Names, Text, key
+
+if TYPE_CHECKING:
+    import regex
 
 
 class GroupConfig(ConfigTable):
@@ -76,14 +79,19 @@ CLIENT_ATTRIBUTES = (
 """What a subscription can choose clients by."""
 
 
-def client_pattern(text: str) -> tuple[str, re.Pattern[str]] | None:
-    """Read an attribute's name and a regular expression, `client_id=app-.*`; None if it is none."""
+def client_pattern(text: str) -> tuple[str, regex.Pattern[str]] | None:
+    """Read an attribute's name and a regular expression, `client_id=app-.*`; None if it is none.
+
+    Give `fullmatch` a timeout: an expression may have more ways to try than there is time for.
+    """
+    import regex  # here, for the few who subscribe to clients' metrics
+
     parts = text.rstrip("=").split("=")
     if len(parts) != 2 or parts[0].strip() not in CLIENT_ATTRIBUTES:
         return None
     try:
-        return parts[0].strip(), re.compile(parts[1].strip())
-    except (re.error, OverflowError, RecursionError):  # the last two: what is too large or deep
+        return parts[0].strip(), regex.compile(parts[1].strip())
+    except (regex.error, OverflowError, RecursionError):  # the last two: what is too large or deep
         return None
 
 

@@ -21,8 +21,9 @@ from ottla.purgatory.pending import Pending
 from ottla.records.compression import Compression, decompress
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Mapping
+
+    import regex
 
     from ottla.metadata.image.image import MetadataImage
     from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
@@ -38,6 +39,7 @@ ALL_METRICS: Final = "*"
 ACCEPTED: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 _LARGEST_PLAIN_BYTES: Final = 100 * 1024 * 1024
 _BEFORE: Final = -1
+_MATCH_TIMEOUT_S: Final = 0.01
 _ASK_AGAIN: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 """After these a client asks at once what has changed."""
 
@@ -68,7 +70,7 @@ class Subscription(NamedTuple):
 
     metrics: tuple[str, ...]
     interval_ms: int
-    patterns: tuple[tuple[str, re.Pattern[str]], ...]
+    patterns: tuple[tuple[str, regex.Pattern[str]], ...]
 
 
 class ClientInstance:
@@ -261,4 +263,14 @@ def _matches(one: Subscription, instance_id: Uuid, context: TelemetryContext) ->
         "client_source_address": context.client_address,
         "client_source_port": str(context.client_port),
     }
-    return all(pattern.fullmatch(values[name]) for name, pattern in one.patterns)
+    return all(_fits(pattern, values[name]) for name, pattern in one.patterns)
+
+
+def _fits(pattern: regex.Pattern[str], value: str) -> bool:
+    """Whether a value matches; one that takes too long to tell does not: the loop has to go on."""
+    try:
+        return pattern.fullmatch(value, timeout=_MATCH_TIMEOUT_S) is not None
+    except TimeoutError:
+        extra = {"event": "telemetry.endless"}
+        log.warning("gave up matching %s", pattern.pattern, extra=extra)
+        return False
