@@ -221,7 +221,9 @@ class Elections:
 
 
 def _refuse_election(request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Answer an election of a kind that nobody knows."""
+    """Answer an election of a kind that nobody knows; for no topics (null: for all) it is none."""
+    if request.topic_partitions is not None and not request.topic_partitions:
+        return ElectLeadersResponse(error_code=0, replica_election_results=[])
     code = ErrorCode.INVALID_REQUEST
     text = f"Unknown election type {request.election_type}"
     results = [

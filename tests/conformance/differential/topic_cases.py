@@ -362,6 +362,27 @@ ELECT = [
     *_elect("unknown topic", _elected(0, "absent"), LOST),
     *_elect("unknown partition", _elected(0, "described", 9), LOST),
     *_elect("unknown kind", _elected(7), E_.INVALID_REQUEST, versions=(1, 99)),
+    *_elect(
+        "unknown kind, none",
+        lambda at, v: {"election_type": 7, "topic_partitions": [], "timeout_ms": 5000},
+        versions=(1, 99),
+    ),
+    *_elect(
+        "unknown kind, all",
+        lambda at, v: {"election_type": 7, "topic_partitions": None, "timeout_ms": 5000},
+        E_.INVALID_REQUEST,
+        versions=(1, 99),
+    ),
+    *_elect(
+        "unknown kind, no partitions",
+        lambda at, v: {
+            "election_type": 7,
+            "topic_partitions": [{"topic": "absent", "partitions": []}],
+            "timeout_ms": 5000,
+        },
+        E_.INVALID_REQUEST,
+        versions=(1, 99),
+    ),
 ]
 
 
