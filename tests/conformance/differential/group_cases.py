@@ -278,9 +278,10 @@ def _committing(group: str = "{}", topic: str = TOPIC, **options: Any) -> Fields
         at.topic(TOPIC)
         partition = {"partition_index": 0, "committed_offset": 5} | options.get("partition", {})
         named = {"name": topic, "topic_id": at.topic_id(topic) or OTHER_ID}
+        partitions = [partition] * options.get("times", 1)
         usual: dict[str, Any] = {
             "group_id": group.format(at.label),
-            "topics": [{**named, "partitions": [partition]}],
+            "topics": [{**named, "partitions": partitions}],
         }
         if "member" in options:
             usual["member_id"] = options["member"] or _member(at, "stable")
@@ -333,6 +334,12 @@ COMMITS = [
         _committing("absent", member="nobody"),
         E_.ILLEGAL_GENERATION,
         E_.GROUP_ID_NOT_FOUND,
+    ),
+    _commit("known topic, no partitions", _committing(times=0)),
+    _commit("unknown topic, no partitions", _committing(topic="absent", times=0)),
+    _commit("stranger, no partitions", _committing("stable", times=0)),
+    _commit(
+        "stranger, unknown topic, no partitions", _committing("stable", topic="absent", times=0)
     ),
     _commit("nothing", lambda at, v: {"group_id": "nothing", "topics": []}),
 ]
@@ -387,12 +394,12 @@ FETCHES = [
 ]
 
 
-def _erased(group: str, topic: str = TOPIC, partition: int = 0) -> Fields:
+def _erased(group: str, topic: str = TOPIC, partition: int | None = 0) -> Fields:
     def fields(at: Side, version: int) -> dict[str, Any]:
         if group == "erased":
             at.ask(ApiKey.OFFSET_COMMIT, 9, **_committing("erased")(at, 9))
         _member(at, "stable")
-        partitions = [{"partition_index": partition}]
+        partitions = [] if partition is None else [{"partition_index": partition}]
         return {"group_id": group, "topics": [{"name": topic, "partitions": partitions}]}
 
     return fields
@@ -406,6 +413,11 @@ ERASURES = [
     _erase("valid", _erased("erased")),
     _erase("unknown topic", _erased("erased", "absent"), LOST),
     _erase("unknown partition", _erased("erased", TOPIC, 7), LOST),
+    _erase("known topic, no partitions", _erased("erased", TOPIC, None)),
+    _erase("unknown topic, no partitions", _erased("erased", "absent", None)),
+    _erase(
+        "unknown group, no partitions", _erased("absent", "absent", None), E_.GROUP_ID_NOT_FOUND
+    ),
     _erase("unknown group", _erased("absent"), E_.GROUP_ID_NOT_FOUND),
     _erase("empty group", _erased(""), E_.INVALID_GROUP_ID),
     _erase("subscribed", _erased("stable"), E_.GROUP_SUBSCRIBED_TO_TOPIC),

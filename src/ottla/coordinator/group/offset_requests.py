@@ -64,7 +64,7 @@ class OffsetRequests:
         for topic in request.topics:
             code = self._resolve(topic, may_read, uses_ids=uses_ids)
             known, unknown = self._known(topic) if not code else ([], topic.partitions)
-            if unknown:
+            if code or unknown:  # a topic that is refused is named, with or without partitions
                 code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 refused[topic.name, topic.topic_id] = _commit_error(topic, unknown, code)
             if known:
@@ -231,7 +231,8 @@ class OffsetRequests:
         good: list[DeleteTopic] = []
         for topic in request.topics:
             known, unknown, code = self._deletable(topic, may_read)
-            if unknown:
+            if code or unknown:
+                code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 refused[topic.name] = _delete_error(topic.name, unknown, code)
             if known:
                 topic_class = OffsetDeleteRequest.OffsetDeleteRequestTopic
@@ -261,15 +262,17 @@ class OffsetRequests:
     def _deletable(
         self, topic: DeleteTopic, may_read: Allowed
     ) -> tuple[list[DeletePartition], list[DeletePartition], ErrorCode]:
-        """Return the partitions that may be asked for, the others, and what is said of those."""
+        """Return the partitions that exist, the others, and why the whole topic is refused."""
         if not may_read(topic.name):
             return [], topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if self._topics.topic_id(topic.name) is None:
+            return [], topic.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         known: list[DeletePartition] = []
         unknown: list[DeletePartition] = []
         for partition in topic.partitions:
             exists = self._topics.has_partition(topic.name, partition.partition_index)
             (known if exists else unknown).append(partition)
-        return known, unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return known, unknown, ErrorCode.NONE
 
 
 # ---------------------------------------------------------------- shapes of answers
