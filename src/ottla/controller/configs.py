@@ -174,7 +174,7 @@ class ConfigControl:
             key = ConfigResource(resource.resource_type, resource.resource_name)
             error: KafkaError | None = None
             try:
-                _check_resource(key, duplicates)
+                _check_once(key, duplicates)
                 changes = self._changes(key, resource.configs)
                 records += self._records(key, changes)
             except KafkaError as problem:
@@ -198,11 +198,12 @@ class ConfigControl:
             key = ConfigResource(resource.resource_type, resource.resource_name)
             error: KafkaError | None = None
             try:
-                if key.type == ConfigResourceType.BROKER_LOGGER:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown resource type 8")
-                _check_resource(key, duplicates)
+                _check_once(key, duplicates)
                 names = [config.name for config in resource.configs]
                 _check_names(names, [c.name for c in resource.configs if c.value is None])
+                if key.type == ConfigResourceType.BROKER_LOGGER:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown resource type 8")
+                _check_type(key)
                 changes: dict[str, str | None] = {c.name: c.value for c in resource.configs}
                 implied = self.of(key).keys() - changes.keys()
                 changes |= dict.fromkeys(sorted(implied))
@@ -231,6 +232,7 @@ class ConfigControl:
             if config.value is None and config.config_operation != AlterOperation.DELETE
         ]
         _check_names([config.name for config in configs], empty)
+        _check_type(resource)
         changes: dict[str, str | None] = {}
         for config in configs:
             operation, value = config.config_operation, config.value or ""
@@ -361,9 +363,13 @@ def _duplicates(resources: list[tuple[int, str]]) -> set[tuple[int, str]]:
     return {key for key in resources if key in seen or seen.add(key)}  # type: ignore[func-returns-value]  # `add` returns None on purpose
 
 
-def _check_resource(resource: ConfigResource, duplicates: set[tuple[int, str]]) -> None:
+def _check_once(resource: ConfigResource, duplicates: set[tuple[int, str]]) -> None:
     if tuple(resource) in duplicates:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+
+
+def _check_type(resource: ConfigResource) -> None:
+    """Refuse a type that has no settings here; what is wrong with the settings is told first."""
     if resource.type == ConfigResourceType.BROKER_LOGGER:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")
     if resource.type == 0 or resource.type not in ConfigResourceType._value2member_map_:

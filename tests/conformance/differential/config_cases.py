@@ -293,6 +293,22 @@ ALTER = [
         E_.INVALID_REQUEST,
         controller=[E_.UNSUPPORTED_VERSION],
     ),
+    *(
+        case(
+            IncrementalAlterConfigsRequest,
+            name,
+            _altered(kind, "altered", *changes, times=times),
+            errors=[E_.INVALID_REQUEST],
+        )
+        for name, kind, changes, times in (
+            ("unknown kind, null", 77, [(RETENTION, SET, None)], 1),
+            ("unknown kind, unknown operation", 77, [(RETENTION, 9, "1")], 1),
+            ("unknown kind, null and the same key twice", 77, [(RETENTION, SET, None)] * 2, 1),
+            ("loggers, null", LOGGER, [(RETENTION, SET, None)], 1),
+            ("resource twice, null", TOPIC, [(RETENTION, SET, None)], 2),
+            ("unknown kind twice, null", 77, [(RETENTION, SET, None)], 2),
+        )
+    ),
     *_alter("nothing", lambda at, v: {"resources": []}),
     *_replace(
         "valid",
@@ -311,6 +327,20 @@ ALTER = [
     *_replace("unknown key", _replaced(TOPIC, "altered", ("nope", "1")), E_.INVALID_CONFIG),
     *_replace("wrong value", _replaced(TOPIC, "altered", (RETENTION, "z")), E_.INVALID_CONFIG),
     *_replace("unknown topic", _replaced(TOPIC, "absent", (RETENTION, "1")), LOST),
+    *(
+        case(
+            AlterConfigsRequest,
+            name,
+            _replaced(kind, "1", *changes),
+            errors=[E_.INVALID_REQUEST],
+        )
+        for name, kind, changes in (
+            ("unknown kind, null", 77, [(RETENTION, None)]),
+            ("unknown kind, the same key twice", 77, [(RETENTION, "1"), (RETENTION, None)]),
+            ("loggers, null", LOGGER, [(RETENTION, None)]),
+            ("loggers", LOGGER, [("kafka", "INFO")]),
+        )
+    ),
     case(
         AlterConfigsRequest,
         "twice",
@@ -415,7 +445,8 @@ def _quotas(name: str, fields: Fields, *errors: int) -> Case:
     return case(DescribeClientQuotasRequest, name, fields, errors=errors)
 
 
-RATE = "producer_byte_rate"
+RATE, CONNECTIONS = "producer_byte_rate", "connection_creation_rate"
+MAPPED = "::ffff:10.9.9.8"
 QUOTAS = [
     *_limit("valid", _limited(_entity(user="bob"), RATE, 1e6)),
     *_limit("remove", _limited(_entity(user="bob"), RATE, 0.0, remove=True)),
@@ -428,6 +459,9 @@ QUOTAS = [
     *_limit("empty name", _limited(_entity(user=""), RATE, 1.0), E_.INVALID_REQUEST),
     *_limit("nobody", _limited([], RATE, 1.0), E_.INVALID_REQUEST),
     *_limit("address", _limited(_entity(ip="10.9.9.9"), "connection_creation_rate", 100.0)),
+    *_limit("mapped address", _limited(_entity(ip=MAPPED), CONNECTIONS, 50.0)),
+    _quotas("mapped address", _asked(("ip", 0, MAPPED))),
+    _quotas("unmapped address", _asked(("ip", 0, "10.9.9.8"))),
     *_limit("bytes of an address", _limited(_entity(ip="10.9.9.9"), RATE, 1.0), E_.INVALID_REQUEST),
     *_limit(
         "no address",
