@@ -195,6 +195,20 @@ def test_a_slow_receiver_holds_only_so_many_messages() -> None:
     assert push(1000) is ErrorCode.NONE
 
 
+def test_of_an_attribute_named_twice_the_last_expression_counts() -> None:
+    """As in Kafka: with both no client would match."""
+    telemetry = Telemetry(1000, lambda run, done: None)
+    image = MetadataImage()
+    stored = {"match": "client_id=a,client_id=b", "metrics": "a."}
+    image.configs.by_resource = {ConfigResource(METRICS, "twice"): stored}
+    telemetry.update(image, "twice")
+    found = {}
+    for number, name in enumerate("ab"):
+        context = TelemetryContext(name, "127.0.0.1", 1, "s", "1", "PLAINTEXT")
+        found[name] = telemetry.instance(Uuid(bytes(15) + bytes([number])), context, name).metrics
+    assert found == {"a": [], "b": ["a."]}
+
+
 def test_clients_are_forgotten_in_the_end() -> None:
     """Only so many clients are remembered, and none whose connection has ended."""
     telemetry = Telemetry(1000, lambda run, done: None)

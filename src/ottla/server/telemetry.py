@@ -242,16 +242,18 @@ class Telemetry:
 def read_subscription(stored: Mapping[str, str]) -> Subscription | None:
     """Return a subscription from its stored settings; None when nobody can be matched by it.
 
-    They were checked when they were stored, yet Java's expressions are not all Python's.
+    They were checked when they were stored, yet Java's expressions are not all Python's. Of an
+    attribute that is named twice the last expression counts, as in Kafka.
     """
     config = ClientMetricsConfig(ClientMetricsConfig.read(stored).values, stored)
-    patterns = []
+    patterns: dict[str, regex.Pattern[str]] = {}
     for text in config.match:
         pattern = client_pattern(text)
         if pattern is None:
             return None
-        patterns.append(pattern)
-    return Subscription(config.metrics, config.interval_ms, tuple(patterns))
+        name, expression = pattern
+        patterns[name] = expression
+    return Subscription(config.metrics, config.interval_ms, tuple(patterns.items()))
 
 
 def _matches(one: Subscription, instance_id: Uuid, context: TelemetryContext) -> bool:
