@@ -163,6 +163,15 @@ def test_addresses_are_compared_as_addresses() -> None:
     assert sum(rates.refuse_ms("::1", START_MS) > 0 for _ in range(20)) == 10
 
 
+def test_an_ipv4_address_written_as_ipv6_is_limited() -> None:
+    """Java reads `::ffff:1.2.3.4` as the IPv4 address, as which its connections are shown."""
+    rates = ConnectionRates(WINDOW)
+    rates.set_limit((("ip", "::ffff:1.2.3.4"),), 1.0)
+    assert sum(rates.refuse_ms("1.2.3.4", START_MS) > 0 for _ in range(20)) == 10
+    rates.set_limit((("ip", "::FFFF:1.2.3.4"),), None)
+    assert rates.refuse_ms("1.2.3.4", START_MS) == 0
+
+
 def test_a_node_over_its_rate_waits() -> None:
     """The node's rate counts all listeners but the protected one; a listener may have its own."""
     rates = ConnectionRates(WINDOW, protected_listener="INNER")

@@ -6,7 +6,7 @@ Kafka: kafka.network.ConnectionQuotas (KIP-402, KIP-612).
 from __future__ import annotations
 
 import logging
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
 
 from ottla.metadata.quota_keys import IP
@@ -58,7 +58,7 @@ class ConnectionRates:
             self._default_limit = UNLIMITED if limit is None else int(limit)
             return
         try:
-            address = str(ip_address(name))
+            address = _plain(name)
         except ValueError:  # Kafka stores names of hosts, too
             extra = {"event": "quota.unreadable"}
             log.warning("the quota of %s limits nobody: it is no address", name, extra=extra)
@@ -122,3 +122,11 @@ class ConnectionRates:
         if limit == 0:
             return longest_ms
         return min(over_rate_ms(measured, limit, rate.window_ms(now_ms)), longest_ms)
+
+
+def _plain(name: str) -> str:
+    """Return an address as connections show it: an IPv4 one written as IPv6 is that IPv4 one."""
+    address = ip_address(name)
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(address)
