@@ -152,6 +152,24 @@ def test_a_claimed_broker_time_is_judged_equally() -> None:
         assert one == other
 
 
+def test_both_ways_refuse_a_producer_without_epoch_or_sequence() -> None:
+    """When the batch has to be built anew, as Kafka's builder does, which lets ids below -1 in."""
+    rules = ValidationRules(compression_type=Compression.LZ4)
+    for producer_id, epoch, sequence in ((-2, -1, 0), (-2, 0, -1), (5, -1, 0)):
+        fields: dict[str, Any] = {
+            "producer_epoch": epoch,
+            "base_sequence": sequence,
+            "producer_id": producer_id,
+        }
+        refused = (KafkaError, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        assert both(batch_of(payload(), **fields), rules) == (refused, refused)
+    at_once, later = both(
+        batch_of(payload(), producer_id=-2, producer_epoch=0, base_sequence=0), rules
+    )
+    assert at_once == later
+    assert at_once[2][3] == -2
+
+
 def test_few_records_are_named_of_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer stays small, and counts them all."""
     monkeypatch.setattr(large_batches, "MOST_NAMED_RECORDS", 5)

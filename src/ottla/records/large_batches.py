@@ -37,6 +37,7 @@ from ottla.records.scan import append_renumbered, outline_records, scan_records,
 from ottla.records.validation_rules import (
     NO_KEY,
     CheckedBatch,
+    check_producer,
     check_rebuilt_size,
     invalid,
     refusal,
@@ -221,6 +222,7 @@ class _Check:
     def _rebuild(self, codec: Compression, largest: int, *, mend: bool) -> memoryview:
         """Return the batch in another codec, or with offsets one after another."""
         batch = RecordBatch(self._view)
+        check_producer(batch)
         payload: Buffer = self._plain[self._start :]
         if mend:
             payload = bytearray()

@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError, OttlaError
-from ottla.records.batch import NO_TIMESTAMP, TimestampType
+from ottla.records.batch import NO_PRODUCER_ID, NO_TIMESTAMP, TimestampType
 from ottla.records.compression import DEFAULT_LIMIT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ottla.records.batch import RecordBatch
     from ottla.records.compression import Compression
 
 _LEAST_INT64: Final = -(1 << 63)
 _LARGEST_INT64: Final = (1 << 63) - 1
+_NO_PRODUCER_EPOCH: Final = -1
 _SHOWN_ERRORS: Final = 3
 _BROKER_TIME: Final = TimestampType.LOG_APPEND_TIME  # an enum's members are found slowly
 NO_KEY: Final = "Compacted topic cannot accept message without key in topic partition"
@@ -135,6 +137,17 @@ def refusal(
         f"and only showing the first three errors at most: [{shown}]"
     )
     return RecordValidationError(code, message, errors)
+
+
+def check_producer(batch: RecordBatch) -> None:
+    """Refuse to build a batch anew whose producer Kafka's builder does not take.
+
+    An id below -1 is one to it, and goes to the log as it is.
+    """
+    if batch.producer_id != NO_PRODUCER_ID and (
+        batch.producer_epoch == _NO_PRODUCER_EPOCH or batch.base_sequence < 0
+    ):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def check_rebuilt_size(size: int, rules: ValidationRules) -> None:

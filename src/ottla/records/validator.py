@@ -47,6 +47,7 @@ from ottla.records.scan import decode_records, scan_records
 from ottla.records.validation_rules import (
     NO_KEY,
     TooMuchForTheLoop,
+    check_producer,
     check_rebuilt_size,
     invalid,
     refusal,
@@ -436,6 +437,7 @@ def _rebuild(
     if any(record.timestamp < NO_TIMESTAMP for record in records):
         # Kafka's builder takes none; and their distance from the first may be beyond 64 bits
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    check_producer(batch)
     built = encode_batch(
         [record[1:] for record in records],
         base_offset=next_offset,

@@ -9,6 +9,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.batch import TimestampType
 from ottla.records.builder import encode_batch
@@ -85,6 +86,19 @@ def _end(topic: str) -> Any:
     return lambda at, version: at.end_offset(topic)
 
 
+def _stored(at: Side, topic: str) -> str:
+    """Return what the last batch in the log says of times and producer, and how many records."""
+    partition = {
+        "partition": 0,
+        "fetch_offset": at.end_offset(topic) - 1,
+        "partition_max_bytes": 1 << 20,
+    }
+    wanted = [{"topic": topic, "partitions": [partition]}]
+    options = {"replica_id": -1, "max_wait_ms": 100, "min_bytes": 1, "max_bytes": 1 << 20}
+    answer = at.ask(ApiKey.FETCH, 11, session_epoch=-1, topics=wanted, **options)
+    return bytes(answer.responses[0].partitions[0].records)[21:61].hex()
+
+
 def _sequence(first: int, epoch: int = 0, *, producer: int = 1) -> Fields:
     """Return a batch of one idempotent producer, after the batches 0 and 2 of epoch 0."""
 
@@ -136,6 +150,36 @@ def _make(name: str, fields: Fields, *errors: int, **options: Any) -> Case:
     return case(ProduceRequest, name, fields, errors=errors, **options)
 
 
+def _built_anew(number: int, epoch: int, sequence: int, *errors: int) -> Case:
+    """Return a batch of a producer that the topic keeps in another codec."""
+    made = batch(
+        producer_id=number,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        compression=Compression.GZIP,
+    )
+    topic = f"anew-{number & 0xFFFF}"
+    return _make(
+        f"producer id {number}, epoch {epoch}, sequence {sequence}, built anew",
+        sent(made, topic, compression_type="uncompressed"),
+        *errors,
+        versions=(9, 9),
+        after=lambda at, version: _stored(at, topic),
+    )
+
+
+BUILT_ANEW = [
+    *(
+        _built_anew(number, epoch, sequence)
+        for number in (-1, -2, -(1 << 63))
+        for epoch, sequence in ((3, 5), (0, 0))
+    ),
+    *(_built_anew(-1, *rest) for rest in ((-1, -1), (3, -1), (-1, 5))),
+    *(_built_anew(-2, *rest, E_.UNKNOWN_SERVER_ERROR) for rest in ((-1, -1), (3, -1), (-1, 5))),
+    _built_anew(NOT_A_PRODUCER + 60, -1, 0, E_.UNKNOWN_SERVER_ERROR),
+    _built_anew(-2, -7, 5),
+    _built_anew(-2, 3, -7, E_.UNKNOWN_SERVER_ERROR),
+]
 CASES: list[Case] = [
     _make("valid, all replicas", sent(batch()), after=_end("produced")),
     _make("valid, the leader", sent(batch(), acks=1)),
@@ -235,6 +279,7 @@ CASES: list[Case] = [
         "keys in a compacted topic",
         sent(_at_time(BASE_TIME_MS), "compacted", cleanup_policy="compact"),
     ),
+    *BUILT_ANEW,
     _make("idempotent duplicate", _sequence(2)),
     _make("idempotent old duplicate", _sequence(0)),
     _make("idempotent gap", _sequence(9), E_.OUT_OF_ORDER_SEQUENCE_NUMBER),
