@@ -15,6 +15,7 @@ from ottla.records.control import ControlRecordType, encode_control_batch
 from ottla.records.validation_rules import RecordValidationError, ValidationRules
 from ottla.records.validator import (
     AppendOrigin,
+    UnreadableRecords,
     validate,
 )
 
@@ -55,6 +56,22 @@ def test_a_good_batch_is_patched_in_place(codec: Compression) -> None:
     assert found.log_append_time == -1
     summary = found.batches[0]
     assert (summary.position, summary.size, summary.last_sequence) == (0, len(data), -1)
+
+
+def test_only_the_first_length_and_magic_are_explained() -> None:
+    """As by Kafka, which says nothing in words of what is wrong further on."""
+    good = bytes(encode_batch(ROWS))
+    short, odd = good[:8] + b"\0\0\0\5" + good[12:], good[:16] + b"\3" + good[17:]
+    code = ErrorCode.CORRUPT_MESSAGE
+    for data, text in (
+        (short, "Record size 5 is less than the minimum record overhead (14)"),
+        (odd, "Invalid magic found in record: 3"),
+        (good + short, code.text),
+        (good + odd, code.text),
+    ):
+        error = refused(data)
+        assert isinstance(error, UnreadableRecords)
+        assert (error.code, error.message) == (code, text)
 
 
 def test_read_only_bytes_are_copied() -> None:

@@ -315,18 +315,7 @@ def iterate_batches(
     end = len(view)
     while position < end:
         left = end - position
-        if left <= MAGIC_POSITION:
-            size = left + 1
-        else:
-            size = _INT32.unpack_from(view, position + 8)[0] + LOG_OVERHEAD_BYTES
-            if size < _SMALLEST_LEGACY_BYTES + LOG_OVERHEAD_BYTES:
-                raise CorruptMessage(
-                    f"Record size {size - LOG_OVERHEAD_BYTES} is less than the minimum record "
-                    f"overhead ({_SMALLEST_LEGACY_BYTES})"
-                )
-            magic = _INT8.unpack_from(view, position + MAGIC_POSITION)[0]
-            if not 0 <= magic <= 2:
-                raise CorruptMessage(f"Invalid magic found in record: {magic}")
+        size = claimed_bytes(view, position)
         if size > left:
             if partial_tail:
                 return
@@ -334,6 +323,26 @@ def iterate_batches(
         batch = batch_at(view, position)
         yield batch
         position += batch.size
+
+
+def claimed_bytes(view: memoryview, position: int) -> int:
+    """Return the size that a batch of any magic claims, more than there is when that is cut off.
+
+    CorruptMessage when its header lies about magic or size.
+    """
+    left = len(view) - position
+    if left <= MAGIC_POSITION:
+        return left + 1
+    size: int = _INT32.unpack_from(view, position + 8)[0] + LOG_OVERHEAD_BYTES
+    if size < _SMALLEST_LEGACY_BYTES + LOG_OVERHEAD_BYTES:
+        raise CorruptMessage(
+            f"Record size {size - LOG_OVERHEAD_BYTES} is less than the minimum record "
+            f"overhead ({_SMALLEST_LEGACY_BYTES})"
+        )
+    magic = _INT8.unpack_from(view, position + MAGIC_POSITION)[0]
+    if not 0 <= magic <= 2:
+        raise CorruptMessage(f"Invalid magic found in record: {magic}")
+    return size
 
 
 def batch_at(view: memoryview, position: int) -> RecordBatch:

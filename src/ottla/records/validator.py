@@ -20,6 +20,7 @@ Kafka: org.apache.kafka.storage.internals.log.LogValidator, UnifiedLog.analyzeAn
 from __future__ import annotations
 
 from enum import Enum
+from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -33,11 +34,13 @@ from ottla.records.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
     MAX_TIMESTAMP_POSITION,
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     RecordBatch,
     TimestampType,
+    claimed_bytes,
     iterate_batches,
 )
 from ottla.records.builder import encode_batch
@@ -304,29 +307,41 @@ def _too_large_on_arrival(size: int, rules: ValidationRules) -> KafkaError:
 
 
 def _only_batch(view: memoryview, origin: AppendOrigin) -> memoryview:
-    """Return the one batch of format 2 in view, less bytes behind it that are no whole batch.
-
-    Says nothing in its errors to clients, as Kafka, which looks at this before all else.
-    """
-    batches = []
-    try:
-        for batch in iterate_batches(view, partial_tail=True):
-            if batch.magic != 2:
-                raise UnreadableRecords(ErrorCode.INVALID_RECORD)
-            batches.append(batch)
-            if len(batches) > 1:
-                break
-    except CorruptMessage as error:
-        raise UnreadableRecords(error.code, error.message) from error
+    """Return the one batch of format 2 in view, less bytes behind it that are no whole batch."""
+    if origin is _CLIENT:
+        return _only_clients_batch(view)
+    batches = list(islice(iterate_batches(view, partial_tail=True), 2))
+    if any(batch.magic != 2 for batch in batches):
+        raise UnreadableRecords(ErrorCode.INVALID_RECORD)
     if len(batches) != 1:
-        if origin is AppendOrigin.CLIENT:
-            raise UnreadableRecords(ErrorCode.INVALID_RECORD)
         raise invalid(
             "Compressed outer record has more than one batch"
             if batches
             else "Record batch has no batches at all"
         )
     return batches[0].buffer
+
+
+def _only_clients_batch(view: memoryview) -> memoryview:
+    """Do so with what Kafka tells clients, which looks at this before all else.
+
+    Only what is wrong with the first length or magic is said in words.
+    """
+    try:
+        size = claimed_bytes(view, 0)
+    except CorruptMessage as error:
+        raise UnreadableRecords(error.code, error.message) from error
+    if size > len(view) or view[MAGIC_POSITION] != 2:
+        raise UnreadableRecords(ErrorCode.INVALID_RECORD)
+    try:
+        is_alone = size + claimed_bytes(view, size) > len(view)
+    except CorruptMessage as error:
+        raise UnreadableRecords(error.code) from error
+    if not is_alone:
+        raise UnreadableRecords(ErrorCode.INVALID_RECORD)
+    if size < HEADER_BYTES:
+        raise UnreadableRecords(ErrorCode.CORRUPT_MESSAGE)
+    return view[:size]
 
 
 def _refuse_client_batch(batch: RecordBatch, rules: ValidationRules) -> None:

@@ -138,6 +138,12 @@ def _old_message(magic: int) -> bytes:
     return struct.pack(">qi", 0, len(message)) + message
 
 
+def _length(claimed: int, made: bytes | None = None) -> bytes:
+    """Return a batch that claims another length, its checksum as it was."""
+    made = batch() if made is None else made
+    return made[:8] + struct.pack(">i", claimed) + made[12:]
+
+
 def _at_time(timestamp_ms: int, key: bytes | None = b"k") -> bytes:
     return bytes(encode_batch([(timestamp_ms, key, b"v", ())]))
 
@@ -179,6 +185,27 @@ BUILT_ANEW = [
     _built_anew(NOT_A_PRODUCER + 60, -1, 0, E_.UNKNOWN_SERVER_ERROR),
     _built_anew(-2, -7, 5),
     _built_anew(-2, 3, -7, E_.UNKNOWN_SERVER_ERROR),
+]
+UNREADABLE = [
+    _make(name, sent(data), code)
+    for name, data, code in (
+        ("length -1", _length(-1), E_.CORRUPT_MESSAGE),
+        ("length 13", _length(13), E_.CORRUPT_MESSAGE),
+        ("length 14", _length(14), E_.CORRUPT_MESSAGE),
+        ("length 48", _length(48), E_.CORRUPT_MESSAGE),
+        ("length 48, nothing behind", _length(48)[:60], E_.CORRUPT_MESSAGE),
+        ("length 60", _length(60), E_.CORRUPT_MESSAGE),
+        ("length too long", _length(10_000), E_.INVALID_RECORD),
+        ("length longer, zeros behind", _length(100) + bytes(60), E_.CORRUPT_MESSAGE),
+        ("magic -1", _patched(16, ">b", -1), E_.CORRUPT_MESSAGE),
+        ("second magic 3", batch() + _patched(16, ">b", 3), E_.CORRUPT_MESSAGE),
+        ("second magic 1", batch() + _old_message(1), E_.INVALID_RECORD),
+        ("second length 5", batch() + _length(5), E_.CORRUPT_MESSAGE),
+        ("second length 48", batch() + _length(48), E_.INVALID_RECORD),
+        ("third magic 3", batch() + batch() + _patched(16, ">b", 3), E_.INVALID_RECORD),
+        ("magic 1, wrong length", _length(15, _old_message(1)), E_.INVALID_RECORD),
+        ("magic 1, zeros behind", _old_message(1) + bytes(20), E_.INVALID_RECORD),
+    )
 ]
 CASES: list[Case] = [
     _make("valid, all replicas", sent(batch()), after=_end("produced")),
@@ -280,6 +307,7 @@ CASES: list[Case] = [
         sent(_at_time(BASE_TIME_MS), "compacted", cleanup_policy="compact"),
     ),
     *BUILT_ANEW,
+    *UNREADABLE,
     _make("idempotent duplicate", _sequence(2)),
     _make("idempotent old duplicate", _sequence(0)),
     _make("idempotent gap", _sequence(9), E_.OUT_OF_ORDER_SEQUENCE_NUMBER),
