@@ -170,6 +170,20 @@ def test_both_ways_refuse_a_producer_without_epoch_or_sequence() -> None:
     assert at_once[2][3] == -2
 
 
+@pytest.mark.parametrize("kind", list(TimestampType)[-2:])
+def test_both_ways_refuse_times_beyond_64_bits(kind: TimestampType) -> None:
+    """With the number that Kafka's would wrap around to, whatever the topic's clock."""
+    last = (1 << 63) - 1
+    plain = bytearray()
+    for index, delta in enumerate((0, 3)):
+        append_record(plain, delta, index, None, b"v", b"\0")
+    data = batch_of(plain, count=2, base_timestamp=last)
+    at_once, later = both(data, ValidationRules(timestamp_type=kind, after_max_ms=last))
+    assert at_once == later
+    assert at_once[1] == ErrorCode.INVALID_TIMESTAMP
+    assert [(index, text.split()[1]) for index, text in at_once[2]] == [(1, str(2 - last - 1))]
+
+
 def test_few_records_are_named_of_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer stays small, and counts them all."""
     monkeypatch.setattr(large_batches, "MOST_NAMED_RECORDS", 5)

@@ -99,14 +99,12 @@ def timestamp_problem(
     A record here is offset, timestamp (ms), and the sizes of key and value.
     """
     offset, timestamp, key_size, value_size = record
+    if not _LEAST_INT64 <= timestamp <= _LARGEST_INT64:
+        return _out_of_range(offset, timestamp, now_ms, rules)
     if rules.timestamp_type is TimestampType.CREATE_TIME and timestamp != NO_TIMESTAMP:
         age = now_ms - timestamp
         if age > rules.before_max_ms or -age > rules.after_max_ms:
-            return (
-                f"Timestamp {timestamp} of message with offset {offset} is out of range. "
-                f"The timestamp should be within [{_int64(now_ms - rules.before_max_ms)}, "
-                f"{_int64(now_ms + rules.after_max_ms)}]"
-            )
+            return _out_of_range(offset, timestamp, now_ms, rules)
     elif appended:
         return (
             f"Invalid timestamp type in message DefaultRecord(offset={offset}, "
@@ -114,6 +112,15 @@ def timestamp_problem(
             "Producer should not set timestamp type to LogAppendTime."
         )
     return None
+
+
+def _out_of_range(offset: int, timestamp: int, now_ms: int, rules: ValidationRules) -> str:
+    """Say that a time is too early or too late; one beyond 64 bits is shown as Java has it."""
+    return (
+        f"Timestamp {_int64(timestamp)} of message with offset {offset} is out of range. "
+        f"The timestamp should be within [{_int64(now_ms - rules.before_max_ms)}, "
+        f"{_int64(now_ms + rules.after_max_ms)}]"
+    )
 
 
 def _int64(value: int) -> int:

@@ -6,11 +6,12 @@ words. What would take the caller's thread more than some ms (records that unfol
 that have to be looked at one by one) is not done here: `TooMuchForTheLoop` sends it to
 `records/large_batches.py`, whose verdict then comes back as a `CheckedBatch`.
 
-Four differences from Kafka, all towards refusing or mending what would stay broken in the
+Five differences from Kafka, all towards refusing or mending what would stay broken in the
 log: plain records whose offset deltas are not 0, 1, 2… are built anew, as Kafka does with
 compressed ones; a compressed record must fill the length that it claims; records that do not
-decompress are INVALID_RECORD, where Kafka says UNKNOWN_SERVER_ERROR; and a batch may unfold to
-`max_plain_bytes` at most.
+decompress are INVALID_RECORD, where Kafka says UNKNOWN_SERVER_ERROR; a record's
+time beyond 64 bits is INVALID_TIMESTAMP, where Kafka lets it wrap around and takes what it then
+is; and a batch may unfold to `max_plain_bytes` at most.
 
 Hot path: `validate`. benchmarks/records.py.
 
@@ -46,7 +47,7 @@ from ottla.records.batch import (
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression, Decompressor, UnfoldsTooFar
 from ottla.records.crc32c import crc32c
-from ottla.records.scan import decode_records, scan_records
+from ottla.records.scan import decode_records, outline_records, scan_records
 from ottla.records.validation_rules import (
     NO_KEY,
     TooMuchForTheLoop,
@@ -409,6 +410,7 @@ def _judge_slowly(
             batch.max_timestamp if appended else None,
         )
     except CorruptMessage as error:
+        _refuse_times(batch, plain, now_ms, rules)
         raise invalid(error.message) from error
     errors: list[tuple[int, str]] = []
     code = ErrorCode.INVALID_RECORD
@@ -430,6 +432,28 @@ def _judge_slowly(
     base = batch.base_offset
     mend = any(record.offset != base + index for index, record in enumerate(records))
     return mend, max((record.timestamp for record in records), default=NO_TIMESTAMP)
+
+
+def _refuse_times(
+    batch: RecordBatch, plain: memoryview, now_ms: int, rules: ValidationRules
+) -> None:
+    """Raise INVALID_TIMESTAMP for records that are whole, but whose times are beyond 64 bits."""
+    try:
+        outlines = outline_records(plain, 0, len(plain), 0, batch.record_count)
+    except CorruptMessage:
+        return
+    problems = (
+        timestamp_problem(
+            (offset, batch.base_timestamp + delta, max(key_size, 0), max(value_size, 0)),
+            now_ms,
+            rules,
+            appended=batch.timestamp_type is TimestampType.LOG_APPEND_TIME,
+        )
+        for offset, delta, key_size, value_size in outlines
+    )
+    errors = [(index, problem) for index, problem in enumerate(problems) if problem is not None]
+    if errors:
+        raise refusal(ErrorCode.INVALID_TIMESTAMP, errors, len(errors))
 
 
 def _rebuild(

@@ -44,6 +44,12 @@ ALLOWED: tuple[Allowed, ...] = (
         " error of the server and answers UNKNOWN_SERVER_ERROR.",
     ),
     Allowed(
+        "produce: time wraps to one that is taken, .*",
+        "answer.*",
+        "A time beyond 64 bits is INVALID_TIMESTAMP; Kafka lets it wrap around and takes what"
+        " comes out, however early it is.",
+    ),
+    Allowed(
         "fetch@controller: valid, metadata",
         "answer.*",
         "The metadata log is not replicated yet: on the controller's listener every fetch is"

@@ -12,9 +12,10 @@ from ottla.errors import ErrorCode
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.batch import TimestampType
-from ottla.records.builder import encode_batch
+from ottla.records.builder import assemble_batch, encode_batch
 from ottla.records.compression import Compression
 from ottla.records.crc32c import crc32c
+from ottla.records.scan import append_record
 from ottla.types import ZERO_UUID, Uuid
 from tests.conformance.differential.case import case
 from tests.conformance.differential.side import BASE_TIME_MS, batch
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tests.conformance.differential.side import Side
 
 OTHER_ID = Uuid(b"no such topic id")
+LAST = (1 << 63) - 1
 NOT_A_PRODUCER = 777_000  # an id that no node handed out
 
 
@@ -144,6 +146,22 @@ def _length(claimed: int, made: bytes | None = None) -> bytes:
     return made[:8] + struct.pack(">i", claimed) + made[12:]
 
 
+def _timed(base_ms: int, delta_ms: int) -> bytes:
+    """Return a batch of one record whose time is its batch's and a delta, whatever that is."""
+    payload = bytearray()
+    append_record(payload, delta_ms, 0, b"k", b"v", b"\0")
+    return bytes(
+        assemble_batch(
+            payload,
+            attributes=0,
+            record_count=1,
+            last_offset_delta=0,
+            base_timestamp=base_ms,
+            max_timestamp=base_ms,
+        )
+    )
+
+
 def _at_time(timestamp_ms: int, key: bytes | None = b"k") -> bytes:
     return bytes(encode_batch([(timestamp_ms, key, b"v", ())]))
 
@@ -205,6 +223,33 @@ UNREADABLE = [
         ("third magic 3", batch() + batch() + _patched(16, ">b", 3), E_.INVALID_RECORD),
         ("magic 1, wrong length", _length(15, _old_message(1)), E_.INVALID_RECORD),
         ("magic 1, zeros behind", _old_message(1) + bytes(20), E_.INVALID_RECORD),
+    )
+]
+WRAPPED = [
+    _make(
+        f"time {base} and {delta}, {codec}",
+        sent(_timed(base, delta), f"wrapped-{codec}", compression_type=codec),
+        E_.INVALID_TIMESTAMP,
+        versions=(9, 9),
+    )
+    for base, delta in ((LAST, 1), (-LAST - 1, -1), (1 << 62, 1 << 62))
+    for codec in ("producer", "gzip")
+] + [
+    _make(
+        f"time wraps to one that is taken, {kind} {codec}",
+        sent(
+            _timed(LAST, 1 << 62),
+            f"wrapped-{kind}-{codec}",
+            compression_type=codec,
+            message_timestamp_type=kind,
+        ),
+        *errors,
+        versions=(9, 9),
+    )
+    for kind, codec, errors in (
+        ("CreateTime", "producer", []),
+        ("CreateTime", "gzip", [E_.UNKNOWN_SERVER_ERROR]),
+        ("LogAppendTime", "producer", []),
     )
 ]
 CASES: list[Case] = [
@@ -308,6 +353,7 @@ CASES: list[Case] = [
     ),
     *BUILT_ANEW,
     *UNREADABLE,
+    *WRAPPED,
     _make("idempotent duplicate", _sequence(2)),
     _make("idempotent old duplicate", _sequence(0)),
     _make("idempotent gap", _sequence(9), E_.OUT_OF_ORDER_SEQUENCE_NUMBER),
