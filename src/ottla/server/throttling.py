@@ -111,10 +111,10 @@ class MeasuredRequest:
 
     def _answer(self, response: Response | None) -> None:
         ctx = self._ctx
-        if ctx.connection.is_closed:
-            return
         self._now_ms = ctx.broker.clock.monotonic_ms()
-        if ctx.api_key == ApiKey.PRODUCE:
+        if ctx.connection.is_closed:
+            self._count_unanswered(response)
+        elif ctx.api_key == ApiKey.PRODUCE:
             self._answer_produce(response)
         elif response is None:
             ctx.connection.request_done()
@@ -123,6 +123,17 @@ class MeasuredRequest:
         else:
             pause_ms = 0 if ctx.api_key in EXEMPT else self._request_pause_ms()
             self._send(response, max(pause_ms, getattr(response, "throttle_time_ms", 0)))
+
+    def _count_unanswered(self, response: Response | None) -> None:
+        """Count what a client has cost that went away before its answer: the quota is no less."""
+        ctx = self._ctx
+        is_produce = ctx.api_key == ApiKey.PRODUCE
+        if is_produce:
+            ctx.broker.quotas.produced.record(
+                ctx.user, ctx.client_id, self._request_bytes, self._now_ms
+            )
+        if ctx.api_key not in EXEMPT and not (is_produce and response is None):
+            self._request_pause_ms()
 
     def _answer_produce(self, response: Response | None) -> None:
         """Count the request's bytes; without an answer (acks=0) its time is free."""
