@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +14,11 @@ from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.server import plugins
 from ottla.server.node_settings import node_settings
 from ottla.server.plugins import PluginError, load_class, plugin_problems
+from ottla.server.startup import PortTaken
 from ottla.testing.cluster import Cluster
 from tests.controller.harness import PROPERTIES, topic
 from tests.server.policies import NoForbiddenTopics
+from tests.server.receivers import Receiver
 from tests.server.strangers import Peer
 from tests.server.test_setting_answers import TOPIC, alter
 
@@ -98,3 +101,22 @@ def test_a_plugin_that_cannot_be_configured_keeps_the_node_from_starting(tmp_pat
     config = {"create.topic.policy.class.name": name}
     with pytest.raises(PluginError, match=f"{name} cannot be configured: not today"):
         Cluster(config=config, data_dir=str(tmp_path)).start()
+
+
+def test_plugins_are_closed_when_the_start_fails(tmp_path: Path) -> None:
+    """For a port that is taken, and for the second policy."""
+    closed, open_count = NoForbiddenTopics.closed, Receiver.open_count
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        metrics = f"127.0.0.1:{taken.getsockname()[1]}"
+        config = POLICIES | {
+            "metric.reporters": "tests.server.receivers.Receiver",
+            "metrics.listener": metrics,
+        }
+        with pytest.raises(PortTaken):
+            Cluster(config=config, data_dir=str(tmp_path)).start()
+    assert NoForbiddenTopics.closed == closed + 1
+    moody = POLICIES | {"alter.config.policy.class.name": "tests.server.policies.Moody"}
+    with pytest.raises(PluginError, match="not today"):
+        Cluster(config=moody, data_dir=str(tmp_path)).start()
+    assert NoForbiddenTopics.closed == closed + 2
+    assert Receiver.open_count == open_count

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import random
 import uuid
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group.coordinator import GroupCoordinator
@@ -74,6 +75,7 @@ class Node:
         self.clock = clock or SystemClock()
         self._rng = random.Random(seed)  # noqa: S311 - session ids and names, no secrets
         self._homes: list[LogDirectory] = []
+        self._plugins = ExitStack()
         self.http = HttpEndpoint(config.own)
 
     @property
@@ -125,7 +127,9 @@ class Node:
         self._unfolding = Workers(loop)  # busy for a second at worst, which no disk shall wait for
         try:
             self._policies = load_policies(self.config)
+            self._plugins.callback(self._policies.close)
             self._reporters = Reporters(self.config)
+            self._plugins.callback(self._reporters.close)
             self._listeners.bind()
             self.http.bind()
             self._lock()
@@ -324,6 +328,7 @@ class Node:
             home.release()
         self._timer.close()
         self._end_threads()
+        self._plugins.close()
 
     async def stop(self) -> None:
         """Stop serving, flush and close the logs, leave the clean marker."""
@@ -340,8 +345,7 @@ class Node:
         self._end_threads()
         await asyncio.sleep(0)  # lets the workers' last answers arrive
         self.controller.stop()
-        self._policies.close()
-        self._reporters.close()
+        self._plugins.close()
         self.broker.logs.shutdown(self._lifecycle.broker_epoch)
         self.http.stop()
 

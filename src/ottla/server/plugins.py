@@ -91,10 +91,13 @@ def load_plugin(name: str, methods: tuple[str, ...], settings: Mapping[str, Any]
 
 
 def load_policies(config: BrokerConfig) -> Policies:
-    """Return the policy objects that the two settings name; PluginError."""
-    return Policies(
-        *(_load_policy(config, one) for one in (CREATE_TOPIC_POLICY, ALTER_CONFIG_POLICY))
-    )
+    """Return the policy objects that the two settings name; PluginError leaves none open."""
+    policies = Policies(_load_policy(config, CREATE_TOPIC_POLICY))
+    try:
+        return policies._replace(alter_config=_load_policy(config, ALTER_CONFIG_POLICY))
+    except PluginError:
+        policies.close()
+        raise
 
 
 def _load_policy(config: BrokerConfig, setting: str) -> Any:
