@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.clients import loops
+from ottla.clients.admin import calls
 from ottla.clients.admin.admin import AsyncAdmin
 from ottla.clients.admin.blocking import Admin
 from ottla.clients.admin.configs import ConfigResource, ResourceType
@@ -252,3 +253,14 @@ def test_offsets_below_zero_are_refused(kafka: Kafka) -> None:
         consumer.assign([place])
         with pytest.raises(KafkaError, match="Invalid negative offset -1"):
             consumer.commit({place: -1})
+
+
+def test_few_coordinators_are_remembered(monkeypatch: pytest.MonkeyPatch, kafka: Kafka) -> None:
+    """Whoever asks about ever new groups does not grow for ever."""
+    monkeypatch.setattr(calls, "MOST_COORDINATORS", 3)
+    names = [f"group-{number}" for number in range(6)]
+    with Admin(bootstrap_servers=kafka.bootstrap) as admin:
+        assert all(isinstance(one, KafkaError) for one in admin.describe_groups(names).values())
+        admin.describe_groups(["group-3"])
+        kept = [name for _, name in admin._async._coordinators]
+        assert kept == ["group-4", "group-5", "group-3"]

@@ -36,6 +36,8 @@ RETRY_ANYWAY = frozenset(
 NOT_RETRIED_HERE = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.CORRUPT_MESSAGE}
 )
+MOST_COORDINATORS = 1000
+"""Coordinators that are remembered, so that a question after another needs no look-up."""
 NO_TOPICS: tuple[str, ...] = ()
 
 
@@ -168,10 +170,9 @@ class AdminCalls:
     ) -> Any:
         """Send to the coordinator of a group; look it up, and again when it has moved."""
         deadline_ms = self._deadline_ms(timeout)
-        key = (key_type, group_id)
-        coordinator = self._coordinators.setdefault(
-            key, Coordinator(self._client, group_id, key_type)
-        )
+        known = self._coordinators.get((key_type, group_id))
+        coordinator = known or Coordinator(self._client, group_id, key_type)
+        self._remember(coordinator)
         while True:
             if not coordinator.known:
                 await self._find(coordinator, deadline_ms)
@@ -186,12 +187,21 @@ class AdminCalls:
                 )
                 code = error_of(answer)
                 if not code:
+                    self._remember(coordinator)
                     return answer
                 failure = KafkaError(code)
             except KafkaError as error:
                 failure = error
             coordinator.note_error(failure.code)
             await self._pause(failure, deadline_ms)
+
+    def _remember(self, coordinator: Coordinator) -> None:
+        """Keep whom to ask about a group; those that were asked longest ago are forgotten."""
+        key = (coordinator.key_type, coordinator.key)
+        self._coordinators.pop(key, None)
+        self._coordinators[key] = coordinator
+        while len(self._coordinators) > MOST_COORDINATORS:
+            del self._coordinators[next(iter(self._coordinators))]
 
     async def _find(self, coordinator: Coordinator, deadline_ms: float) -> None:
         while not coordinator.known:
