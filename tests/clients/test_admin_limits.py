@@ -21,6 +21,7 @@ from ottla.clients.loops import LoopThread
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.describe_configs import DescribeConfigsResponse
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsResponse
+from ottla.protocol.apis.offset_fetch import OffsetFetchResponse
 from ottla.purgatory.pending import Pending
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
@@ -253,6 +254,66 @@ def test_offsets_below_zero_are_refused(kafka: Kafka) -> None:
         consumer.assign([place])
         with pytest.raises(KafkaError, match="Invalid negative offset -1"):
             consumer.commit({place: -1})
+
+
+def _members(kafka: Kafka, group: str) -> Any:
+    found = kafka.admin.describe_groups([group])[group]
+    return () if isinstance(found, KafkaError) else found.members
+
+
+def test_all_members_leave_when_none_is_named(kafka: Kafka) -> None:
+    """Static ones by their instance; an empty list is a mistake of the caller, as in Kafka."""
+    topic, group = str(kafka.topic("t")), kafka.group()
+    with (
+        kafka.consumer(group=group, group_instance_id="fixed") as fixed,
+        kafka.consumer(group=group) as other,
+    ):
+        for consumer in (fixed, other):
+            consumer.subscribe([topic])
+        while len(_members(kafka, group)) < 2:
+            fixed.poll(0.05)
+            other.poll(0.05)
+        with pytest.raises(KafkaError, match="no member is named"):
+            kafka.admin.remove_group_members(group, instance_ids=[])
+        removed = kafka.admin.remove_group_members(group)
+        assert len(removed) == 2
+        assert removed.pop("fixed") is None
+        assert list(removed.values()) == [None]
+        assert _members(kafka, group) == ()
+
+
+class Scripted(AsyncAdmin):
+    """Gets one answer for every question to a coordinator."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__(SETTINGS)
+        self.answer = answer
+
+    async def _coordinator_call(self, *_request: Any, **_how: Any) -> Any:
+        return self.answer
+
+
+def test_a_partition_with_an_error_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """One such partition hid the offsets of all others; Kafka's client logs it and goes on."""
+    group = OffsetFetchResponse.OffsetFetchResponseGroup
+    topic = group.OffsetFetchResponseTopics
+    partition = topic.OffsetFetchResponsePartitions
+    codes = (ErrorCode.NONE, ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.NONE)
+    partitions = [
+        partition(partition_index=index, committed_offset=7 + index, metadata="", error_code=code)
+        for index, code in enumerate(codes)
+    ]
+    answer = OffsetFetchResponse(
+        groups=[group(group_id="g", topics=[topic(name="t", partitions=partitions)])]
+    )
+
+    async def run() -> Any:
+        return await Scripted(answer).list_group_offsets("g")
+
+    found = asyncio.run(run())
+    assert {place: one.offset for place, one in found.items()} == {("t", 0): 7, ("t", 2): 9}
+    assert len(caplog.messages) == 1
+    assert "t-1 in g left out" in caplog.messages[0]
 
 
 def test_few_coordinators_are_remembered(monkeypatch: pytest.MonkeyPatch, kafka: Kafka) -> None:

@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.clients.admin.{ConsumerGroupDescription, GroupListing, M
 from __future__ import annotations
 
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.admin.calls import AdminCalls, error_or_none
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ottla.types import Uuid
+
+_log = logging.getLogger("ottla.clients")
+_LEAVE_REASON = "member was removed by an admin"
+_MOST_REASON_CHARACTERS = 255
 
 
 class GroupListing(NamedTuple):
@@ -222,7 +227,10 @@ class GroupsAdmin(AdminCalls):
         require_stable: bool = False,
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what a group has committed, for some partitions or for all that have any."""
+        """Return what a group has committed, for some partitions or for all that have any.
+
+        A partition of which the coordinator tells an error is left out, with a line in the log.
+        """
         wanted = None if partitions is None else [TopicPartition(*one) for one in partitions]
         request, limit = offset_fetch_request(group_id, wanted, None)
         request.require_stable = require_stable
@@ -234,11 +242,13 @@ class GroupsAdmin(AdminCalls):
             max_version=limit,
         )
         names: dict[Uuid, str] = {}
-        found = read_offset_fetch(answer, names)
-        for outcome in found.values():
+        committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        for partition, outcome in read_offset_fetch(answer, names).items():
             if isinstance(outcome, KafkaError):
-                raise outcome
-        return {p: o for p, o in found.items() if not isinstance(o, KafkaError)}
+                _log.warning("offset of %s-%d in %s left out: %s", *partition, group_id, outcome)
+            else:
+                committed[partition] = outcome
+        return committed
 
     async def alter_group_offsets(
         self,
@@ -292,20 +302,39 @@ class GroupsAdmin(AdminCalls):
         self,
         group_id: str,
         *,
-        instance_ids: Iterable[str] = (),
+        instance_ids: Iterable[str] | None = None,
         reason: str = "",
         timeout: float | None = None,
     ) -> dict[str, KafkaError | None]:
-        """Make static members leave their group."""
-        member = LeaveGroupRequest.MemberIdentity
+        """Make static members leave their group, or without instance_ids (None) all members.
+
+        Each has its own outcome, by instance id or else member id.
+        """
+        deadline_ms = self._deadline_ms(timeout)
+        if instance_ids is None:
+            left = self._seconds_left(deadline_ms)
+            group = await self._describe_group(group_id, left, with_operations=False)
+            leaving = [(one.member_id, one.instance_id) for one in group.members]
+        else:
+            leaving = [("", one) for one in instance_ids]
+            if not leaving:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "no member is named: None means all")
         request = LeaveGroupRequest(
             group_id=group_id,
             members=[
-                member(member_id="", group_instance_id=one, reason=reason) for one in instance_ids
+                LeaveGroupRequest.MemberIdentity(
+                    member_id="" if instance_id is not None else member_id,
+                    group_instance_id=instance_id,
+                    reason=reason[:_MOST_REASON_CHARACTERS] or _LEAVE_REASON,
+                )
+                for member_id, instance_id in leaving
             ],
         )
         answer = await self._coordinator_call(
-            group_id, request, error_of=lambda answer: answer.error_code, timeout=timeout
+            group_id,
+            request,
+            error_of=lambda answer: answer.error_code,
+            timeout=self._seconds_left(deadline_ms),
         )
         return {
             one.group_instance_id or one.member_id: error_or_none(one.error_code)
