@@ -77,10 +77,10 @@ class Normaliser:
 
     def text(self, text: str) -> str:
         """Return a text less ids, paths and ports."""
+        text = _TIME_RANGE.sub("within <range>", text)  # a port's digits may be in its numbers
         for own, name in self._texts.items():
             text = text.replace(own, name)
-        text = _NAMED_ID.sub(r"\1<uuid>", text)
-        return _TIME_RANGE.sub("within <range>", _HEX_UUID.sub("<uuid>", text))
+        return _HEX_UUID.sub("<uuid>", _NAMED_ID.sub(r"\1<uuid>", text))
 
 
 def _is_scalar(value: Any) -> bool:
