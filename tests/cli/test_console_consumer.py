@@ -140,3 +140,12 @@ def test_settings_that_agree(
     more = [word for one in same for word in ("--command-property", one)]
     status, shown, _ = run(capsys, monkeypatch, *flags.split(), *more)
     assert (status, shown) == (0, "\0\0\0\1\n")
+
+
+def test_formatter_of_a_coordinators_topic(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--formatter names Kafka's class; records without a key are not a coordinator's."""
+    flags = "--topic t --max-messages 3 --formatter org.apache.kafka.tools.consumer."
+    status, shown, said = run(capsys, monkeypatch, *f"{flags}OffsetsMessageFormatter".split())
+    assert (status, shown, said) == (0, "", "Processed a total of 3 messages\n")

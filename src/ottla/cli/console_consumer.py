@@ -15,6 +15,7 @@ import click
 
 from ottla.cli.connection import bootstrap_option, consumer_settings, key_values, read_file, require
 from ottla.cli.console_producer import key_values_raw
+from ottla.cli.coordinator_formatter import coordinator_formatter
 from ottla.cli.formatter import FormatError, Formatter
 from ottla.cli.java_names import java_text
 from ottla.cli.tool import INTEGER, LONG, ToolCommand, fail, java_integer, version_option
@@ -59,7 +60,7 @@ Examples:
 @click.option("--skip-message-on-error", is_flag=True, help="Pass over records that fail.")
 @click.option("--key-deserializer", help="How keys are read.")
 @click.option("--value-deserializer", help="How values are read.")
-@click.option("--formatter", help="DefaultMessageFormatter or NoOpMessageFormatter.")
+@click.option("--formatter", help="The name of one of Kafka's formatter classes.")
 @click.option("--formatter-property", multiple=True, metavar="NAME=VALUE", help="What is printed.")
 @click.option("--formatter-config", metavar="FILE", help="The same from a file.")
 @click.option("--property", "old_formatter_property", multiple=True, hidden=True)
@@ -178,12 +179,16 @@ def _writer(options: dict[str, Any]) -> Callable[[ConsumerRecord], str]:
     for side in ("key", "value"):
         if options[f"{side}_deserializer"]:
             properties.setdefault(f"{side}.deserializer", options[f"{side}_deserializer"])
-    name = (options["formatter"] or "DefaultMessageFormatter").rpartition(".")[2]
+    class_name = options["formatter"] or "DefaultMessageFormatter"
+    found = coordinator_formatter(class_name)
+    if found is not None:
+        return found
+    name = class_name.rpartition(".")[2]
     if name == "NoOpMessageFormatter":
         return lambda _record: ""
     # Kafka's second one also logs each record, where its tools show nothing
     if name not in {"DefaultMessageFormatter", "LoggingMessageFormatter"}:
-        raise FormatError(f"Class {options['formatter']} could not be found.")
+        raise FormatError(f"Class {class_name} could not be found.")
     return Formatter(properties).format
 
 

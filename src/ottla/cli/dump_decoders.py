@@ -107,12 +107,27 @@ _DECODERS: dict[str, Callable[[bytes], str]] = {
 # ---------------------------------------------------------------- what coordinators write
 
 
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
+    """The messages of one type of a coordinator's records."""
+
     key: type[Struct]
     value: type[Struct]
 
 
-def _kinds(*modules: str) -> dict[int, _Kind]:
+class UnknownTypeError(CorruptMessage):
+    """A record whose type is none of its coordinator's: a newer version wrote it."""
+
+
+class CoordinatorRecord(NamedTuple):
+    """What a coordinator's record says; value None deletes what the key names."""
+
+    type: int
+    key: Struct
+    version: int
+    value: Struct | None
+
+
+def coordinator_kinds(*modules: str) -> dict[int, Kind]:
     """Pair the keys and values of record modules by their type."""
     keys: dict[int, type[Struct]] = {}
     values: dict[int, type[Struct]] = {}
@@ -120,12 +135,12 @@ def _kinds(*modules: str) -> dict[int, _Kind]:
         for one in vars(import_module(f"ottla.protocol.records.{name}")).values():
             if isinstance(one, type) and issubclass(one, Struct) and one.message_key >= 0:
                 (keys if one.__name__.endswith("Key") else values)[one.message_key] = one
-    return {number: _Kind(key, values[number]) for number, key in keys.items()}
+    return {number: Kind(key, values[number]) for number, key in keys.items()}
 
 
 def coordinator_parser(*modules: str) -> Callable[[Record], Shown]:
     """Return a parser for the topic of a coordinator, whose records these modules describe."""
-    kinds = _kinds(*modules)
+    kinds = coordinator_kinds(*modules)
 
     def parse(record: Record) -> Shown:
         if record.key is None:
@@ -134,29 +149,39 @@ def coordinator_parser(*modules: str) -> Callable[[Record], Shown]:
                 "(message had a missing key)"
             )
         try:
-            return _coordinator_record(record.key, record.value, kinds, record.offset)
+            return _shown(read_coordinator_record(record.key, record.value, kinds))
+        except UnknownTypeError as error:
+            return Shown(f"{error} at offset {record.offset}, skipping.", None)
         except (OttlaError, ValueError) as error:
             return Shown(f"Error at offset {record.offset}, skipping. {error}", None)
 
     return parse
 
 
-def _coordinator_record(
-    key: bytes, value: bytes | None, kinds: dict[int, _Kind], offset: int
-) -> Shown:
+def _shown(record: CoordinatorRecord) -> Shown:
+    key = json_text({"type": str(record.type), "data": message_json(record.key, 0)})
+    if record.value is None:
+        return Shown(key, "<DELETE>")
+    data = _value(record.value, record.version)
+    return Shown(key, json_text({"version": str(record.version), "data": data}))
+
+
+def read_coordinator_record(
+    key: bytes, value: bytes | None, kinds: dict[int, Kind]
+) -> CoordinatorRecord:
+    """Read a record of these kinds; UnknownTypeError for another kind, CorruptMessage."""
     number = _read_version(key, "key")
     kind = kinds.get(number)
     if kind is None:
-        return Shown(f"Unknown record type {number} at offset {offset}, skipping.", None)
+        raise UnknownTypeError(f"Unknown record type {number}")
     message = _read(kind.key, kind.key.versions.lowest, key, ("key", number))
-    shown_key = json_text({"type": str(number), "data": message_json(message, 0)})
     if value is None:
-        return Shown(shown_key, "<DELETE>")
+        return CoordinatorRecord(number, message, 0, None)
     version = _read_version(value, "value")
     if version not in kind.value.versions:
         raise CorruptMessage(f"Found an unknown record version {version} for {number} type")
     body = _read(kind.value, version, value, ("value", version))
-    return Shown(shown_key, json_text({"version": str(version), "data": _value(body, version)}))
+    return CoordinatorRecord(number, message, version, body)
 
 
 def _read_version(data: bytes, what: str) -> int:
