@@ -265,7 +265,7 @@ def test_regular_expressions(pattern: str, complaint: str | None) -> None:
     ("arguments", "text"),
     [
         (("cluster",), "too few arguments"),
-        (("cluster", "cluster-i"), "Did you mean 'cluster-id'?"),
+        (("cluster", "cluster-ix"), "Did you mean 'cluster-id'?"),
         (("cluster", "cluster-id"), "--bootstrap-server/-b --bootstrap-controller/-C is required"),
         (("cluster", "unregister", "-b", "h:1"), "argument --id/-i is required"),
         (("features", "describe"), "You must specify either --bootstrap-controller or"),

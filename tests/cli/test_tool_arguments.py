@@ -147,3 +147,51 @@ def test_json_of_any_depth(tmp_path: Path) -> None:
     file.write_text("[" * 100_000)
     with pytest.raises(ToolError, match="The input string is not a valid JSON"):
         read_json(str(file))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            "cluster cluster-id --boot=h:1",
+            "ambiguous option: --boot could match --bootstrap-controller, --bootstrap-server",
+        ),
+        (
+            "metadata-quorum --bootstrap h:1 describe",
+            "ambiguous option: --bootstrap could match --bootstrap-controller, --bootstrap-server",
+        ),
+        (
+            "metadata-quorum --bootstrap-s h:1 rem --controller- 1",
+            "--controller- could match --controller-directory-id, --controller-id",
+        ),
+        ("features d", "ambiguous command: d could match describe, disable, downgrade"),
+        ("storage f", "ambiguous command: f could match feature-dependencies, format"),
+        (
+            "verifiable-producer --to t --m 1",
+            "ambiguous option: --m could match --max-messages, --message-create-time",
+        ),
+        ("verifiable-producer --topic t --max-mess x", "argument --max-messages: could not"),
+        ("producer-perf-test --topic t --nu 1 --th a", "argument --throughput: could not convert"),
+        (
+            "producer-perf-test --num 1 --thr 1 --to t --record-s 1 --command-prop a b",
+            "Invalid property: a",
+        ),
+        ("cluster unreg --i x", "argument --id/-i: could not convert 'x' to Integer"),
+        ("cluster x", "invalid choice: 'x' (choose from 'cluster-id', 'unregister', "),
+        ("topics --list --to t", "No such option '--to'"),
+    ],
+)
+def test_begins_of_names(
+    arguments: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tools of argparse4j take the begin of a name where only one begins so, and say which do."""
+    assert complaint in " ".join(_call(capsys, *arguments.split()).split())
+
+
+def test_begins_of_names_that_work(capsys: pytest.CaptureFixture[str]) -> None:
+    """The begin of a subcommand and of its option do what the whole names do."""
+    shown = []
+    for call in ("features vers --rel 3.9", "features version-mapping --release-version=3.9"):
+        main(call.split())
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] != ""

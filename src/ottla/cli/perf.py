@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ottla.cli.tool import java_integer
+from ottla.cli.tool import PrefixCommand, java_integer, whole_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BYTES_PER_MB = 1024 * 1024
 
 
-class ArgparseCommand(click.Command):
+class ArgparseCommand(PrefixCommand):
     """A command that is called as argparse4j's are: without a word it shows its help, status 0.
 
     A flag that is declared with `multiple=True` takes all words up to the next flag.
@@ -40,7 +40,7 @@ class ArgparseCommand(click.Command):
         }
         spread: list[str] = []
         current: str | None = None
-        for word in args:
+        for word in whole_options(self, ctx, args):
             if word.startswith("--"):
                 current = word if word in many else None
             elif current is not None and spread[-1] != current:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from ottla.cli.node_config import load_broker_config
-from ottla.cli.tool import java_integer
+from ottla.cli.tool import ToolGroup, java_integer
 from ottla.errors import CorruptMessage
 from ottla.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -73,7 +73,9 @@ Examples:
 
 
 @click.group(
-    help="Format log directories and look at them, as bin/kafka-storage.sh does.", epilog=EXAMPLES
+    cls=ToolGroup,
+    help="Format log directories and look at them, as bin/kafka-storage.sh does.",
+    epilog=EXAMPLES,
 )
 def storage() -> None:
     """Hold the subcommands together."""
