@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from ottla.cli.connection import (
     require,
 )
 from ottla.cli.java_names import java_text
+from ottla.cli.main import main
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -64,3 +66,28 @@ def test_errors_carry_javas_names(code: ErrorCode, name: str) -> None:
     """Tools print the exception's class, as Kafka's do."""
     assert java_text(KafkaError(code, "why")) == f"org.apache.kafka.common.errors.{name}: why"
     assert java_text(ValueError("plain")) == "plain"
+
+
+@pytest.mark.parametrize(
+    ("call", "before"),
+    [
+        ("topics --list", ""),
+        ("cluster cluster-id", ""),
+        ("log-dirs --describe", ""),
+        ("broker-api-versions", ""),
+        ("consumer-groups --list", "Error: Executing consumer group command failed due to "),
+        ("configs --describe --topic t", "org.apache.kafka.common.config.ConfigException: "),
+        ("console-producer --topic t", "org.apache.kafka.common.config.ConfigException: "),
+    ],
+)
+def test_settings_that_a_client_refuses(
+    call: str, before: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong value in --command-config is told as Kafka's tools tell theirs."""
+    file = tmp_path / "wrong.properties"
+    file.write_text("request.timeout.ms=abc\n")
+    with suppress(SystemExit):
+        main([*call.split(), "--bootstrap-server", "127.0.0.1:1", "--command-config", str(file)])
+    told = capsys.readouterr()
+    wrong = "Invalid value abc for configuration request.timeout.ms: Not a number of type INT"
+    assert (told.out + told.err).splitlines()[-1] == before + wrong

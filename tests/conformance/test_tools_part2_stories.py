@@ -29,6 +29,7 @@ def folder(tmp_path: Path) -> Path:
     """Lay down the files that the stories name."""
     (tmp_path / "add.properties").write_text("retention.ms=7000000\nmin.insync.replicas=1\n")
     (tmp_path / "client.properties").write_text("client.id=x\n")
+    (tmp_path / "wrong.properties").write_text("request.timeout.ms=abc\n")
     for mark in TELLERS.values():
         topic = f"off-{mark}"
         _offsets(tmp_path / f"delete-{mark}.json", (topic, 0, 1), (topic, 1, 99))

@@ -24,6 +24,7 @@ from ottla.cli.group_tables import print_members, print_offsets, print_states
 from ottla.cli.java_names import java_text
 from ottla.cli.regex_check import re2_complaint
 from ottla.cli.tool import LONG, ToolCommand, server_options
+from ottla.clients.settings import SettingsError
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -133,7 +134,8 @@ def consumer_groups(**options: Any) -> None:
             _run(admin, actions[0], flags, options)
     except (GroupCommandError, KafkaError, SettingsFileError) as error:
         words = "Executing consumer group command failed due to"
-        click.echo(f"\nError: {words} {java_text(error)}")
+        reason = str(error) if isinstance(error, SettingsError) else java_text(error)
+        click.echo(f"\nError: {words} {reason}")
 
 
 def _run(admin: Admin, action: str, flags: GroupFlags, options: dict[str, Any]) -> None:

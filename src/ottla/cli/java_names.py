@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.common.protocol.Errors.
 
 from __future__ import annotations
 
+from ottla.clients.settings import SettingsError
 from ottla.errors import ErrorCode
 
 PACKAGE = "org.apache.kafka.common.errors"
@@ -46,11 +47,13 @@ _IRREGULAR = {
 def java_text(error: Exception) -> str:
     """Write an error as Kafka's tools print it: the Java class before the message."""
     code = getattr(error, "code", None)
-    return str(error) if code is None else f"{class_name(code)}: {error}"
+    return str(error) if code is None else f"{java_class(error)}: {error}"
 
 
 def java_class(error: Exception) -> str:
     """Return the name of the Java class that an error's code stands for."""
+    if isinstance(error, SettingsError):
+        return "org.apache.kafka.common.config.ConfigException"
     return class_name(getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR))
 
 

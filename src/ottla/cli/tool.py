@@ -17,6 +17,7 @@ import click
 
 from ottla.cli.connection import bootstrap_option
 from ottla.cli.java_names import java_text
+from ottla.clients.settings import SettingsError
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -213,6 +214,8 @@ def failures_told() -> Iterator[None]:
         yield
     except ToolError as error:
         fail(str(error))
+    except SettingsError as error:
+        fail(str(error))  # Kafka's tools tell it without the name of its class
     except KafkaError as error:
         fail(java_text(error))
 

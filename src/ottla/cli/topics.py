@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ottla.cli.connection import bootstrap_option, open_admin, require
-from ottla.cli.tool import INTEGER, ToolCommand, version_option
+from ottla.cli.tool import INTEGER, ToolCommand, fail, version_option
+from ottla.clients.settings import SettingsError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import Uuid
 
@@ -112,6 +113,8 @@ def topics(**options: Any) -> None:
     try:
         with open_admin(flags.bootstrap_server or "", flags.command_config) as admin:
             _RUN[flags.action](admin, flags)
+    except SettingsError as error:
+        fail(str(error))
     except (CommandError, KafkaError) as error:
         click.echo(f"Error while executing topic command : {error}")
         sys.exit(1)

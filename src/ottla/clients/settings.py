@@ -31,6 +31,13 @@ JAVA_CLASSES = {
 }
 
 
+class SettingsError(KafkaError):
+    """Settings that a client refuses before it asks anyone (Kafka: ConfigException)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_CONFIG, message)
+
+
 class Setting(NamedTuple):
     """How one setting is read, and its value when nobody gives one."""
 
@@ -178,7 +185,7 @@ def read_settings(
 ) -> Settings:
     """Merge a mapping with dotted names and keyword arguments with underscores.
 
-    Keywords win. Raises KafkaError(INVALID_CONFIG) naming every bad entry at once, an unknown
+    Keywords win. Raises SettingsError naming every bad entry at once, an unknown
     name together with the nearest known one.
     """
     by_keyword = {name.replace(".", "_"): name for name in table}
@@ -194,7 +201,7 @@ def read_settings(
         except (TypeError, ValueError) as error:
             problems.append(_wrong(name, value, error))
     if problems:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, "; ".join(problems))
+        raise SettingsError("; ".join(problems))
     return Settings(table, values)
 
 
