@@ -132,3 +132,12 @@ def test_a_bad_file_is_told(tmp_path: Path) -> None:
     result = _run("info", "-c", str(tmp_path / "none.properties"))
     assert result.exit_code == 1
     assert result.stderr.startswith("Error loading")
+
+
+def test_releases_that_are_known() -> None:
+    """The mapping knows the release to come, as Kafka's; a cluster cannot be formatted with it."""
+    assert _run("version-mapping", "-r", "9.9").stderr.endswith(" 4.3-IV0, 4.4-IV0\n")
+    assert _run("version-mapping", "-r", "4.4-IV0").stdout.startswith(
+        "metadata.version=31 (4.4-IV0)\n"
+    )
+    assert _run("version-mapping", "-r", "3.9").stdout.startswith("metadata.version=21 (3.9)\n")

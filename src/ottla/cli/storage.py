@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from ottla.cli.features import parse_release, release_levels
 from ottla.cli.node_config import load_broker_config
-from ottla.cli.tool import ToolGroup, java_integer
+from ottla.cli.tool import ToolError, ToolGroup, java_integer
 from ottla.errors import CorruptMessage
 from ottla.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -27,7 +28,6 @@ from ottla.metadata.features import (
     STREAMS_VERSION,
     SUPPORTED_FEATURES,
     TRANSACTION_VERSION,
-    default_levels,
     metadata_version_name,
     parse_metadata_version,
 )
@@ -183,15 +183,13 @@ def random_uuid() -> None:
 @click.option("--release-version", "-r", help="The release; the newest one by default.")
 def version_mapping(release_version: str | None) -> None:
     """Show the levels that a release starts with."""
+    text = release_version or metadata_version_name(LATEST_METADATA_VERSION)
     try:
-        level = _metadata_version(release_version)
-    except ValueError:
-        names = ", ".join(METADATA_VERSION_NAMES.values())
-        _fail(
-            f"Unknown metadata.version '{release_version}'. Supported metadata.version are: {names}"
-        )
-    click.echo(f"metadata.version={level} ({metadata_version_name(level)})")
-    levels = {KRAFT_VERSION: 1, **default_levels(level)}
+        level = parse_release(text)
+    except ToolError as error:
+        _fail(str(error))
+    click.echo(f"metadata.version={level} ({text})")
+    levels = release_levels(level)
     for name in _MAPPING_ORDER:
         click.echo(f"{name}={levels.get(name, 0)}")
 
@@ -247,7 +245,13 @@ def _load(path: str) -> BrokerConfig:
 
 
 def _metadata_version(text: str | None) -> int:
-    return LATEST_METADATA_VERSION if text is None else parse_metadata_version(text)
+    try:
+        return LATEST_METADATA_VERSION if text is None else parse_metadata_version(text)
+    except ValueError:
+        names = ", ".join(METADATA_VERSION_NAMES.values())
+        raise ValueError(
+            f"Unknown metadata.version '{text}'. Supported metadata.version are: {names}"
+        ) from None
 
 
 def _parse_feature(text: str) -> tuple[str, int]:
