@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from ottla.quickstart.flights import FIRST_MONDAY_MS, WEEK_MS, load_extract, week_of
+from ottla.quickstart.interrupts import ALARM, STOPPING, Interrupts, held
 from ottla.quickstart.show import Screen
 from ottla.quickstart.summary import (
     WeekCounts,
@@ -115,6 +116,25 @@ def test_it_ends_cleanly_at_any_point(
         assert (number, process.returncode) == (signal.SIGINT, 1), err
         assert err.endswith("KeyboardInterrupt\n")
     assert left_behind(tmp_path) == []
+
+
+def test_signals_wait_while_a_directory_is_made() -> None:
+    """Making one writes a file to try the place: interrupted there, the file stayed behind."""
+    done = []
+
+    def make() -> None:
+        with Interrupts(), held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            done.append("made and noted")
+
+    handlers = {number: signal.getsignal(number) for number in (*STOPPING, *ALARM)}
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            make()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert done == ["made and noted"]
 
 
 def test_the_node_ends_with_its_parent(tmp_path: Path) -> None:

@@ -7,15 +7,30 @@ by code that is not ours, so it is raised again every so often until the cleanin
 from __future__ import annotations
 
 import signal
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
     from typing import Self
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 ALARM = (signal.SIGALRM,) if hasattr(signal, "SIGALRM") else ()  # Windows has none
 AGAIN_SECONDS = 0.25
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Let the signals wait, so that what is made inside is noted for the cleaning up too."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (*STOPPING, *ALARM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Interrupts:

@@ -20,7 +20,7 @@ from ottla.quickstart.flights import (
     load_whole_year,
     whole_year_folder,
 )
-from ottla.quickstart.interrupts import Interrupts
+from ottla.quickstart.interrupts import Interrupts, held
 from ottla.quickstart.node import Place, start_node
 from ottla.quickstart.show import Screen
 from ottla.quickstart.summary import count_directly, differences, from_records
@@ -58,9 +58,10 @@ def _run(wishes: Wishes, cleanup: ExitStack) -> None:
     screen = Screen()
     missing = [name for name in SPARK_NEEDS if find_spec(name) is None]
     with_spark = wishes.with_spark and not missing
-    place = _place(wishes.data_dir)
-    if place.is_temporary:  # the node does this too, for the case that we are killed
-        cleanup.callback(shutil.rmtree, place.folder, ignore_errors=True)
+    with held():
+        place = _place(wishes.data_dir)
+        if place.is_temporary:  # the node does this too, for the case that we are killed
+            cleanup.callback(shutil.rmtree, place.folder, ignore_errors=True)
     node = cleanup.enter_context(start_node(place))
     kept = "removed at the end; --data-dir keeps it" if place.is_temporary else "kept"
     screen.step(f"node on [bold]{node.bootstrap}[/bold], data in {place.folder} ({kept})")
