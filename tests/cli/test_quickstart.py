@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from ottla.quickstart.flights import FIRST_MONDAY_MS, WEEK_MS, load_extract, week_of
-from ottla.quickstart.interrupts import ALARM, STOPPING, Interrupts, held
+from ottla.quickstart.interrupts import ALARM, STOPPING, Interrupts
 from ottla.quickstart.show import Screen
 from ottla.quickstart.summary import (
     WeekCounts,
@@ -123,8 +123,8 @@ def test_signals_wait_while_a_directory_is_made() -> None:
     done = []
 
     def make() -> None:
-        with Interrupts(), held():
-            os.kill(os.getpid(), signal.SIGTERM)
+        with Interrupts() as interrupts, interrupts.held():
+            signal.raise_signal(signal.SIGTERM)
             done.append("made and noted")
 
     handlers = {number: signal.getsignal(number) for number in (*STOPPING, *ALARM)}

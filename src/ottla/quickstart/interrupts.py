@@ -20,21 +20,12 @@ ALARM = (signal.SIGALRM,) if hasattr(signal, "SIGALRM") else ()  # Windows has n
 AGAIN_SECONDS = 0.25
 
 
-@contextmanager
-def held() -> Iterator[None]:
-    """Let the signals wait, so that what is made inside is noted for the cleaning up too."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (*STOPPING, *ALARM))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 class Interrupts:
     """Turns the signals into KeyboardInterrupt until `settle` is called."""
+
+    def __init__(self) -> None:
+        self._is_holding = False
+        self._has_come = False
 
     def __enter__(self) -> Self:
         for number in (*STOPPING, *ALARM):
@@ -43,6 +34,17 @@ class Interrupts:
 
     def __exit__(self, *_: object) -> None:
         self.settle()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let the signals wait, so that what is made inside is noted for the cleaning up too."""
+        self._is_holding = True
+        try:
+            yield
+        finally:
+            self._is_holding = False
+        if self._has_come:
+            raise KeyboardInterrupt
 
     def settle(self) -> None:
         """From here on the signals are passed over: what is running is cleaned up."""
@@ -56,4 +58,6 @@ class Interrupts:
             signal.signal(number, signal.SIG_IGN)
         if ALARM:
             signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS, AGAIN_SECONDS)
-        raise KeyboardInterrupt
+        self._has_come = True
+        if not self._is_holding:
+            raise KeyboardInterrupt

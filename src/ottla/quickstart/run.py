@@ -20,7 +20,7 @@ from ottla.quickstart.flights import (
     load_whole_year,
     whole_year_folder,
 )
-from ottla.quickstart.interrupts import Interrupts, held
+from ottla.quickstart.interrupts import Interrupts
 from ottla.quickstart.node import Place, start_node
 from ottla.quickstart.show import Screen
 from ottla.quickstart.summary import count_directly, differences, from_records
@@ -49,16 +49,16 @@ def run(wishes: Wishes) -> None:
     """Run the quickstart; OttlaError, OSError say what went wrong. Leaves nothing running."""
     with Interrupts() as interrupts, ExitStack() as cleanup:
         try:
-            _run(wishes, cleanup)
+            _run(wishes, cleanup, interrupts)
         finally:
             interrupts.settle()
 
 
-def _run(wishes: Wishes, cleanup: ExitStack) -> None:
+def _run(wishes: Wishes, cleanup: ExitStack, interrupts: Interrupts) -> None:
     screen = Screen()
     missing = [name for name in SPARK_NEEDS if find_spec(name) is None]
     with_spark = wishes.with_spark and not missing
-    with held():
+    with interrupts.held():
         place = _place(wishes.data_dir)
         if place.is_temporary:  # the node does this too, for the case that we are killed
             cleanup.callback(shutil.rmtree, place.folder, ignore_errors=True)
