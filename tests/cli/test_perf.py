@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from ottla.cli import consumer_perf_test as reading
+from ottla.cli.argparse4j import ArgparseCommand
 from ottla.cli.end_to_end_latency import WrongAnswerError, _compare, end_to_end_latency
 from ottla.cli.perf import (
-    ArgparseCommand,
     Pace,
     decimals,
     java_date,

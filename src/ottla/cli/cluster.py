@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ottla.cli.argparse4j import INTEGER, ToolGroup
 from ottla.cli.connection import open_admin
-from ottla.cli.perf import INTEGER
-from ottla.cli.tool import ToolGroup, current_name, fail, failures_told
+from ottla.cli.tool import current_name, fail, failures_told
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from ottla.cli.argparse4j import ToolGroup
 from ottla.cli.connection import open_admin
 from ottla.cli.tool import (
     ToolError,
-    ToolGroup,
     controller_option,
     fail,
     failures_told,

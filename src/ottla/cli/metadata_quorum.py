@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.argparse4j import INTEGER, ToolGroup
 from ottla.cli.connection import open_admin, read_file
-from ottla.cli.perf import INTEGER
 from ottla.cli.tool import (
     ToolError,
-    ToolGroup,
     controller_option,
     fail,
     failures_told,

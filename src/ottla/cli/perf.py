@@ -1,4 +1,4 @@
-"""What the measuring tools share: flags as argparse4j reads them, pace, percentiles, metrics.
+"""What the measuring tools share: pairs of settings, pace, percentiles, metrics.
 
 Kafka: org.apache.kafka.server.util.ThroughputThrottler, org.apache.kafka.tools.ToolsUtils.
 """
@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 import click
-
-from ottla.cli.tool import PrefixCommand, java_integer, whole_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,70 +17,6 @@ if TYPE_CHECKING:
     from ottla.clients.windows import MetricName
 
 BYTES_PER_MB = 1024 * 1024
-
-
-class ArgparseCommand(PrefixCommand):
-    """A command that is called as argparse4j's are: without a word it shows its help, status 0.
-
-    A flag that is declared with `multiple=True` takes all words up to the next flag.
-    """
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Repeat a flag before each of its values, then parse."""
-        if not args:
-            click.echo(ctx.get_help())
-            ctx.exit(0)
-        many = {
-            flag
-            for parameter in self.params
-            if isinstance(parameter, click.Option) and parameter.multiple
-            for flag in parameter.opts
-        }
-        spread: list[str] = []
-        current: str | None = None
-        for word in whole_options(self, ctx, args):
-            if word.startswith("--"):
-                current = word if word in many else None
-            elif current is not None and spread[-1] != current:
-                spread.append(current)
-            spread.append(word)
-        return super().parse_args(ctx, spread)
-
-
-class JavaNumber(click.ParamType[Any]):
-    """A number, refused in the words of Java's parsers."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, _ctx: click.Context | None
-    ) -> int | float:
-        """Read a Long, an Integer or a Double; UsageError otherwise."""
-        try:
-            if self.name == "Double":
-                return float(value)
-            return java_integer(str(value), 32 if self.name == "Integer" else 64)
-        except ValueError as error:
-            flag = "?" if param is None else "/".join(param.opts)
-            raise click.UsageError(
-                f"argument {flag}: could not convert '{value}' to {self.name} "
-                f'(For input string: "{value}")'
-            ) from error
-
-
-LONG, INTEGER, DOUBLE = JavaNumber("Long"), JavaNumber("Integer"), JavaNumber("Double")
-
-
-def need(value: object, flag: str) -> None:
-    """Refuse a call without a flag, as argparse4j does."""
-    if value is None:
-        raise click.UsageError(f"argument {flag} is required")
-
-
-def refuse(message: str) -> NoReturn:
-    """End a call whose flags cannot be."""
-    raise click.UsageError(message)
 
 
 def pairs(texts: Sequence[str]) -> dict[str, str]:

@@ -13,23 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.argparse4j import DOUBLE, INTEGER, LONG, ArgparseCommand, need, refuse
 from ottla.cli.connection import producer_settings, read_file
 from ottla.cli.java_names import java_text
-from ottla.cli.perf import (
-    BYTES_PER_MB,
-    DOUBLE,
-    INTEGER,
-    LONG,
-    ArgparseCommand,
-    Pace,
-    decimals,
-    need,
-    pairs,
-    percentile,
-    print_metrics,
-    ratio,
-    refuse,
-)
+from ottla.cli.perf import BYTES_PER_MB, Pace, decimals, pairs, percentile, print_metrics, ratio
 from ottla.cli.tool import failures_told, say_old
 from ottla.errors import KafkaError
 

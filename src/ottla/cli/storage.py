@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from ottla.cli.argparse4j import ToolGroup
 from ottla.cli.features import parse_release, release_levels
 from ottla.cli.node_config import load_broker_config
-from ottla.cli.tool import ToolError, ToolGroup, java_integer
+from ottla.cli.tool import ToolError, java_integer
 from ottla.errors import CorruptMessage
 from ottla.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,

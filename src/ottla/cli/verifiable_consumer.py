@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.argparse4j import INTEGER, ArgparseCommand, need, refuse
 from ottla.cli.connection import consumer_settings, read_file
 from ottla.cli.java_names import java_text
-from ottla.cli.perf import INTEGER, ArgparseCommand, need, refuse
 from ottla.cli.tool import say_old
 from ottla.cli.verifiable_events import EventWriter, StopRequest
 from ottla.clients.consumer.core import RebalanceListener

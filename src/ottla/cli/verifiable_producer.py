@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.argparse4j import INTEGER, LONG, ArgparseCommand, need, refuse
 from ottla.cli.connection import producer_settings, read_file
 from ottla.cli.java_names import java_class
-from ottla.cli.perf import INTEGER, LONG, ArgparseCommand, Pace, need, ratio, refuse
+from ottla.cli.perf import Pace, ratio
 from ottla.cli.tool import say_old
 from ottla.cli.verifiable_events import EventWriter, StopRequest
 from ottla.errors import KafkaError
