@@ -18,7 +18,7 @@ COMPILED = (
     "clients/producer/batches",
     "clients/producer/accumulator",
     "clients/producer/partitioner",
-    "clients/consumer/shape",
+    "clients/consumer/record_decoder",
 )
 DIRECTIVES = {
     "language_level": 3,

@@ -17,12 +17,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ottla.records.builder import encode_batch
-from ottla.server.files import RealDirectory
-from ottla.storage.append_info import FetchIsolation
-from ottla.storage.log_config import LogConfig
-from ottla.storage.log_dir import LogDirectory
-from ottla.storage.log_set import LogSet
-from ottla.storage.partition_log import PartitionLog
+from ottla.server.system.files import RealDirectory
+from ottla.storage.directories.log_dir import LogDirectory
+from ottla.storage.log.append_info import FetchIsolation
+from ottla.storage.log.config import LogConfig
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log_set.log_set import LogSet
 from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ def many(folder: str, count: int) -> None:
         how = "(fsync of all)" if clean else "(none)"
         print(f"shutdown {how} {time.perf_counter() - start:45.2f} s")
         if not clean:
-            for home in logs.directories:
-                home.release()
+            for log_dir in logs.directories:
+                log_dir.release()
         del logs
         gc.collect()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

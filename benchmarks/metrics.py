@@ -4,7 +4,7 @@
 
 A whole node in this process, topics of a hundred partitions, a group with an offset in every
 partition of ten of them; half of the partitions grow between two scrapes. Measures
-server/metrics_node.py and metrics/exposition.py.
+server/metrics/node.py and metrics/exposition.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     import asyncio
 
-    from ottla.server.node import Node
+    from ottla.server.node.node import Node
 
 A_TOPIC = 100
 GROUP_TOPICS = 10

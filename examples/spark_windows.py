@@ -15,7 +15,7 @@ import ottla.spark
 from ottla import Admin, Producer
 
 CLICKS, COUNTS = "clicks", "clicks-per-minute"
-PAGES = ("home", "search", "cart")
+PAGES = ("log_dir", "search", "cart")
 
 
 def send_clicks(bootstrap: str) -> None:

@@ -75,7 +75,7 @@ class Mutant(NamedTuple):
     frame: bytes
 
 
-class Complaints(logging.Handler):
+class Problems(logging.Handler):
     """Collects what the dispatcher says of its own failures: there must be none."""
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ class Lane:
         size = int.from_bytes(self._received[:4], "big") + 4
         if len(self._received) < 4 or len(self._received) < size:
             return False
-        _judge(self._mutant, self._received[4:size])
+        _validate(self._mutant, self._received[4:size])
         self._outcomes["answered"] += 1
         return True
 
@@ -207,7 +207,7 @@ class Lane:
             self._sock.close()
 
 
-def _judge(mutant: Mutant, answer: bytes) -> None:
+def _validate(mutant: Mutant, answer: bytes) -> None:
     key, version, frame = mutant
     try:
         _, position = codec.decode_at(
@@ -311,15 +311,15 @@ def _read(sock: socket.socket, size: int) -> bytes | None:
 
 def served(kind: str) -> dict[int, tuple[int, int]]:
     """Return the versions of each API that a kind of listener serves."""
-    from ottla.server.dispatch import served_apis
+    from ottla.server.requests.dispatch import served_apis
 
     return {key: (api.lowest, api.highest) for key, api in served_apis(kind).items()}
 
 
 def run(count: int, seed: int = 1, kind: str = "broker") -> dict[str, Any]:
     """Send so many frames to a node in this process; return the figures. Raises Broken."""
-    process, complaints = psutil.Process(), Complaints()
-    logging.getLogger("ottla").addHandler(complaints)
+    process, problems = psutil.Process(), Problems()
+    logging.getLogger("ottla").addHandler(problems)
     with Cluster(config=SETTINGS) as cluster:
         name = "CONTROLLER" if kind == "controller" else "PLAINTEXT"
         address = cluster.run(lambda node: node.addresses[name])
@@ -335,9 +335,9 @@ def run(count: int, seed: int = 1, kind: str = "broker") -> dict[str, Any]:
         grown = process.memory_info().rss - before
         if grown > MEMORY_LIMIT_BYTES:
             raise Broken(f"the node has grown by {grown} bytes")
-    logging.getLogger("ottla").removeHandler(complaints)
-    if complaints.texts:
-        raise Broken(f"the node complained: {complaints.texts.most_common(5)}")
+    logging.getLogger("ottla").removeHandler(problems)
+    if problems.texts:
+        raise Broken(f"the node complained: {problems.texts.most_common(5)}")
     return {
         "frames": count,
         "seed": seed,

@@ -199,11 +199,11 @@ def run(kills: int, directory: Path, *, seed: int = 1) -> dict[str, Any]:
     }
 
 
-def _wait_for(condition: Any, complaint: str) -> None:
+def _wait_for(condition: Any, problem: str) -> None:
     deadline = time.monotonic() + 40
     while not condition():
         if time.monotonic() > deadline:
-            raise Lost(complaint)
+            raise Lost(problem)
         time.sleep(0.01)
 
 

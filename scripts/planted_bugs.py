@@ -66,7 +66,7 @@ class Plant(NamedTuple):
     edits: tuple[Edit, ...]
 
 
-class Verdict(NamedTuple):
+class Result(NamedTuple):
     """What became of a plant; `why` is the first line of the failure, or what was wrong."""
 
     plant: Plant
@@ -175,7 +175,7 @@ def with_plant(plant: Plant, sources: Path) -> dict[Path, str]:
     return texts
 
 
-def judge(plant: Plant, sources: Path) -> Verdict:
+def judge(plant: Plant, sources: Path) -> Result:
     """Plant one bug, run its test, put the files back."""
     began = time.monotonic()
     try:
@@ -189,13 +189,13 @@ def judge(plant: Plant, sources: Path) -> Verdict:
             for path, text in before.items():
                 path.write_text(text, encoding="utf-8")
     except PlantError as error:
-        return Verdict(plant, False, str(error), time.monotonic() - began)
+        return Result(plant, False, str(error), time.monotonic() - began)
     is_caught = bool(failures) and not any(map(BROKEN_PLANT.match, failures))
     why = failures[0] if failures else "the test passes"
-    return Verdict(plant, is_caught, why, time.monotonic() - began)
+    return Result(plant, is_caught, why, time.monotonic() - began)
 
 
-def show(verdicts: list[Verdict], console: Console) -> None:
+def show(verdicts: list[Result], console: Console) -> None:
     """Print the table, and why what was missed was missed."""
     table = Table("no.", "test", "", "seconds", box=None)
     for one in verdicts:

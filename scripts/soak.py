@@ -140,7 +140,7 @@ class Soak:
         self.errors = 0
         self.samples: list[tuple[int, int]] = []
         self.is_over = False
-        self._around: dict[int, tuple[bytes, bytes]] = {}
+        self._environment: dict[int, tuple[bytes, bytes]] = {}
         """By place: what stands before and behind the records of a produce request."""
         self._records = b""
         self._second = 0
@@ -157,12 +157,14 @@ class Soak:
             self._second = now_s
             records = [(now_s * 1000, None, bytes(RECORD_BYTES), ())] * RECORDS
             self._records = bytes(encode_batch(records))
-        around = self._around.get(number % self.partitions)
-        if around is None:
-            around = self._around[number % self.partitions] = self._new_around(number)
-        return self._records.join(around)
+        environment = self._environment.get(number % self.partitions)
+        if environment is None:
+            environment = self._environment[number % self.partitions] = self._new_environment(
+                number
+            )
+        return self._records.join(environment)
 
-    def _new_around(self, number: int) -> tuple[bytes, bytes]:
+    def _new_environment(self, number: int) -> tuple[bytes, bytes]:
         topic, partition = self.place(number)
         data = ProduceRequest.TopicProduceData
         part = data.PartitionProduceData(index=partition, records=self._records)

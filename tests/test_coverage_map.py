@@ -26,7 +26,7 @@ the part does not exist yet: brokers do not advertise the API then.
 def handlers() -> dict[int, tuple[str, int, int]]:
     """Return module and version range of each served API; empty before there is a server."""
     try:
-        from ottla.server.dispatch import served_apis
+        from ottla.server.requests.dispatch import served_apis
     except ImportError:
         return {}
     found = {}

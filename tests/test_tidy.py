@@ -29,7 +29,7 @@ LONGEST_FUNCTION = 70
 LONGEST_MODULE = 600
 LONGEST_MEDIAN_FUNCTION = 9
 LONGEST_MEDIAN_MODULE = 170
-MOST_POSITIONAL_ARGUMENTS = 5
+MAX_POSITIONAL_ARGUMENTS = 5
 BANNED_MODULES = {"utils", "util", "helpers", "helper", "common", "manager", "impl", "misc"}
 
 # Parts that are Ottla's own idea, or the same in every Python project: no counterpart in Kafka.
@@ -127,7 +127,7 @@ def test_functions_take_few_positional_arguments() -> None:
     for one in functions(modules(PACKAGE)):
         names = [argument.arg for argument in (*one.node.args.posonlyargs, *one.node.args.args)]
         own = [name for name in names if name not in {"self", "cls"}]
-        if len(own) > MOST_POSITIONAL_ARGUMENTS and "/cli/" not in one.place:
+        if len(own) > MAX_POSITIONAL_ARGUMENTS and "/cli/" not in one.place:
             crowded.append(one)
     hot = {path.relative_to(ROOT).as_posix() for path in modules(PACKAGE) if is_hot(path)}
     assert not [one.place for one in crowded if one.place.partition(":")[0] not in hot]
@@ -313,7 +313,7 @@ def test_the_contracts_name_every_package() -> None:
         listed = {name.removeprefix("ottla.") for name in contracts[contract][key]}
         return (wanted & there) - listed
 
-    cores = "Cores know no clock, no socket, no file and no luck"
+    cores = "Cores know no clock, no socket, no file and no randomness"
     assert not missing(cores, "source_modules", CORES)
     assert not missing("Only spark and streams know Spark", "source_modules", SPARKLESS)
     assert not missing("Clients import no part of a broker", "forbidden_modules", BROKERS)

@@ -24,8 +24,8 @@ from ottla.config.broker import parse_broker_config
 from ottla.protocol.primitives import decode_uvarint
 from ottla.records.crc32c import crc32c
 from ottla.records.scan import scan_records
-from ottla.server.dispatch import Dispatcher
-from ottla.server.node import Node
+from ottla.server.node.node import Node
+from ottla.server.requests.dispatch import Dispatcher
 
 if TYPE_CHECKING:
     from ottla.network.connection import Connection

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.cli.broker_api_versions import broker_text
-from ottla.cli.cluster import endpoint_lines
-from ottla.cli.delete_records import parse_offsets
-from ottla.cli.features import feature_lines, parse_level, parse_release, release_levels
-from ottla.cli.get_offsets import Rule, parse_rule
-from ottla.cli.leader_election import parse_partitions
-from ottla.cli.log_dirs import as_json
-from ottla.cli.main import COMMANDS, main
-from ottla.cli.metadata_quorum import (
+from ottla.cli.commands.broker_api_versions import broker_text
+from ottla.cli.commands.cluster import endpoint_lines
+from ottla.cli.commands.delete_records import parse_offsets
+from ottla.cli.commands.features import feature_lines, parse_level, parse_release, release_levels
+from ottla.cli.commands.get_offsets import Rule, parse_rule
+from ottla.cli.commands.leader_election import parse_partitions
+from ottla.cli.commands.log_dirs import as_json
+from ottla.cli.commands.metadata_quorum import (
     parse_directory_id,
     replication_rows,
     status_lines,
     table,
 )
-from ottla.cli.regex_check import re2_complaint
-from ottla.cli.tool import ToolError
+from ottla.cli.main import COMMANDS, main
+from ottla.cli.options.regex_check import re2_problem
+from ottla.cli.options.tool import ToolError
 from ottla.clients.admin.cluster import (
     ClusterDescription,
     FeatureRange,
@@ -244,7 +244,7 @@ def test_files_of_partitions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "complaint"),
+    ("pattern", "problem"),
     [
         ("a.*b", None),
         ("(a", "missing closing )"),
@@ -256,9 +256,9 @@ def test_files_of_partitions() -> None:
         (r"\(?=", None),
     ],
 )
-def test_regular_expressions(pattern: str, complaint: str | None) -> None:
+def test_regular_expressions(pattern: str, problem: str | None) -> None:
     """What RE2 does not know is refused though Python knows it."""
-    assert re2_complaint(pattern) == complaint
+    assert re2_problem(pattern) == problem
 
 
 @pytest.mark.parametrize(

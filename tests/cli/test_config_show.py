@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from ottla.cli.config_show import config
-from ottla.cli.server_start import server_start
+from ottla.cli.commands.config_show import config
+from ottla.cli.commands.server_start import server_start
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from ottla.cli.connection import (
+from ottla.cli.main import main
+from ottla.cli.options.connection import (
     consumer_settings,
     key_values,
     producer_settings,
     read_file,
     require,
 )
-from ottla.cli.java_names import java_text
-from ottla.cli.main import main
+from ottla.cli.output.java_names import java_text
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.cli.main import main
-from ottla.clients.consumer.shape import ConsumerRecord
+from ottla.clients.consumer.record_decoder import ConsumerRecord
 
 if TYPE_CHECKING:
     from typing import Self
@@ -103,7 +103,7 @@ def test_a_record_that_fails(
 
 
 @pytest.mark.parametrize(
-    ("flags", "complaint"),
+    ("flags", "problem"),
     [
         (
             "--topic t --from-beginning --command-property auto.offset.reset=latest",
@@ -119,14 +119,14 @@ def test_a_record_that_fails(
 )
 def test_calls_that_contradict_themselves(
     flags: str,
-    complaint: str,
+    problem: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One of two settings would be lost without a word: both are named."""
     status, _, said = run(capsys, monkeypatch, *flags.split())
     assert status == 1
-    assert complaint in said
+    assert problem in said
 
 
 def test_settings_that_agree(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.cli import consumer_groups as module
-from ottla.cli.group_offsets import GroupCommandError, parse_duration, parse_moment
+from ottla.cli.commands import consumer_groups as module
+from ottla.cli.commands.group_offsets import GroupCommandError, parse_duration, parse_moment
 from ottla.cli.main import main
 from ottla.clients.admin.cluster import ClusterDescription
 from ottla.clients.admin.groups import GroupDescription, GroupListing, MemberDescription

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.cli.coordinator_formatter import PACKAGE, coordinator_formatter
-from ottla.clients.consumer.shape import ConsumerRecord
+from ottla.cli.output.coordinator_formatter import PACKAGE, coordinator_formatter
+from ottla.clients.consumer.record_decoder import ConsumerRecord
 from ottla.protocol import codec
 from ottla.protocol.records import group, share, share_group, transaction
 from ottla.types import ZERO_UUID
@@ -110,7 +110,7 @@ def test_records_that_cannot_be_read() -> None:
     write = coordinator_formatter("OffsetsMessageFormatter")
     assert write is not None
     assert write(ConsumerRecord("t", 0, 8, 0, None, b"x", ())) == ""
-    for key, value, complaint in (
+    for key, value, problem in (
         (b"\0", None, "Could not read version from key's buffer."),
         (_bytes(OFFSET[0], 0), b"\0", "Could not read version from value's buffer."),
         (_bytes(OFFSET[0], 0), b"\0\x63", "Found an unknown record version 99 for 1 type"),
@@ -118,7 +118,7 @@ def test_records_that_cannot_be_read() -> None:
     ):
         with pytest.raises(ValueError, match="Could not read record at offset 8 due to: ") as told:
             write(ConsumerRecord("t", 0, 8, 0, key, value, ()))
-        assert complaint in str(told.value)
+        assert problem in str(told.value)
 
 
 def test_other_classes() -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from ottla.cli.dump_batches import NO_LIMIT, DumpOptions, dump_log
-from ottla.cli.dump_decoders import DECODER_PACKAGE, plain_parser
-from ottla.cli.dump_log import dump_log_command
-from ottla.cli.message_json import RawJson, json_text, message_json
+from ottla.cli.commands.dump_log import dump_log_command
+from ottla.cli.dump.batches import NO_LIMIT, DumpOptions, dump_log
+from ottla.cli.dump.decoders import DECODER_PACKAGE, plain_parser
+from ottla.cli.output.message_json import RawJson, json_text, message_json
 from ottla.metadata.framing import MessageAndVersion, encode_record
 from ottla.protocol.records.metadata import ClientQuotaRecord, PartitionRecord
 from ottla.records.builder import encode_batch

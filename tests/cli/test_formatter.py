@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.formatter import FormatError, Formatter
+from ottla.cli.output.formatter import FormatError, Formatter
 from ottla.clients.consumer.fetched import AppendedRecord
-from ottla.clients.consumer.shape import ConsumerRecord
+from ottla.clients.consumer.record_decoder import ConsumerRecord
 
 RECORD = ConsumerRecord("t", 3, 7, 42, b"k", b"v", (("h", b"1"), ("i", None)))
 BARE = ConsumerRecord("t", 0, 0, -1, None, None, ())

@@ -10,10 +10,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ottla.cli import consumer_perf_test as reading
-from ottla.cli.argparse4j import ArgparseCommand
-from ottla.cli.end_to_end_latency import WrongAnswerError, _compare, end_to_end_latency
-from ottla.cli.perf import (
+from ottla.cli.options.argparse4j import ArgparseCommand
+from ottla.cli.perf import consumer_perf_test as reading
+from ottla.cli.perf.end_to_end_latency import WrongAnswerError, _compare, end_to_end_latency
+from ottla.cli.perf.perf import (
     Pace,
     decimals,
     java_date,
@@ -21,10 +21,10 @@ from ottla.cli.perf import (
     print_metrics,
     ratio,
 )
-from ottla.cli.producer_perf_test import Stats, _read_payloads, producer_perf_test
-from ottla.cli.replica_verification import Fetched, Mismatch, compare
-from ottla.clients.consumer.shape import ConsumerRecord
-from ottla.clients.windows import MetricName
+from ottla.cli.perf.producer_perf_test import Stats, _read_payloads, producer_perf_test
+from ottla.cli.perf.replica_verification import Fetched, Mismatch, compare
+from ottla.clients.consumer.record_decoder import ConsumerRecord
+from ottla.clients.metric_windows import MetricName
 from ottla.records.batch import RecordBatch
 from ottla.records.builder import encode_batch
 from ottla.types import TopicPartition

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from ottla.cli.storage import storage
+from ottla.cli.commands.storage import storage
 from ottla.types import Uuid
 
 if TYPE_CHECKING:

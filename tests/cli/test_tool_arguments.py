@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.cli.delete_records import parse_offsets
-from ottla.cli.leader_election import parse_partitions
+from ottla.cli.commands.delete_records import parse_offsets
+from ottla.cli.commands.leader_election import parse_partitions
 from ottla.cli.main import main
-from ottla.cli.tool import ToolError, java_integer, read_json
+from ottla.cli.options.tool import ToolError, java_integer, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ def test_a_second_value_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "problem"),
     [
         (
             "topics --create --topic t --partitions 99999999999",
@@ -77,10 +77,10 @@ def test_a_second_value_is_refused(
     ],
 )
 def test_numbers_too_large_are_refused(
-    arguments: str, complaint: str, capsys: pytest.CaptureFixture[str]
+    arguments: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A number beyond Java's is refused with a sentence, before anything is sent."""
-    assert complaint in _call(capsys, *arguments.split(), *NOWHERE)
+    assert problem in _call(capsys, *arguments.split(), *NOWHERE)
 
 
 def test_levels_of_features_are_shorts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +102,7 @@ def test_the_ends_of_a_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "complaint"),
+    ("document", "problem"),
     [
         ("[1]", "Expected JSON object, received [1]"),
         ("null", "Expected JSON object, received null"),
@@ -126,12 +126,12 @@ def test_the_ends_of_a_size() -> None:
 )
 @pytest.mark.parametrize("parse", [parse_offsets, parse_partitions])
 def test_files_of_json_of_another_shape(
-    parse: Callable[[object], object], document: str, complaint: str
+    parse: Callable[[object], object], document: str, problem: str
 ) -> None:
     """What stands where something else must be is refused in Kafka's words, never taken as it."""
     with pytest.raises(ToolError) as refused:
         parse(json.loads(document))
-    assert str(refused.value) == complaint
+    assert str(refused.value) == problem
 
 
 def test_offsets_have_64_bits() -> None:
@@ -150,7 +150,7 @@ def test_json_of_any_depth(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "problem"),
     [
         (
             "cluster cluster-id --boot=h:1",
@@ -181,11 +181,9 @@ def test_json_of_any_depth(tmp_path: Path) -> None:
         ("topics --list --to t", "No such option '--to'"),
     ],
 )
-def test_begins_of_names(
-    arguments: str, complaint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_begins_of_names(arguments: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Tools of argparse4j take the begin of a name where only one begins so, and say which do."""
-    assert complaint in " ".join(_call(capsys, *arguments.split()).split())
+    assert problem in " ".join(_call(capsys, *arguments.split()).split())
 
 
 def test_begins_of_names_that_work(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.cli import topics as module
+from ottla.cli.commands import topics as module
 from ottla.cli.main import main
 from ottla.clients.admin.configs import ConfigEntry, ConfigResource, ResourceType
 from ottla.clients.admin.topics import (

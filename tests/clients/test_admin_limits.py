@@ -165,7 +165,7 @@ def test_a_call_ends_when_another_thread_closes_the_client(silent: str, call: st
     assert [type(error) for error in errors] == [KafkaError]
 
 
-def test_a_loop_that_ends_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_ends_leaves_no_one_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not end by itself is cancelled."""
     monkeypatch.setattr(loops, "LAST_CALLS_SECONDS", 0.01)
     thread = LoopThread("test")
@@ -318,7 +318,7 @@ def test_a_partition_with_an_error_is_left_out(caplog: pytest.LogCaptureFixture)
 
 def test_few_coordinators_are_remembered(monkeypatch: pytest.MonkeyPatch, kafka: Kafka) -> None:
     """Whoever asks about ever new groups does not grow for ever."""
-    monkeypatch.setattr(calls, "MOST_COORDINATORS", 3)
+    monkeypatch.setattr(calls, "MAX_COORDINATORS", 3)
     names = [f"group-{number}" for number in range(6)]
     with Admin(bootstrap_servers=kafka.bootstrap) as admin:
         assert all(isinstance(one, KafkaError) for one in admin.describe_groups(names).values())

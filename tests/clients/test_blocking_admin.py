@@ -83,7 +83,7 @@ def test_lists_of_groups_are_narrowed_and_features_asked_of_a_node() -> None:
 
 def test_the_cluster_gives_a_client_one_instance_id() -> None:
     """With a receiver of metrics the id is given once; without one there is none."""
-    config = {"metric.reporters": "tests.server.receivers.Receiver"}
+    config = {"metric.reporters": "tests.server.node.receivers.Receiver"}
     with Cluster(config=config) as cluster, Admin(bootstrap_servers=cluster.bootstrap) as admin:
         given = admin.client_instance_id()
         assert given

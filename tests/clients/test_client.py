@@ -84,7 +84,7 @@ def test_an_api_that_the_broker_lacks_fails_at_once() -> None:
     assert "does not support LIST_OFFSETS" in pending.error.message
 
 
-def test_nobody_there_is_told_in_one_line_with_the_next_step() -> None:
+def test_no_one_there_is_told_in_one_line_with_the_next_step() -> None:
     """After some patience, waiting callers get the error; the address stands in it."""
     sim = _simulation()
     sim.cluster.down.add(1)
@@ -148,6 +148,6 @@ def test_a_refused_login_is_forgotten_when_a_later_one_succeeds() -> None:
     sim = _simulation()
     RefusedOnce.tries = 0
     sim.client._login = RefusedOnce
-    sim.run(lambda: sim.client.trouble() is not None)
+    sim.run(lambda: sim.client.pending_error() is not None)
     sim.run(lambda: sim.client.reached)
-    assert sim.client.trouble() is None
+    assert sim.client.pending_error() is None

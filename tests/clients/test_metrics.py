@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla import Admin, AsyncProducer, Consumer, Producer, TopicPartition
-from ottla.clients.windows import MetricName, Window
+from ottla.clients.metric_windows import MetricName, Window
 from ottla.errors import KafkaError
 from ottla.testing.cluster import Cluster
 

@@ -15,7 +15,7 @@ from ottla import AsyncConsumer, Consumer, Producer
 from ottla.clients.bootstrap import parse_address
 from ottla.clients.client import ConnectionKey
 from ottla.clients.connection import BlockingConnection
-from ottla.clients.loops import TurnLoop
+from ottla.clients.loops import CallerDrivenLoop
 from ottla.clients.serdes import deserializer, serializer
 from ottla.clients.transport import SCRATCH_BYTES, FrameProtocol
 from ottla.errors import ErrorCode, KafkaError
@@ -82,7 +82,7 @@ async def _give(value: Any) -> Any:
 def test_a_loop_in_turns_runs_in_the_callers_thread_and_in_its_own_meanwhile() -> None:
     """Work of the caller runs here; timers go on when nobody calls."""
     sink = _Sink()
-    loop = TurnLoop(cast("Runtime", sink), "test")
+    loop = CallerDrivenLoop(cast("Runtime", sink), "test")
     fired = threading.Event()
     try:
         assert [loop.call(_give(n)) for n in range(20)] == list(range(20))
@@ -103,7 +103,7 @@ async def _fail() -> None:
 def test_a_blocking_client_works_inside_a_running_loop() -> None:
     """As in a notebook: the thread drives the loop instead."""
     sink = _Sink()
-    loop = TurnLoop(cast("Runtime", sink), "test")
+    loop = CallerDrivenLoop(cast("Runtime", sink), "test")
 
     async def cell() -> Any:
         return loop.call(_give(7))
@@ -114,7 +114,7 @@ def test_a_blocking_client_works_inside_a_running_loop() -> None:
         loop.stop()
 
 
-def test_nobody_there_fails_in_time_with_one_line() -> None:
+def test_no_one_there_fails_in_time_with_one_line() -> None:
     """max.block.ms of a producer, the timeout of a consumer's question."""
     with (
         Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=300) as producer,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ottla
-from ottla.clients.consumer import shape
+from ottla.clients.consumer import record_decoder
 from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.producer import accumulator, batches, partitioner
 from ottla.clients.settings import PRODUCER, read_settings
@@ -44,7 +44,7 @@ def _plain(compiled: ModuleType) -> ModuleType:
 @pytest.fixture
 def plain() -> Iterator[dict[str, ModuleType]]:
     """Yield the uncompiled modules by their last name; they import each other."""
-    compiled = (scan, partitioner, batches, accumulator, shape)
+    compiled = (scan, partitioner, batches, accumulator, record_decoder)
     try:
         yield {one.__name__.rpartition(".")[2]: _plain(one) for one in compiled}
     finally:
@@ -112,10 +112,12 @@ def test_records_are_shaped_alike(plain: dict[str, ModuleType]) -> None:
     scan.append_records(payload, given, 1000)
     for stamp in (None, 77):
         arguments = (bytes(payload), 9, 50, 1000, stamp)
-        fast = shape.simple_records(*arguments, "t", 2)
-        expected = shape.shaped(TopicPartition("t", 2), scan.decode_records(*arguments))
+        fast = record_decoder.simple_records(*arguments, "t", 2)
+        expected = record_decoder.shaped(TopicPartition("t", 2), scan.decode_records(*arguments))
         assert fast == expected
-        assert plain["shape"].simple_records(*arguments, "t", 2) == [tuple(one) for one in expected]
+        assert plain["record_decoder"].simple_records(*arguments, "t", 2) == [
+            tuple(one) for one in expected
+        ]
 
 
 def test_what_is_not_simple_is_left_to_the_general_way(plain: dict[str, ModuleType]) -> None:
@@ -130,5 +132,5 @@ def test_what_is_not_simple_is_left_to_the_general_way(plain: dict[str, ModuleTy
     bad += [(whole, 2, 0, (1 << 63) - 1), (whole + b"\x00", 2, 0, 0)]
     bad += [(whole[:cut], 2, 0, 0) for cut in range(len(whole))]
     for arguments in bad:
-        for module in (shape, plain["shape"]):
+        for module in (record_decoder, plain["record_decoder"]):
             assert module.simple_records(*arguments, None, "t", 0) is None

@@ -59,7 +59,7 @@ def _readers() -> str:
         if not OTHER_PLACES & set(path.relative_to(SOURCE).parts)
     ]
     tables = SOURCE / "config" / "broker"
-    files += [tables / name for name in ("endpoints.py", "unbuilt.py", "config.py")]
+    files += [tables / name for name in ("endpoints.py", "unsupported.py", "config.py")]
     return "\n".join(path.read_text() for path in files)
 
 

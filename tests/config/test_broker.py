@@ -148,12 +148,14 @@ def test_unknown_names_are_listed_with_the_nearest() -> None:
 )
 def test_parts_that_are_not_built_are_named(given: dict[str, str], name: str) -> None:
     """A setting that asks for a missing part is legal, but listed for the start to refuse."""
-    assert [problem.name for problem in parse_broker_config({**NODE, **given}).unbuilt] == [name]
+    assert [problem.name for problem in parse_broker_config({**NODE, **given}).unsupported] == [
+        name
+    ]
 
 
 def test_a_plain_node_asks_for_nothing_unbuilt() -> None:
     """The common single node starts."""
-    assert parse().unbuilt == ()
+    assert parse().unsupported == ()
 
 
 def test_stored_changes_go_over_the_file() -> None:

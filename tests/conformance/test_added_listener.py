@@ -98,7 +98,7 @@ def test_partitions_described_there(pair: Pair) -> None:
     pair.compare(DescribeTopicPartitionsRequest(topics=[asked], response_partition_limit=9))
 
 
-def test_nobody_is_found_there(pair: Pair) -> None:
+def test_no_one_is_found_there(pair: Pair) -> None:
     """Neither a coordinator nor a broker."""
     pair.compare(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
     pair.compare(FindCoordinatorRequest(key_type=0, key="g"), versions=range(4))

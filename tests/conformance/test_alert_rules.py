@@ -1,7 +1,7 @@
 """The shipped alert rules under Prometheus's own checker: each loads, fires and clears.
 
 The table below has for each alert the series that make it fire, in either spelling. That the node
-really serves those names is shown by tests/server/test_metric_names.py.
+really serves those names is shown by tests/server/metrics/test_names.py.
 """
 
 from __future__ import annotations

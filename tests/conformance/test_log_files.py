@@ -12,13 +12,13 @@ import pytest
 from ottla.records.builder import encode_batch
 from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
-from ottla.server.files import RealDirectory
-from ottla.storage.append_info import FetchIsolation
+from ottla.server.system.files import RealDirectory
 from ottla.storage.batches import scan_batches
-from ottla.storage.log_config import LogConfig
-from ottla.storage.log_dir import LogDirectory
-from ottla.storage.log_set import LogSet
-from ottla.storage.partition_log import PartitionLog
+from ottla.storage.directories.log_dir import LogDirectory
+from ottla.storage.log.append_info import FetchIsolation
+from ottla.storage.log.config import LogConfig
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log_set.log_set import LogSet
 from ottla.types import TopicPartition, Uuid
 from tests.conformance.kafka import running_kafka
 
@@ -42,7 +42,7 @@ def dump(kafka: Kafka, files: list[Path], *options: str) -> str:
     return kafka.run(DUMP, "--files", ",".join(map(str, files)), *options).stdout
 
 
-def complaints(text: str) -> list[str]:
+def problems(text: str) -> list[str]:
     """Return the lines in which the dump tool finds fault."""
     pattern = r"(?i)mismatch|corrupt|error|invalid|not found|isvalid: false|fails"
     return [line for line in text.splitlines() if re.search(pattern, line)]
@@ -107,15 +107,15 @@ def test_kafka_reads_our_files_without_complaint(kafka: Kafka, tmp_path: Path) -
     folder = tmp_path / NAME
     logs = sorted(folder.glob("*.log"))
     text = dump(kafka, logs, "--deep-iteration")
-    assert complaints(text) == []
+    assert problems(text) == []
     assert len(re.findall(r"^baseOffset: ", text, re.MULTILINE)) > 240
     for pattern in ("*.index", "*.timeindex", "*.txnindex", "*.snapshot"):
         files = sorted(folder.glob(pattern))
         assert files, pattern
-        assert complaints(dump(kafka, files)) == [], pattern
+        assert problems(dump(kafka, files)) == [], pattern
     for pattern in ("*.index", "*.timeindex"):
         checked = dump(kafka, sorted(folder.glob(pattern)), "--index-sanity-check")
-        assert complaints(checked) == []
+        assert problems(checked) == []
         assert checked.count("passed sanity check") == len(logs)
 
 
@@ -136,7 +136,7 @@ def test_kafka_reads_the_files_of_a_log_that_is_open(kafka: Kafka, tmp_path: Pat
     assert log.directory.size(active + ".timeindex") == 10_485_756
     files = [tmp_path / (active + suffix) for suffix in (".index", ".timeindex")]
     for file in files:
-        assert complaints(dump(kafka, [file])) == []
+        assert problems(dump(kafka, [file])) == []
 
 
 @pytest.fixture(scope="module")

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.cli.storage import real_surroundings
+from ottla.cli.commands.storage import real_environment
 from ottla.config.broker import parse_broker_config
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
 from ottla.raft.quorum_state import decode_quorum_state
 from ottla.raft.snapshot import decode_snapshot
 from ottla.records.builder import encode_batch
-from ottla.server.files import RealDirectory
-from ottla.server.format import FormatRequest, format_directories, read_meta_properties
-from ottla.server.identity import random_uuid
-from ottla.storage.log_config import LogConfig
-from ottla.storage.partition_log import PartitionLog
+from ottla.server.node.format import FormatRequest, format_directories, read_meta_properties
+from ottla.server.node.identity import random_uuid
+from ottla.server.system.files import RealDirectory
+from ottla.storage.log.config import LogConfig
+from ottla.storage.log.partition_log import PartitionLog
 from ottla.types import ZERO_UUID, Uuid
 from tests.conformance.kafka import RealKafka
 from tests.controller.harness import Harness
@@ -51,7 +51,7 @@ def node(kafka: Kafka, tmp_path: Path, request: pytest.FixtureRequest) -> Iterat
 def _format(node: RealKafka) -> None:
     config = parse_broker_config(node.properties)
     request = FormatRequest(cluster_id=str(random_uuid()), standalone=not config.voters)
-    format_directories(config, request, real_surroundings(config, quiet=True))
+    format_directories(config, request, real_environment(config, quiet=True))
 
 
 def _open(node: RealKafka) -> Harness:
@@ -147,7 +147,7 @@ def test_kafkas_dump_tool_reads_our_directory(kafka: Kafka, node: RealKafka) -> 
     harness = _open(node)
     _make_topics(node, harness)
     snapshot_id = harness.node.write_snapshot()
-    harness.pump()
+    harness.run_turn()
     _close(harness)
     folder = node.log_dir / METADATA
     files = [folder / f"{0:020d}.log", node.log_dir / "bootstrap.checkpoint"]

@@ -20,7 +20,7 @@ from ottla.protocol.apis.metadata import MetadataRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ottla.clients.consumer.shape import ConsumerRecord
+    from ottla.clients.consumer.record_decoder import ConsumerRecord
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(60)]
 

@@ -11,7 +11,7 @@ from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest, BrokerH
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
-from ottla.server.controller_node import ControllerNode
+from ottla.server.controller.controller_node import ControllerNode
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import Uuid
 
@@ -65,7 +65,7 @@ class HandClock:
 
 
 class Harness:
-    """One node's controller; workers' jobs wait until `pump`."""
+    """One node's controller; workers' jobs wait until `run_turn`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Harness:
         self.start()
 
     def start(self) -> None:
-        """Start a controller on the disk; nothing is committed before `pump`."""
+        """Start a controller on the disk; nothing is committed before `run_turn`."""
         self.jobs.clear()
         self.node = ControllerNode(
             node_id=1,
@@ -108,7 +108,7 @@ class Harness:
     def image(self) -> MetadataImage:
         return self.node.image
 
-    def pump(self) -> None:
+    def run_turn(self) -> None:
         """Run the workers' jobs until there are none."""
         while self.jobs:
             job, done = self.jobs.pop(0)
@@ -122,7 +122,7 @@ class Harness:
 
     def commit(self, pending: Pending[T]) -> T:
         """Let everything be committed and return the answer."""
-        self.pump()
+        self.run_turn()
         return pending.value
 
     def register(self, **fields: Any) -> int:
@@ -166,7 +166,7 @@ class Harness:
 
     def bring_up(self) -> Harness:
         """Commit what waits, register the broker and let it in."""
-        self.pump()
+        self.run_turn()
         self.register()
         self.heartbeat()
         return self

@@ -19,7 +19,7 @@ from tests.controller.harness import DIRECTORY_ID, Harness
 def test_a_broker_begins_fenced_and_is_let_in_when_it_has_caught_up() -> None:
     """Registration gives an epoch (its offset); the heartbeat that has read so far unfences."""
     harness = Harness()
-    harness.pump()
+    harness.run_turn()
     epoch = harness.register()
     assert harness.image.cluster.brokers[1].fenced
     assert epoch == harness.image.offset_and_epoch.offset
@@ -72,7 +72,7 @@ def test_a_broker_begins_fenced_and_is_let_in_when_it_has_caught_up() -> None:
 def test_refuses_registrations(fields: dict[str, Any], code: ErrorCode, text: str) -> None:
     """A broker that does not fit is refused in Kafka's words."""
     harness = Harness()
-    harness.pump()
+    harness.run_turn()
     with pytest.raises(KafkaError) as caught:
         harness.register(**fields)
     assert caught.value.code == code
@@ -95,7 +95,7 @@ def test_a_silent_broker_is_fenced() -> None:
     harness.create("t")
     harness.clock.ms += harness.config.broker_session_timeout_ms
     harness.node.tick(harness.clock.ms)
-    harness.pump()
+    harness.run_turn()
     assert harness.image.cluster.brokers[1].fenced
     partition = harness.image.topics.by_name["t"].partitions[0]
     assert (partition.leader, partition.isr) == (-1, ())
@@ -140,7 +140,7 @@ def with_an_eligible_leader() -> Harness:
     harness.create("t")
     harness.clock.ms += harness.config.broker_session_timeout_ms
     harness.node.tick(harness.clock.ms)
-    harness.pump()
+    harness.run_turn()
     assert harness.image.topics.by_name["t"].partitions[0].eligible_leader_replicas == (1,)
     return harness
 

@@ -277,6 +277,6 @@ def test_what_need_not_be_in_one_batch_is_split(
         harness.create(topic)
     harness.clock.ms += 60_000
     harness.node.tick(harness.clock.ms)
-    harness.pump()
+    harness.run_turn()
     assert harness.image.cluster.brokers[1].fenced
     assert all(topic.partitions[0].leader == -1 for topic in harness.image.topics.by_id.values())

@@ -169,7 +169,7 @@ def test_validate_only_changes_nothing(harness: Harness) -> None:
 def test_nothing_is_created_while_all_brokers_are_fenced() -> None:
     """A broker that is registered but fenced cannot lead a new topic."""
     harness = Harness()
-    harness.pump()
+    harness.run_turn()
     harness.register()
     result = harness.create("t")
     assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR

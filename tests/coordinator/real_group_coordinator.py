@@ -64,7 +64,7 @@ class RealWorld:
     def advance(self, delay_ms: int) -> None:
         """Let that much real time pass."""
         time.sleep(delay_ms / 1000)
-        self.coordinator.pump()
+        self.coordinator.run_turn()
 
 
 class ThroughTheWire:
@@ -99,7 +99,7 @@ class RemoteCoordinator:
 
         def ask(request: Request, context: RequestContext) -> Pending[Any]:
             pending = self._send(request, context)
-            self.pump()
+            self.run_turn()
             return pending
 
         return ask
@@ -108,10 +108,10 @@ class RemoteCoordinator:
         """Ask and wait."""
         pending = self._send(request, context(version))
         while not pending.done:
-            self.pump()
+            self.run_turn()
         return pending.value
 
-    def pump(self) -> None:
+    def run_turn(self) -> None:
         """Take answers until none has come for a while."""
         while self._waiting:
             readable, _, _ = select.select(list(self._waiting), [], [], QUIET_S)

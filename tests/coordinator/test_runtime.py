@@ -12,7 +12,7 @@ from ottla.coordinator.runtime import (
     Result,
     ShardEnvironment,
 )
-from ottla.coordinator.runtime.active import ShardState, Surroundings
+from ottla.coordinator.runtime.active import Environment, ShardState
 from ottla.coordinator.runtime.result import nothing
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.records.group import GroupMetadataKey
@@ -73,8 +73,8 @@ class Bench:
         self.timer = TimingWheel(0)
         self.clock = VirtualClock()
         self.faults: list[Exception] = []
-        around = Surroundings(self.log, self.timer, self.clock, 5000, self.faults.append)
-        self.runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(around, Counter)
+        environment = Environment(self.log, self.timer, self.clock, 5000, self.faults.append)
+        self.runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(environment, Counter)
         self.log.on_high_watermark = self.runtime.on_high_watermark
 
     def count(self, *names: str) -> Pending[int]:

@@ -12,8 +12,8 @@ from ottla.records.batch import RecordBatch, iterate_batches
 from ottla.records.builder import assemble_batch, encode_batch
 from ottla.records.columns import parse_columns
 from ottla.records.compression import Compression, compress, decompress
-from ottla.records.large_batches import UnfoldLimits, check_large_batch
-from ottla.records.validation_rules import TooMuchForTheLoop, ValidationRules
+from ottla.records.large_batches import DecompressionLimits, check_large_batch
+from ottla.records.validation_rules import OffloadRequired, ValidationRules
 from ottla.records.validator import place_checked, validate
 from tests.records.plain import COLUMN_SCANS, SCANS
 
@@ -38,8 +38,8 @@ def checked(data: bytes) -> object:
     """Validate; what is too much for the loop goes the way of large batches."""
     try:
         return validate(data, next_offset=0, leader_epoch=0, now_ms=0, rules=RULES)
-    except TooMuchForTheLoop as large:
-        limits = UnfoldLimits(most_bytes=1 << 22, most_cpu_ms=1000)
+    except OffloadRequired as large:
+        limits = DecompressionLimits(max_bytes=1 << 22, max_cpu_ms=1000)
         found = check_large_batch(large, now_ms=0, limits=limits, cpu_s=lambda: 0.0)
         return place_checked(found, 0, 0, 0)
 

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.network import connection as connection_module
 from ottla.network.connection import MAX_UNSENT_BYTES
-from ottla.network.server import MOST_UNSENT_BYTES, Listener
+from ottla.network.server import NOTSENT_LOWAT_BYTES, Listener
 from ottla.types import FileSlice
 from tests.network.open_file import OpenFile
 
@@ -132,7 +132,7 @@ def test_an_answer_does_not_pile_up_in_the_kernel() -> None:
         connection, _ = await echo.next_waiting()
         asked: Any = connection
         unsent = asked._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
-        assert unsent == MOST_UNSENT_BYTES
+        assert unsent == NOTSENT_LOWAT_BYTES
         writer.close()
 
     run(scenario)
@@ -169,7 +169,7 @@ def test_a_large_request_arrives_whole() -> None:
 
 
 @pytest.mark.parametrize("bad", [struct.pack(">i", -1), b"GET / HTTP/1.1\r\n\r\n", frame(b"close")])
-def test_a_stranger_is_closed_and_others_never_notice(bad: bytes) -> None:
+def test_an_untrusted_client_is_closed_and_others_never_notice(bad: bytes) -> None:
     """An illegal size closes its connection; another one goes on."""
 
     async def scenario(echo: Echo, port: int) -> None:
@@ -211,7 +211,7 @@ def test_a_large_frame_may_begin_while_a_buffered_one_waits_to_be_taken_up() -> 
 
 def test_frames_of_one_read_are_taken_up_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands fit into one read; the others are served between them, and all are answered."""
-    monkeypatch.setattr(connection_module, "MOST_FRAMES", 3)
+    monkeypatch.setattr(connection_module, "MAX_FRAMES", 3)
 
     async def scenario(echo: Echo, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -231,7 +231,7 @@ def test_frames_of_one_read_are_taken_up_some_at_a_time(monkeypatch: pytest.Monk
     run(scenario)
 
 
-def test_answers_that_nobody_reads_hold_further_requests_back() -> None:
+def test_answers_that_no_one_reads_hold_further_requests_back() -> None:
     """What is queued is bounded, however many requests came in one read; in the end all go out."""
 
     async def scenario(echo: Echo, port: int) -> None:

@@ -37,10 +37,10 @@ class Counting:
 
     def __init__(self, budget: FrameBudget) -> None:
         self._budget = budget
-        self.most_bytes = 0
+        self.max_bytes = 0
 
     def handle_frame(self, connection: Connection, frame: memoryview) -> None:
-        self.most_bytes = max(self.most_bytes, self._budget.used_bytes)
+        self.max_bytes = max(self.max_bytes, self._budget.used_bytes)
         connection.respond([struct.pack(">ii", 4, len(frame))])
 
     def connection_closed(self, connection: Connection) -> None:
@@ -68,7 +68,7 @@ def test_many_large_frames_at_once_stay_within_the_budget() -> None:
             await asyncio.wait_for(asyncio.gather(*(send(port) for _ in range(12))), 20)
         finally:
             listener.close()
-        assert 0 < handler.most_bytes <= 3 * BODY_BYTES
+        assert 0 < handler.max_bytes <= 3 * BODY_BYTES
         assert budget.used_bytes == 0
 
     asyncio.run(main())

@@ -44,7 +44,7 @@ def test_fires_in_order_of_deadline(seed: int) -> None:
         assert len(wheel) == len(waiting)
 
 
-def test_nobody_is_woken_for_a_bucket_of_few() -> None:
+def test_no_one_is_woken_for_a_bucket_of_few() -> None:
     """The next call is asked for at a deadline itself, not when a coarse bucket begins."""
     wheel = TimingWheel(7)
     late = wheel.add(7_900, lambda _now_ms: None)

@@ -50,9 +50,9 @@ def _limits(*levels: int, others: bool = False) -> ClientLimits:
 def test_the_strongest_level_that_is_set_wins(levels: tuple[int, ...]) -> None:
     """Of every set of levels, with limits of strangers beside them."""
     for limits in (_limits(*levels), _limits(*levels, others=True)):
-        sharers = limits.sharers("ann", "app")
-        assert sharers == LEVELS[levels[0]][1]
-        assert limits.limit(sharers) == float(levels[0])
+        quota_entities = limits.quota_entities("ann", "app")
+        assert quota_entities == LEVELS[levels[0]][1]
+        assert limits.limit(quota_entities) == float(levels[0])
 
 
 def test_who_is_not_named_is_not_limited() -> None:
@@ -60,22 +60,26 @@ def test_who_is_not_named_is_not_limited() -> None:
     for entity in OTHERS:
         limits = ClientLimits()
         limits.set_limit(entity, 1.0)
-        assert limits.limit(limits.sharers("ann", "app")) is None
+        assert limits.limit(limits.quota_entities("ann", "app")) is None
 
 
 def test_a_user_limit_beats_the_default_pairs() -> None:
     """A user's own limit stands above every level of the default user, though it names no id."""
     limits = _limits(2, 3, 4, 5)
-    assert limits.sharers("ann", "app") == limits.sharers("ann", "zip") == Sharers("ann", "")
+    assert (
+        limits.quota_entities("ann", "app")
+        == limits.quota_entities("ann", "zip")
+        == Sharers("ann", "")
+    )
 
 
 def test_a_client_without_an_id_falls_back() -> None:
     """It has the limit of its user, and no part in the limits of client ids."""
     limits = ClientLimits()
     limits.set_limit((("client-id", None),), 1.0)
-    assert limits.limit(limits.sharers("ann", "")) is None
+    assert limits.limit(limits.quota_entities("ann", "")) is None
     limits.set_limit((("user", None),), 2.0)
-    assert limits.limit(limits.sharers("ann", "")) == 2.0
+    assert limits.limit(limits.quota_entities("ann", "")) == 2.0
 
 
 def test_removing_the_last_limit_switches_off() -> None:
@@ -83,7 +87,7 @@ def test_removing_the_last_limit_switches_off() -> None:
     limits = _limits(0, 7)
     assert limits
     assert limits.set_limit(LEVELS[0][0], None)
-    assert limits.limit(limits.sharers("ann", "app")) == 7.0
+    assert limits.limit(limits.quota_entities("ann", "app")) == 7.0
     assert limits.set_limit(LEVELS[7][0], None)
     assert not limits.set_limit(OTHERS[4], 5.0)
     assert not limits

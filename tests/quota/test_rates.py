@@ -1,7 +1,7 @@
 """Rates, pauses and buckets on a simulated clock.
 
 The figures are those that Kafka's classes give for the same events, as
-tests/conformance/test_quota_figures.py shows for thousands more.
+tests/conformance/answers/test_quota_figures.py shows for thousands more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.quota.mutations import MutationQuota
 from ottla.quota.quotas import Quotas
 from ottla.quota.rate import SampledRate, Window
 from ottla.quota.rates import RateQuota
-from ottla.server.node_settings import development_defaults
+from ottla.server.node.settings import development_defaults
 
 WINDOW = Window(11, 1000)
 START_MS = 5_000_000
@@ -76,8 +76,8 @@ def test_others_are_neither_measured_nor_held() -> None:
     """Who has no limit has no meter."""
     quota = _limited(1)
     assert quota.record("bob", "app", 1e9, START_MS) == 0
-    assert quota.most_in_window("bob", "app", START_MS) == math.inf
-    assert quota.most_in_window("ann", "app", START_MS) == 10.0
+    assert quota.max_in_window("bob", "app", START_MS) == math.inf
+    assert quota.max_in_window("ann", "app", START_MS) == 10.0
 
 
 def test_a_changed_limit_keeps_what_was_measured() -> None:
@@ -199,7 +199,7 @@ def test_only_those_with_a_limit_are_concerned() -> None:
     assert not quotas.concerns("ann", "app")
 
 
-def test_a_stored_quota_of_a_hosts_name_limits_nobody() -> None:
+def test_a_stored_quota_of_a_hosts_name_limits_no_one() -> None:
     """Kafka stores such names; metadata with one is read all the same, and what follows acts."""
     quotas = Quotas(parse_broker_config(development_defaults()))
     host, address = (("ip", "localhost"),), (("ip", "127.0.0.1"),)

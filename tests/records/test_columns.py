@@ -121,7 +121,7 @@ def test_offset_range_cuts_within_batches() -> None:
                 assert chunks[-1].next_offset == end
 
 
-def test_columns_that_nobody_asked_for_are_missing() -> None:
+def test_columns_that_no_one_asked_for_are_missing() -> None:
     """Keys, values and headers are made on demand."""
     (found,) = parse_columns(encode_batch(ROWS), keys=False, headers=False)
     assert (found.rows, found.keys, found.headers) == (4, None, None)

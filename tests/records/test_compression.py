@@ -14,8 +14,8 @@ import xxhash
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.compression import (
     Compression,
+    DecompressionLimitExceeded,
     Decompressor,
-    UnfoldsTooFar,
     compress,
     compress_in_slices,
     decompress,
@@ -250,14 +250,14 @@ def test_gzip_members_share_one_limit() -> None:
     """Many members are bounded together, however small each is."""
     members = bytes(compress(Compression.GZIP, bytes(1000))) * 50
     assert len(decompress(Compression.GZIP, members, 50_000)) == 50_000
-    with pytest.raises(UnfoldsTooFar, match="49999 bytes"):
+    with pytest.raises(DecompressionLimitExceeded, match="49999 bytes"):
         decompress(Compression.GZIP, members, 49_999)
     large = bytes(compress(Compression.GZIP, random.Random(2).randbytes(40_000)))
     assert len(decompress(Compression.GZIP, members + large + large, 1 << 20)) == 130_000
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_pieces_are_told_while_they_are_unfolded(codec: Compression) -> None:
+def test_pieces_are_told_while_they_are_decompressed(codec: Compression) -> None:
     """Whoever counts them can end the work, in every codec."""
     few = bytes(compress(codec, b"a" * 3))
     many = {
@@ -273,9 +273,9 @@ def test_pieces_are_told_while_they_are_unfolded(codec: Compression) -> None:
         assert max(told) >= 2500
 
     def stop(count: int) -> None:
-        raise UnfoldsTooFar(f"{count} pieces")
+        raise DecompressionLimitExceeded(f"{count} pieces")
 
-    with pytest.raises(UnfoldsTooFar):
+    with pytest.raises(DecompressionLimitExceeded):
         Decompressor(stop).decompress(codec, many[codec])
 
 

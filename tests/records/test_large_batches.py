@@ -10,13 +10,13 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records import large_batches, validator
 from ottla.records.batch import HEADER_BYTES, RecordBatch, TimestampType
 from ottla.records.builder import assemble_batch, encode_batch
-from ottla.records.compression import Compression, UnfoldsTooFar, compress
-from ottla.records.large_batches import UnfoldLimits, check_large_batch
+from ottla.records.compression import Compression, DecompressionLimitExceeded, compress
+from ottla.records.large_batches import DecompressionLimits, check_large_batch
 from ottla.records.scan import append_record
 from ottla.records.validation_rules import (
     CheckedBatch,
+    OffloadRequired,
     RecordValidationError,
-    TooMuchForTheLoop,
     ValidationRules,
 )
 from ottla.records.validator import place_checked, validate
@@ -25,7 +25,7 @@ from tests.records.plain import IDS, SCANS
 BOTH = pytest.mark.parametrize("scan", SCANS, ids=IDS)
 NOW = 10_000
 RULES = ValidationRules(topic_partition="t-0", max_message_bytes=1 << 24)
-LIMITS = UnfoldLimits(most_bytes=1 << 22, most_cpu_ms=1000)
+LIMITS = DecompressionLimits(max_bytes=1 << 22, max_cpu_ms=1000)
 ROWS: list[Any] = [
     (1000 + index, b"k%d" % index, b"v" * index, (("h", b"1"), ("i", None)) * (index % 3))
     for index in range(40)
@@ -71,7 +71,7 @@ def payload(offsets: list[int] | range = range(40), rows: list[Any] = ROWS) -> b
 def by_worker(data: bytearray, rules: ValidationRules = RULES, **changes: Any) -> CheckedBatch:
     """Check as a worker does."""
     settings = {"now_ms": NOW, "limits": LIMITS, "cpu_s": lambda: 0.0, **changes}
-    return check_large_batch(TooMuchForTheLoop(memoryview(data), rules), **settings)
+    return check_large_batch(OffloadRequired(memoryview(data), rules), **settings)
 
 
 def both(data: bytearray, rules: ValidationRules = RULES) -> tuple[Any, Any]:
@@ -144,7 +144,7 @@ def test_both_ways_name_the_same_records() -> None:
         assert one[2]
 
 
-def test_a_claimed_broker_time_is_judged_equally() -> None:
+def test_a_claimed_broker_time_is_validated_equally() -> None:
     """A client's flag for the broker's time is dropped or refused on both ways."""
     for kind in TimestampType:
         flagged = batch_of(payload(), attributes=int(Compression.GZIP) | 8)
@@ -186,7 +186,7 @@ def test_both_ways_refuse_times_beyond_64_bits(kind: TimestampType) -> None:
 
 def test_few_records_are_named_of_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer stays small, and counts them all."""
-    monkeypatch.setattr(large_batches, "MOST_NAMED_RECORDS", 5)
+    monkeypatch.setattr(large_batches, "MAX_NAMED_RECORDS", 5)
     rows = [(row[0], None, *row[2:]) for row in ROWS]
     with pytest.raises(RecordValidationError) as error:
         by_worker(batch_of(payload(rows=rows)), ValidationRules(is_compacted=True))
@@ -199,12 +199,13 @@ def test_limits_of_bytes_and_time() -> None:
     for codec in Compression:
         data = batch_of(payload(), codec=codec)
         if codec:
-            with pytest.raises(UnfoldsTooFar):
-                by_worker(data, limits=UnfoldLimits(len(payload()) - 1, 1000))
-        by_worker(data, limits=UnfoldLimits(len(payload()), 1000))
+            with pytest.raises(DecompressionLimitExceeded):
+                by_worker(data, limits=DecompressionLimits(len(payload()) - 1, 1000))
+        by_worker(data, limits=DecompressionLimits(len(payload()), 1000))
         ticks = iter(range(10_000))
-        with pytest.raises(UnfoldsTooFar):
-            by_worker(data, limits=UnfoldLimits(1 << 22, 4), cpu_s=lambda: next(ticks) / 1000)  # noqa: B023 - used at once
+        limits = DecompressionLimits(1 << 22, 4)
+        with pytest.raises(DecompressionLimitExceeded):
+            by_worker(data, limits=limits, cpu_s=lambda: next(ticks) / 1000)  # noqa: B023 - used at once
 
 
 def test_the_time_of_compressing_counts() -> None:
@@ -219,7 +220,7 @@ def test_the_time_of_compressing_counts() -> None:
     by_worker(batch_of(payload()), rules, cpu_s=cpu_s)
     before_compressing = len(asked) - 1
     ticks = iter([0.0] * before_compressing + [9.0] * 9)
-    with pytest.raises(UnfoldsTooFar):
+    with pytest.raises(DecompressionLimitExceeded):
         by_worker(batch_of(payload()), rules, cpu_s=lambda: next(ticks))
 
 
@@ -251,7 +252,7 @@ def test_the_loop_sends_large_batches_away(codec: Compression) -> None:
     found = validate(fits, next_offset=0, leader_epoch=0, now_ms=NOW, rules=RULES)
     assert found.record_count == 1
     larger = encode_batch([(1000, b"k", bytes(room + 200), ())], compression=codec)
-    with pytest.raises(TooMuchForTheLoop) as error:
+    with pytest.raises(OffloadRequired) as error:
         validate(larger, next_offset=0, leader_epoch=0, now_ms=NOW, rules=RULES)
     assert bytes(error.value.view) == bytes(larger)
 
@@ -261,7 +262,7 @@ def test_many_records_to_look_at_are_sent_away() -> None:
     rows = [(1000, None, b"", ())] * 3000
     data = encode_batch(rows)
     for rules in (ValidationRules(is_compacted=True), ValidationRules(compression_type=1)):  # type: ignore[arg-type] # a codec is a number
-        with pytest.raises(TooMuchForTheLoop):
+        with pytest.raises(OffloadRequired):
             validate(bytes(data), next_offset=0, leader_epoch=0, now_ms=NOW, rules=rules)
     assert by_worker(data, ValidationRules(compression_type=Compression.GZIP)).view[22] & 7 == 1
 
@@ -282,7 +283,7 @@ def test_streams_of_very_many_pieces_are_sent_away() -> None:
             base_timestamp=0,
             max_timestamp=0,
         )
-        with pytest.raises(TooMuchForTheLoop):
+        with pytest.raises(OffloadRequired):
             validate(batch, next_offset=0, leader_epoch=0, now_ms=NOW, rules=RULES)
 
 
@@ -306,7 +307,7 @@ def test_slices_cover_all_records(scan: Any) -> None:
 
 
 @BOTH
-def test_records_are_numbered_anew(scan: Any) -> None:
+def test_records_are_numbered_again(scan: Any) -> None:
     """Only offset deltas and lengths change, whatever their width."""
     data = bytes(payload(range(100, 5000, 125)[:40]))
     out = bytearray()

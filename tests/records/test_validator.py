@@ -157,7 +157,7 @@ def test_unknown_codec_is_refused() -> None:
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
-def test_offsets_out_of_step_are_mended(codec: Compression) -> None:
+def test_offsets_out_of_step_are_fixed(codec: Compression) -> None:
     """Records that a client numbered 0, 5, 1 get offsets one after another."""
     payload = bytearray()
     for delta in (0, 5, 1):
@@ -208,7 +208,7 @@ def test_the_metadata_leader_keeps_its_offsets() -> None:
 
 
 @pytest.mark.parametrize("kind", [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME])
-def test_a_negative_time_is_refused_where_a_batch_is_built_anew(kind: TimestampType) -> None:
+def test_a_negative_time_is_refused_where_a_batch_is_built_again(kind: TimestampType) -> None:
     """As in Kafka; its distance from the first record's may be beyond 64 bits."""
     data = encode_batch([(-5, b"k", b"v", ())])
     assert run(bytes(data)).record_count == 1

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.coordinator.group import GroupCoordinatorConfig
-from ottla.coordinator.group.classic_group import ClassicState
+from ottla.coordinator.group.classic.group import ClassicState
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.runtime import ShardEnvironment, ShardTimers
 from ottla.coordinator.runtime.active import ShardState

@@ -26,12 +26,12 @@ from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.records.batch import iterate_batches
 from ottla.records.builder import encode_batch
 from ottla.replication.replica_set import ReplicaSet
-from ottla.server.coordinator_log import TopicLog
+from ottla.server.broker.coordinator_log import TopicLog
 from ottla.server.handlers.produce import produce
-from ottla.storage.append_info import FetchIsolation
-from ottla.storage.log_config import LogConfig
-from ottla.storage.log_dir import LogDirectory
-from ottla.storage.log_set import LogSet
+from ottla.storage.directories.log_dir import LogDirectory
+from ottla.storage.log.append_info import FetchIsolation
+from ottla.storage.log.config import LogConfig
+from ottla.storage.log_set.log_set import LogSet
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import FileSlice
 from tests.coordinator.harness import Topics, VirtualClock, context

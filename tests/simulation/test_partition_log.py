@@ -21,13 +21,13 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records.builder import encode_batch
 from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
-from ottla.storage.append_info import FetchIsolation
 from ottla.storage.batches import BatchHeader, scan_batches
-from ottla.storage.log_config import LogConfig
-from ottla.storage.log_dir import CLEAN_MARKER, LogDirectory
-from ottla.storage.log_set import LogSet
-from ottla.storage.producer_update import read_marker
-from ottla.storage.retention_check import RetentionCheck
+from ottla.storage.directories.log_dir import CLEAN_MARKER, LogDirectory
+from ottla.storage.log.append_info import FetchIsolation
+from ottla.storage.log.config import LogConfig
+from ottla.storage.log_set.log_set import LogSet
+from ottla.storage.log_set.retention_check import RetentionCheck
+from ottla.storage.producers.update import read_marker
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import TopicPartition, Uuid
 from tests.storage.sets import finish
@@ -35,8 +35,8 @@ from tests.storage.sets import finish
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.storage.log_jobs import StorageJob
-    from ottla.storage.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.log_set.jobs import StorageJob
 
 SEEDS = int(os.environ.get("OTTLA_SEEDS", "150"))
 PARTITION = TopicPartition("events", 0)

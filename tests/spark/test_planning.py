@@ -86,7 +86,7 @@ def test_a_foreign_checkpoint_is_an_error(document: dict[str, object]) -> None:
         Offsets.from_json(document)  # type: ignore[arg-type] # that is the point
 
 
-def test_a_topic_made_anew_is_an_error_that_does_not_pass() -> None:
+def test_a_topic_made_again_is_an_error_that_does_not_pass() -> None:
     """Another id under the same name stops the query; an unknown id does not."""
     check_same_topics({"t": "a", "u": ""}, {"t": "a", "u": "b"})
     with pytest.raises(TopicRecreated, match="new checkpoint") as raised:

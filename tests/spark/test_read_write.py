@@ -222,7 +222,7 @@ def test_a_stream_follows_its_topic(node: Node) -> None:
     stream.stop()
 
 
-def test_a_topic_made_anew_stops_a_stream(node: Node) -> None:
+def test_a_topic_made_again_stops_a_stream(node: Node) -> None:
     """A deleted and recreated topic is an error in planning and in a task, not silence."""
     make_topic(node, "twice", 1)
     with Producer(bootstrap_servers=node.bootstrap) as producer:

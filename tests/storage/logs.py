@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from ottla.records.builder import encode_batch
 from ottla.records.control import encode_end_txn_marker
 from ottla.records.validator import AppendOrigin
-from ottla.storage.log_config import LogConfig
-from ottla.storage.partition_log import PartitionLog
+from ottla.storage.log.config import LogConfig
+from ottla.storage.log.partition_log import PartitionLog
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import FileSlice, Uuid
 
 if TYPE_CHECKING:
-    from ottla.storage.append_info import AppendInfo
+    from ottla.storage.log.append_info import AppendInfo
     from ottla.types import SendItem
 
 NOW_MS = 1_000_000

@@ -5,19 +5,19 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from ottla.storage.log_dir import LogDirectory
-from ottla.storage.log_set import LogSet
+from ottla.storage.directories.log_dir import LogDirectory
+from ottla.storage.log_set.log_set import LogSet
 from ottla.types import TopicPartition
 from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directory import Directory
-    from ottla.storage.directory_loader import FoundLog
-    from ottla.storage.log_config import LogConfig
-    from ottla.storage.log_jobs import StorageJob
-    from ottla.storage.partition_log import PartitionLog
+    from ottla.storage.log.config import LogConfig
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.log_set.jobs import StorageJob
     from ottla.types import Uuid
 
 A = TopicPartition("a", 0)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.log_dir import CLEAN_MARKER
+from ottla.storage.directories.log_dir import CLEAN_MARKER
 from ottla.testing.disk import SimulatedDisk
 from tests.storage.logs import NOW_MS, flush, put
 from tests.storage.sets import A, drain, make, open_set
 
 if TYPE_CHECKING:
-    from ottla.storage.log_jobs import StorageJob
-    from ottla.storage.log_set import LogSet
+    from ottla.storage.log_set.jobs import StorageJob
+    from ottla.storage.log_set.log_set import LogSet
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.storage.clock_steps import SMALLEST_STEP_MS, StepWatch
-from ottla.storage.log_config import LogConfig
-from ottla.storage.log_dir import LogDirectory
-from ottla.storage.log_set import LogSet
-from ottla.storage.retention import ClockStep
-from ottla.storage.retention_check import RetentionCheck
+from ottla.storage.directories.log_dir import LogDirectory
+from ottla.storage.log.config import LogConfig
+from ottla.storage.log.retention import ClockStep
+from ottla.storage.log_set.clock_jumps import SMALLEST_STEP_MS, ClockJumpDetector
+from ottla.storage.log_set.log_set import LogSet
+from ottla.storage.log_set.retention_check import RetentionCheck
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition
 from tests.storage.logs import TOPIC_ID, new_log, put
 
 if TYPE_CHECKING:
-    from ottla.storage.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -40,7 +40,7 @@ def filled(*timestamps: int, config: LogConfig = ONE_A_SEGMENT) -> PartitionLog:
 
 def test_time_that_goes_by_is_no_step() -> None:
     """Both clocks together, a slow correction, a loop held up for an hour: nothing."""
-    watch = StepWatch(NOW_MS, 5)
+    watch = ClockJumpDetector(NOW_MS, 5)
     for now_ms, monotonic_ms in [
         (NOW_MS + 250, 255),
         (NOW_MS + 250 + SMALLEST_STEP_MS, 256),
@@ -54,7 +54,7 @@ def test_time_that_goes_by_is_no_step() -> None:
 @pytest.mark.parametrize("size_ms", [SMALLEST_STEP_MS, HOUR_MS, YEAR_MS])
 def test_a_step_ahead_is_told_once(size_ms: int) -> None:
     """Its size, and the first wall time after it; the next look tells nothing new."""
-    watch = StepWatch(NOW_MS, 5)
+    watch = ClockJumpDetector(NOW_MS, 5)
     assert watch.look(NOW_MS + 250 + size_ms, 255)
     assert watch.step == ClockStep(size_ms, NOW_MS + size_ms)
     assert not watch.look(NOW_MS + 500 + size_ms, 505)
@@ -65,15 +65,15 @@ def test_a_step_ahead_is_told_once(size_ms: int) -> None:
 
 def test_a_step_must_be_larger_than_the_time_gone_by() -> None:
     """Else what was written before it could not be told from what was written after."""
-    watch = StepWatch(NOW_MS, 0)
+    watch = ClockJumpDetector(NOW_MS, 0)
     assert not watch.look(NOW_MS + 3 * HOUR_MS - 1, 2 * HOUR_MS)
-    watch = StepWatch(NOW_MS, 0)
+    watch = ClockJumpDetector(NOW_MS, 0)
     assert watch.look(NOW_MS + 4 * HOUR_MS, 2 * HOUR_MS)
 
 
 def test_steps_add_up_and_are_taken_back() -> None:
     """Two ahead are as one; back by one of them leaves the other, back by both leaves none."""
-    watch = StepWatch(NOW_MS, 0)
+    watch = ClockJumpDetector(NOW_MS, 0)
     assert watch.look(NOW_MS + HOUR_MS, 0)
     assert watch.look(NOW_MS + 3 * HOUR_MS, 0)
     assert watch.step == ClockStep(3 * HOUR_MS, NOW_MS + 3 * HOUR_MS)
@@ -146,8 +146,8 @@ def test_size_and_start_give_up_segments_whatever_the_clock_says() -> None:
 
 def test_a_set_of_logs_tells_whether_any_is_held_back() -> None:
     """The step may be forgotten when nothing of any log waits for it."""
-    home = LogDirectory("/d", SimulatedDisk())
-    logs = LogSet.open([home], config_for=lambda _: ONE_A_SEGMENT, now_ms=NOW_MS, rng=Random(1))
+    log_dir = LogDirectory("/d", SimulatedDisk())
+    logs = LogSet.open([log_dir], config_for=lambda _: ONE_A_SEGMENT, now_ms=NOW_MS, rng=Random(1))
     for topic, count in (("a", 1), ("b", 4)):
         log = logs.get_or_create(TopicPartition(topic, 0), topic_id=TOPIC_ID, now_ms=NOW_MS)
         for _ in range(count):

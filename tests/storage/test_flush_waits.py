@@ -8,8 +8,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.log_dir import LogDirectory
-from ottla.storage.log_set import LogSet
+from ottla.storage.directories.log_dir import LogDirectory
+from ottla.storage.log_set.log_set import LogSet
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition
 from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID, content, put, send
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import pytest
 
     from ottla.purgatory.pending import Pending
-    from ottla.storage.log_jobs import StorageJob
-    from ottla.storage.log_state import LogState
-    from ottla.storage.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.log.state import LogState
+    from ottla.storage.log_set.jobs import StorageJob
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 
@@ -198,7 +198,7 @@ def test_a_deleted_log_is_waited_for_no_longer() -> None:
     assert flushes.logs.online_directories
 
 
-def test_a_truncation_leaves_nobody_waiting() -> None:
+def test_a_truncation_leaves_no_one_waiting() -> None:
     """A flush from before it proves nothing; the next one ends the wait for what is gone."""
     flushes = Flushes(1)
     assert flushes.append(flushes.a)

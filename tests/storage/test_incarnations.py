@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from ottla.storage.partition_metadata import decode_partition_metadata
+from ottla.storage.directories.partition_metadata import decode_partition_metadata
 from ottla.testing.disk import Call, SimulatedDisk
 from ottla.types import Uuid
 from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID, put
 from tests.storage.sets import A, drain, finish, make, open_set
 
 if TYPE_CHECKING:
-    from ottla.storage.log_set import LogSet
+    from ottla.storage.log_set.log_set import LogSet
 
 OTHER = Uuid(b"another incarnat")
 

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from ottla.storage.entry_index import PAGE_ENTRIES, TAIL_ENTRIES
-from ottla.storage.offset_index import OffsetIndex
-from ottla.storage.time_index import TimeIndex
+from ottla.storage.indexes.entry_index import PAGE_ENTRIES, TAIL_ENTRIES
+from ottla.storage.indexes.offset_index import OffsetIndex
+from ottla.storage.indexes.time_index import TimeIndex
 from ottla.testing.disk import SimulatedDisk
 
 BASE, STEP = 1000, 7

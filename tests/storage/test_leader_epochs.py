@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.errors import CorruptMessage
-from ottla.storage.leader_epochs import EpochEntry, LeaderEpochs, decode_leader_epochs
+from ottla.storage.log.leader_epochs import EpochEntry, LeaderEpochs, decode_leader_epochs
 from ottla.testing.disk import SimulatedDisk
 from tests.storage.logs import NOW_MS, close, flush, new_log, put
 
@@ -95,7 +95,7 @@ def test_an_epoch_without_a_write_survives_a_restart() -> None:
     assert log.latest_epoch == 4
 
 
-def test_a_broken_file_is_made_anew_from_the_batches() -> None:
+def test_a_broken_file_is_made_again_from_the_batches() -> None:
     """KAFKA-16541's half file costs a walk over the headers, not the epochs."""
     disk = SimulatedDisk()
     log = new_log(disk)

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
-from ottla.storage.checkpoints import decode_offsets, encode_offsets
-from ottla.storage.log_config import LogConfig
-from ottla.storage.log_dir import decode_clean_marker, decode_meta_properties
-from ottla.storage.log_upkeep import MOST_FLUSHES
-from ottla.storage.partition_metadata import decode_partition_metadata, encode_partition_metadata
+from ottla.storage.directories.checkpoints import decode_offsets, encode_offsets
+from ottla.storage.directories.log_dir import decode_clean_marker, decode_meta_properties
+from ottla.storage.directories.partition_metadata import (
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
+from ottla.storage.log.config import LogConfig
+from ottla.storage.log_set.maintenance import MAX_FLUSHES
 from ottla.testing.disk import Call, SimulatedCrash, SimulatedDisk
 from ottla.types import TopicPartition, Uuid
 from tests.storage.logs import NOW_MS, TOPIC_ID, put
 from tests.storage.sets import A, finish, make, open_set
 
 if TYPE_CHECKING:
-    from ottla.storage.log_set import LogSet
+    from ottla.storage.log_set.log_set import LogSet
 
 B = TopicPartition("b", 3)
 
@@ -140,19 +143,19 @@ def test_a_failing_disk_takes_only_its_partitions() -> None:
     """The others live on; the last one failing ends the start."""
     first, second = SimulatedDisk(), SimulatedDisk()
     logs = open_set(first, second)
-    homes = {}
+    log_dirs = {}
     for number in range(4):
         partition = TopicPartition("t", number)
         put(make(logs, partition))
-        home = logs.home_of(partition)
-        assert home is not None
-        homes[partition] = home.path
-    assert sorted(homes.values()) == ["/d0", "/d0", "/d1", "/d1"]
+        log_dir = logs.log_dir_of(partition)
+        assert log_dir is not None
+        log_dirs[partition] = log_dir.path
+    assert sorted(log_dirs.values()) == ["/d0", "/d0", "/d1", "/d1"]
     first.fail(lambda call: call.kind == "sync", times=99)
     run_jobs(logs)
-    assert [home.path for home in logs.online_directories] == ["/d1"]
+    assert [log_dir.path for log_dir in logs.online_directories] == ["/d1"]
     assert {log.topic_partition for log in logs} == {
-        partition for partition, home in homes.items() if home == "/d1"
+        partition for partition, log_dir in log_dirs.items() if log_dir == "/d1"
     }
     logs.shutdown()
     assert not first.exists(".kafka_cleanshutdown")
@@ -264,12 +267,12 @@ def test_identity_files() -> None:
 def test_only_so_many_flushes_are_begun_at_a_time() -> None:
     """Logs that want one wait for their turn; all have had it after enough rounds."""
     logs = open_set(SimulatedDisk())
-    made = [make(logs, TopicPartition("many", number)) for number in range(MOST_FLUSHES + 5)]
+    made = [make(logs, TopicPartition("many", number)) for number in range(MAX_FLUSHES + 5)]
     for log in made:
         put(log)
         log.roll(NOW_MS)
     begun = logs.take_jobs()
-    assert len(begun) == MOST_FLUSHES
+    assert len(begun) == MAX_FLUSHES
     assert logs.take_jobs() == []
     for job in begun[:3]:
         job.run()

@@ -9,7 +9,7 @@ import pytest
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.replica_set import ReplicaSet
 from ottla.storage.batches import walk_file
-from ottla.storage.log_config import LogConfig
+from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition, Uuid
 from tests.storage.logs import NOW_MS, TOPIC_ID, flush, put

@@ -9,10 +9,10 @@ import pytest
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.builder import encode_batch
 from ottla.records.validation_rules import RecordValidationError
-from ottla.storage.append_info import FetchIsolation, UnexpectedAppendOffset
 from ottla.storage.batches import scan_batches
-from ottla.storage.log_config import LogConfig
-from ottla.storage.partition_log import parse_partition_name
+from ottla.storage.log.append_info import FetchIsolation, UnexpectedAppendOffset
+from ottla.storage.log.config import LogConfig
+from ottla.storage.log.partition_log import parse_partition_name
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition, Uuid
 from tests.storage.logs import NOW_MS, SMALL, close, content, flush, new_log, put

@@ -12,17 +12,17 @@ from ottla.errors import CorruptMessage, KafkaError, OttlaError
 from ottla.records.batch import RecordBatch, TimestampType
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression
-from ottla.storage.log_config import LogConfig
-from ottla.storage.plain_append import PlainAppends
-from ottla.storage.segment import Segment
+from ottla.storage.log.config import LogConfig
+from ottla.storage.log.plain_append import PlainAppends
+from ottla.storage.segments.segment import Segment
 from ottla.testing.disk import SimulatedDisk
 from tests.storage.logs import NOW_MS, SMALL, new_log, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.storage.append_info import AppendInfo
-    from ottla.storage.partition_log import PartitionLog
+    from ottla.storage.log.append_info import AppendInfo
+    from ottla.storage.log.partition_log import PartitionLog
 
 LAST = 0x7FFF_FFFF
 APPEND_PLAIN = PlainAppends.append_plain

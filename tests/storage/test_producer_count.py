@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.log_dir import LogDirectory
-from ottla.storage.log_set import LogSet
+from ottla.storage.directories.log_dir import LogDirectory
+from ottla.storage.log_set.log_set import LogSet
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition
 from tests.storage.logs import NOW_MS, SMALL, TOPIC_ID, put, send
@@ -57,9 +57,9 @@ def test_producers_come_and_go() -> None:
     assert counted(logs) == 9
     logs.delete(A, now_ms=NOW_MS)
     assert counted(logs) == 5
-    home = logs.home_of(B)
-    assert home is not None
-    logs.fail(home, OSError("gone"))
+    log_dir = logs.log_dir_of(B)
+    assert log_dir is not None
+    logs.fail(log_dir, OSError("gone"))
     assert counted(logs) == 0
 
 

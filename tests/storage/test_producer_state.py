@@ -8,15 +8,15 @@ import pytest
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records.builder import encode_batch
-from ottla.storage.append_info import FetchIsolation
-from ottla.storage.log_config import LogConfig
-from ottla.storage.producer_entry import BatchMetadata, ProducerEntry
-from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.storage.log.append_info import FetchIsolation
+from ottla.storage.log.config import LogConfig
+from ottla.storage.producers.entry import BatchMetadata, ProducerEntry
+from ottla.storage.producers.snapshot import decode_snapshot, encode_snapshot
 from ottla.testing.disk import SimulatedDisk
 from tests.storage.logs import NOW_MS, close, end, flush, new_log, put, send
 
 if TYPE_CHECKING:
-    from ottla.storage.append_info import AppendInfo
+    from ottla.storage.log.append_info import AppendInfo
 
 LAST = 0x7FFF_FFFF
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.storage.batches import scan_batches
-from ottla.storage.log_config import LogConfig
+from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import Call, SimulatedDisk
 from tests.storage.logs import NOW_MS, SMALL, close, content, flush, new_log, put, send
 
@@ -23,7 +23,7 @@ def files(disk: SimulatedDisk) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", "checkpoint"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_missing_files_are_made_anew(suffix: str, clean: bool) -> None:  # noqa: FBT001 - a table
+def test_missing_files_are_made_again(suffix: str, clean: bool) -> None:  # noqa: FBT001 - a table
     """Each derived file, missing everywhere, comes back with the same bytes."""
     disk = SimulatedDisk()
     filled(disk)
@@ -188,7 +188,7 @@ def test_a_swap_is_finished_and_keeps_producers() -> None:
     assert send(log, 2, 8).first_offset == 13
 
 
-def test_a_start_above_the_end_begins_anew() -> None:
+def test_a_start_above_the_end_begins_again() -> None:
     """When the checkpointed start lies above all data, the log is empty and begins there."""
     disk = SimulatedDisk()
     filled(disk, 5)

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.errors import CorruptMessage
-from ottla.storage import log_upkeep
 from ottla.storage.batches import walk_file
-from ottla.storage.log_config import LogConfig
-from ottla.storage.retention_check import RetentionCheck
+from ottla.storage.log.config import LogConfig
+from ottla.storage.log_set import maintenance
+from ottla.storage.log_set.retention_check import RetentionCheck
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition
 from tests.storage.logs import NOW_MS, TOPIC_ID, put
 from tests.storage.sets import finish, make, open_set
 
 if TYPE_CHECKING:
-    from ottla.storage.log_set import LogSet
-    from ottla.storage.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.log_set.log_set import LogSet
 
 SMALL = LogConfig(segment_bytes=400, retention_bytes=400, retention_ms=-1)
 DELAY_MS = SMALL.file_delete_delay_ms
@@ -192,7 +192,7 @@ def test_segments_without_timestamps_age_from_their_last_write() -> None:
 
 def test_removals_are_begun_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is over the limit is for the next call."""
-    monkeypatch.setattr(log_upkeep, "MOST_REMOVALS", 2)
+    monkeypatch.setattr(maintenance, "MAX_REMOVALS", 2)
     disk = SimulatedDisk()
     logs = logs_of(disk, 3)
     RetentionCheck(logs).step(NOW_MS)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from ottla.errors import CorruptMessage, KafkaError
 from ottla.storage.batches import scan_batches
-from ottla.storage.checkpoints import decode_offsets
-from ottla.storage.leader_epochs import decode_leader_epochs
-from ottla.storage.log_dir import decode_clean_marker, decode_meta_properties
-from ottla.storage.partition_metadata import decode_partition_metadata
-from ottla.storage.producer_snapshot import decode_snapshot
+from ottla.storage.directories.checkpoints import decode_offsets
+from ottla.storage.directories.log_dir import decode_clean_marker, decode_meta_properties
+from ottla.storage.directories.partition_metadata import decode_partition_metadata
+from ottla.storage.log.leader_epochs import decode_leader_epochs
+from ottla.storage.producers.snapshot import decode_snapshot
 from ottla.testing.disk import SimulatedDisk
 from tests.storage.logs import NOW_MS, close, new_log, put, send
 

@@ -48,65 +48,99 @@ class Command(NamedTuple):
 
 COMMANDS: dict[str, Command] = {
     "broker-api-versions": Command(
-        "ottla.cli.broker_api_versions", "broker_api_versions", "Show what each broker serves."
+        "ottla.cli.commands.broker_api_versions",
+        "broker_api_versions",
+        "Show what each broker serves.",
     ),
     "client-metrics": Command(
-        "ottla.cli.client_metrics", "client_metrics", "Say which metrics clients send."
+        "ottla.cli.commands.client_metrics", "client_metrics", "Say which metrics clients send."
     ),
-    "cluster": Command("ottla.cli.cluster", "cluster", "Show the cluster; unregister brokers."),
-    "configs": Command("ottla.cli.configs", "configs", "Describe and change settings and quotas."),
+    "cluster": Command(
+        "ottla.cli.commands.cluster", "cluster", "Show the cluster; unregister brokers."
+    ),
+    "configs": Command(
+        "ottla.cli.commands.configs", "configs", "Describe and change settings and quotas."
+    ),
     "config": Command(
-        "ottla.cli.config_show", "config", "Show a node's settings and where each comes from."
+        "ottla.cli.commands.config_show",
+        "config",
+        "Show a node's settings and where each comes from.",
     ),
     "console-consumer": Command(
-        "ottla.cli.console_consumer", "console_consumer", "Print the records of a topic."
+        "ottla.cli.commands.console_consumer", "console_consumer", "Print the records of a topic."
     ),
     "console-producer": Command(
-        "ottla.cli.console_producer", "console_producer", "Send lines as records."
+        "ottla.cli.commands.console_producer", "console_producer", "Send lines as records."
     ),
     "consumer-groups": Command(
-        "ottla.cli.consumer_groups", "consumer_groups", "List, describe, reset, delete groups."
+        "ottla.cli.commands.consumer_groups",
+        "consumer_groups",
+        "List, describe, reset, delete groups.",
     ),
     "consumer-perf-test": Command(
-        "ottla.cli.consumer_perf_test", "consumer_perf_test", "Measure how fast records are read."
+        "ottla.cli.perf.consumer_perf_test",
+        "consumer_perf_test",
+        "Measure how fast records are read.",
     ),
     "delete-records": Command(
-        "ottla.cli.delete_records", "delete_records", "Delete records below an offset."
+        "ottla.cli.commands.delete_records", "delete_records", "Delete records below an offset."
     ),
-    "demo": Command("ottla.cli.demo", "demo", "See a first topic with real events, in seconds."),
+    "demo": Command(
+        "ottla.cli.commands.demo", "demo", "See a first topic with real events, in seconds."
+    ),
     "dump-log": Command(
-        "ottla.cli.dump_log", "dump_log_command", "Show what segments, indexes, snapshots hold."
+        "ottla.cli.commands.dump_log",
+        "dump_log_command",
+        "Show what segments, indexes, snapshots hold.",
     ),
     "end-to-end-latency": Command(
-        "ottla.cli.end_to_end_latency", "end_to_end_latency", "Time records there and back."
+        "ottla.cli.perf.end_to_end_latency", "end_to_end_latency", "Time records there and back."
     ),
-    "features": Command("ottla.cli.features", "features", "Describe and change feature levels."),
-    "get-offsets": Command("ottla.cli.get_offsets", "get_offsets", "Print offsets by time."),
-    "groups": Command("ottla.cli.groups", "groups", "List the groups of all types."),
+    "features": Command(
+        "ottla.cli.commands.features", "features", "Describe and change feature levels."
+    ),
+    "get-offsets": Command(
+        "ottla.cli.commands.get_offsets", "get_offsets", "Print offsets by time."
+    ),
+    "groups": Command("ottla.cli.commands.groups", "groups", "List the groups of all types."),
     "leader-election": Command(
-        "ottla.cli.leader_election", "leader_election", "Elect preferred or unclean leaders."
+        "ottla.cli.commands.leader_election",
+        "leader_election",
+        "Elect preferred or unclean leaders.",
     ),
-    "log-dirs": Command("ottla.cli.log_dirs", "log_dirs", "Show replicas and sizes on disk."),
+    "log-dirs": Command(
+        "ottla.cli.commands.log_dirs", "log_dirs", "Show replicas and sizes on disk."
+    ),
     "metadata-quorum": Command(
-        "ottla.cli.metadata_quorum", "metadata_quorum", "Describe and change the controllers."
+        "ottla.cli.commands.metadata_quorum",
+        "metadata_quorum",
+        "Describe and change the controllers.",
     ),
     "producer-perf-test": Command(
-        "ottla.cli.producer_perf_test", "producer_perf_test", "Measure how fast records are taken."
+        "ottla.cli.perf.producer_perf_test",
+        "producer_perf_test",
+        "Measure how fast records are taken.",
     ),
-    "quickstart": Command("ottla.cli.quickstart", "quickstart", "A node, a topic, a pipeline."),
+    "quickstart": Command(
+        "ottla.cli.commands.quickstart", "quickstart", "A node, a topic, a pipeline."
+    ),
     "replica-verification": Command(
-        "ottla.cli.replica_verification", "replica_verification", "Compare replicas' batches."
+        "ottla.cli.perf.replica_verification", "replica_verification", "Compare replicas' batches."
     ),
     "server-start": Command(
-        "ottla.cli.server_start", "server_start", "Run a node: broker and controller."
+        "ottla.cli.commands.server_start", "server_start", "Run a node: broker and controller."
     ),
-    "storage": Command("ottla.cli.storage", "storage", "Format and inspect log directories."),
-    "topics": Command("ottla.cli.topics", "topics", "Create, list, describe, change topics."),
+    "storage": Command(
+        "ottla.cli.commands.storage", "storage", "Format and inspect log directories."
+    ),
+    "topics": Command(
+        "ottla.cli.commands.topics", "topics", "Create, list, describe, change topics."
+    ),
     "verifiable-consumer": Command(
-        "ottla.cli.verifiable_consumer", "verifiable_consumer", "Read and tell all, as JSON."
+        "ottla.cli.perf.verifiable_consumer", "verifiable_consumer", "Read and tell all, as JSON."
     ),
     "verifiable-producer": Command(
-        "ottla.cli.verifiable_producer", "verifiable_producer", "Send numbers and tell all."
+        "ottla.cli.perf.verifiable_producer", "verifiable_producer", "Send numbers and tell all."
     ),
 }
 

@@ -18,7 +18,7 @@ from ottla.clients.admin.blocking import Admin
 from ottla.clients.consumer.consumer import AsyncConsumer
 from ottla.clients.consumer.core import ConsumerCore, call_listener
 from ottla.clients.interceptors import ProducerRecord
-from ottla.clients.loops import Blocking, LoopThread, TurnLoop
+from ottla.clients.loops import Blocking, CallerDrivenLoop, LoopThread
 from ottla.clients.producer.producer import AsyncProducer, call_on_delivery
 from ottla.errors import ErrorCode, KafkaError
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.classic_group import Step
     from ottla.clients.consumer.core import Batches, GroupMetadata, RebalanceListener
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
-    from ottla.clients.consumer.shape import ConsumerRecord
+    from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.metadata import PartitionMetadata
+    from ottla.clients.metric_windows import MetricName
     from ottla.clients.producer.batches import Deliveries, Delivery, RecordMetadata
     from ottla.clients.producer.producer import HeadersInput
-    from ottla.clients.windows import MetricName
     from ottla.types import TopicPartition
 
     Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
@@ -168,7 +168,7 @@ class Consumer(Blocking):
     ) -> None:
         self._async = AsyncConsumer(*topics, config=config, **settings)
         self._core: ConsumerCore = self._async._core  # noqa: SLF001 - two façades of one core
-        self._thread: TurnLoop = TurnLoop(self._core.runtime, "ottla-consumer")
+        self._thread: CallerDrivenLoop = CallerDrivenLoop(self._core.runtime, "ottla-consumer")
         self._thread.call(self._async.start())
 
     # ------------------------------------------------------------ records
@@ -223,7 +223,7 @@ class Consumer(Blocking):
                 self._async.wait_batches(deadline_ms, max_records, shaped=shaped)
             )
         if runtime.work_waits:
-            self._thread.pump()
+            self._thread.run_turn()
         return batches
 
     def _run_step(self, step: Step) -> None:
@@ -269,11 +269,11 @@ class Consumer(Blocking):
     def unsubscribe(self) -> None:
         """Give up topics or partitions and leave the group."""
         try:
-            self._tell_the_listener(self._thread.call(self._async.prepare_to_leave()))
+            self._notify_listener(self._thread.call(self._async.prepare_to_leave()))
         finally:
             self._thread.call(self._async.finish_unsubscribe())
 
-    def _tell_the_listener(self, step: Step | None) -> None:
+    def _notify_listener(self, step: Step | None) -> None:
         """Tell it here, outside the loop: it may commit."""
         if step is not None:
             call_listener(self._core.subscription.listener, step)
@@ -403,7 +403,7 @@ class Consumer(Blocking):
         interrupts.hold()
         try:
             try:
-                self._tell_the_listener(self._thread.call(self._async.prepare_to_leave()))
+                self._notify_listener(self._thread.call(self._async.prepare_to_leave()))
             finally:
                 if not self._core.client.closed:  # as after a listener that closes
                     self._thread.call(self._async.finish_close())

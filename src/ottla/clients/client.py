@@ -415,13 +415,13 @@ class Client:
             self._failing_since_ms = self.now_ms
         wait_ms = self.backoff.after(self._refresh_failures)
         self._refresh_not_before_ms = self.now_ms + wait_ms
-        trouble = self.trouble()
-        if trouble is not None:
+        pending_error = self.pending_error()
+        if pending_error is not None:
             waiting, self._waiting_for_metadata = self._waiting_for_metadata, []
             for pending in waiting:
-                pending.fail(trouble)
+                pending.fail(pending_error)
 
-    def trouble(self) -> KafkaError | None:
+    def pending_error(self) -> KafkaError | None:
         """Return why callers should stop waiting: a refused login, or nobody reachable for long."""
         if self.fatal is not None:
             return self.fatal

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ottla.clients.consumer.offsets import OffsetAndMetadata
-    from ottla.clients.consumer.shape import ConsumerRecord
+    from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.producer.batches import Delivery, RecordMetadata
     from ottla.types import TopicPartition
 

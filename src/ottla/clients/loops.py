@@ -120,7 +120,7 @@ async def _others_done() -> None:
         await asyncio.gather(*late, return_exceptions=True)
 
 
-class TurnLoop:
+class CallerDrivenLoop:
     """An event loop that the caller drives while it waits, and a thread otherwise.
 
     A loop on a thread of its own competes with a busy caller for the interpreter: every read of a
@@ -176,7 +176,7 @@ class TurnLoop:
         self._attention.set()
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
-    def pump(self) -> None:
+    def run_turn(self) -> None:
         """Let the loop do what is due at once, unless the thread is at it."""
         if asyncio._get_running_loop() is not None:  # noqa: SLF001 - see call
             return

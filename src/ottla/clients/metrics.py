@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla._version import __version__
-from ottla.clients.windows import MetricName, Window, counted, metered, sized
+from ottla.clients.metric_windows import MetricName, Window, counted, metered, sized
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.heartbeat import HeartbeatRequest
 from ottla.protocol.apis.join_group import JoinGroupRequest

@@ -19,8 +19,8 @@ from ottla.clients.tls import client_context
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
+    from ottla.clients.metric_windows import MetricName
     from ottla.clients.settings import Settings
-    from ottla.clients.windows import MetricName
     from ottla.purgatory.pending import Pending
     from ottla.types import SendItem
 

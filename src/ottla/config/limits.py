@@ -14,19 +14,19 @@ _MIB = 1024 * 1024
 class LimitSettings(ConfigTable):
     """How far batches may unfold, and how many producers are remembered."""
 
-    unfold_max_bytes: Int = key(
+    decompressed_max_bytes: Int = key(
         100 * _MIB,
         "Most bytes that the records of one produced batch may take when they are plain.",
         between(_MIB, MAX_INT),
         LOW,
     )
-    unfold_max_cpu_ms: Int = key(
+    decompression_max_cpu_ms: Int = key(
         1000,
         "Most time of a processor that checking the records of one produced batch may take.",
         at_least(1),
         LOW,
     )
-    unfold_total_bytes: Long = key(
+    decompressed_total_bytes: Long = key(
         256 * _MIB,
         "Most bytes that batches may unfold to at the same time; others wait, one always runs.",
         at_least(1),

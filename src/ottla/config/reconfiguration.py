@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.config.broker.rules import PLAIN_RULES, broken_rules
-from ottla.config.broker.unbuilt import unbuilt_settings
+from ottla.config.broker.unsupported import unsupported_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,7 +50,7 @@ def refusal(static: BrokerConfig, current: BrokerConfig, changes: Mapping[str, s
     if reason is not None:
         return wrapped(reason)
     return next(
-        (one.message for one in unbuilt_settings(proposed) if one.name == "listeners"), None
+        (one.message for one in unsupported_settings(proposed) if one.name == "listeners"), None
     )
 
 

@@ -38,7 +38,7 @@ _GROUP_BOUNDS: Final = (
     ("streams.num.standby.replicas", "group.streams.max.standby.replicas", False),
 )
 
-_LEAST_INTERVAL_MS: Final = 100
+_MIN_INTERVAL_MS: Final = 100
 _LONGEST_INTERVAL_MS: Final = 3_600_000
 
 
@@ -121,9 +121,9 @@ def _check_client_metrics(name: str, settings: Mapping[str, str]) -> None:
                 ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}"
             )
     interval_ms = metrics.value("interval.ms")
-    if not _LEAST_INTERVAL_MS <= interval_ms <= _LONGEST_INTERVAL_MS:
+    if not _MIN_INTERVAL_MS <= interval_ms <= _LONGEST_INTERVAL_MS:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"Invalid value {interval_ms} for interval.ms, interval must be between "
-            f"{_LEAST_INTERVAL_MS} and {_LONGEST_INTERVAL_MS} (1 hour)",
+            f"{_MIN_INTERVAL_MS} and {_LONGEST_INTERVAL_MS} (1 hour)",
         )

@@ -31,7 +31,7 @@ _SIZE_BYTES = 4
 _from_bytes = int.from_bytes
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
 """No new request is taken up from a socket with more than this unsent."""
-MOST_FRAMES = 32
+MAX_FRAMES = 32
 """Taken up in one turn of the loop: one read may hold thousands, and others wait meanwhile."""
 
 
@@ -149,7 +149,7 @@ class Connection:
             self._handle_frames(frame)
 
     @property
-    def _may_take_up(self) -> bool:
+    def _may_process(self) -> bool:
         """Whether the next request may be read or taken up."""
         return (
             not self._is_busy
@@ -165,7 +165,7 @@ class Connection:
     def _handle_frames(self, frame: memoryview | None) -> None:
         """Handle this frame and those buffered behind it, until one has to wait."""
         self._is_handling = True
-        left = MOST_FRAMES
+        left = MAX_FRAMES
         try:
             while frame is not None:
                 self._is_busy = True
@@ -175,7 +175,7 @@ class Connection:
                     return
                 left -= 1
                 if not left or self._queue.size_bytes > MAX_UNSENT_BYTES:
-                    self._take_up_soon()
+                    self._process_soon()
                     return
                 frame = self._reader.next_frame()
         except OttlaError as error:
@@ -287,11 +287,11 @@ class Connection:
         """Take up the next request; called by the handler itself where there is no answer."""
         self._is_busy = False
         if not self._is_handling:
-            self._take_up_soon()
+            self._process_soon()
 
-    def _take_up_soon(self) -> None:
+    def _process_soon(self) -> None:
         """Go on with what was read, or read; when there is room for answers again at the latest."""
-        if self.is_closed or self._is_ending or not self._may_take_up:
+        if self.is_closed or self._is_ending or not self._may_process:
             return
         if self._reader.left:
             self._is_resuming = True
@@ -312,7 +312,7 @@ class Connection:
         self._read_again()
 
     def _read_again(self) -> None:
-        if self._is_reading or self.is_closed or self._is_ending or not self._may_take_up:
+        if self._is_reading or self.is_closed or self._is_ending or not self._may_process:
             return
         self._loop.add_reader(self._fd, self._on_readable)
         self._is_reading = True
@@ -338,7 +338,7 @@ class Connection:
             return
         if self._is_ending and not self._queue.items:
             self.close()
-        self._take_up_soon()
+        self._process_soon()
 
     def finish(self) -> None:
         """Take up no more requests, and close when the answers so far are sent."""

@@ -47,21 +47,21 @@ class ConnectionQuota:
     def __init__(
         self,
         most: int = UNLIMITED,
-        most_per_address: int = UNLIMITED,
+        max_per_address: int = UNLIMITED,
         overrides: Mapping[str, int] | None = None,
     ) -> None:
         """Take max.connections, max.connections.per.ip and the latter's overrides."""
         self._most = most
-        self._most_per_address = most_per_address
+        self._max_per_address = max_per_address
         self._overrides = dict(overrides or {})
         self._by_address: Counter[str] = Counter()
         self._waiting: list[Callable[[], None]] = []
         self.count = 0
 
-    def change(self, most: int, most_per_address: int, overrides: Mapping[str, int]) -> None:
+    def change(self, most: int, max_per_address: int, overrides: Mapping[str, int]) -> None:
         """Take other limits; who waits for room looks again."""
         self._most = most
-        self._most_per_address = most_per_address
+        self._max_per_address = max_per_address
         self._overrides = dict(overrides)
         self._wake()
 
@@ -75,7 +75,7 @@ class ConnectionQuota:
 
     def admit(self, address: str) -> bool:
         """Count a connection; False, and nothing counted, when its address has too many."""
-        most = self._overrides.get(address, self._most_per_address)
+        most = self._overrides.get(address, self._max_per_address)
         if self._by_address[address] >= most:
             return False
         self._by_address[address] += 1

@@ -26,14 +26,14 @@ SCRATCH_BYTES = 256 * 1024
 _ACCEPTS_A_TURN = 64
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RETRY_ACCEPT_S = 0.1
-MOST_UNSENT_BYTES = 128 * 1024
+NOTSENT_LOWAT_BYTES = 128 * 1024
 """How much of an answer waits in the kernel, beyond what is on its way to the client.
 
 A buffer that grows takes all of an answer at once, whose pages have left the processor's caches
 when they are sent; a bound on the buffer itself would slow down far clients.
 """
 _NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
-LEAST_BACKLOG = 128
+MIN_BACKLOG = 128
 """A loop that is busy accepts late, so a short queue would turn newcomers away."""
 
 
@@ -56,7 +56,7 @@ class Listener:
         self._quota = quota or ConnectionQuota()
         self._budget = budget
         self.connections: set[Connection] = set()
-        self.most_connections = UNLIMITED
+        self.max_connections = UNLIMITED
         """How many this listener takes, beside what the node takes altogether."""
         self._loop = loop
         self._handler = handler
@@ -79,7 +79,7 @@ class Listener:
         host: str,
         port: int,
         *,
-        backlog: int = LEAST_BACKLOG,
+        backlog: int = MIN_BACKLOG,
         send_bytes: int = -1,
         receive_bytes: int = -1,
     ) -> int:
@@ -96,9 +96,9 @@ class Listener:
                 if size >= 0:
                     sock.setsockopt(socket.SOL_SOCKET, option, size)
             if _NOTSENT_LOWAT is not None:
-                sock.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, MOST_UNSENT_BYTES)
+                sock.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, NOTSENT_LOWAT_BYTES)
             sock.bind((host, port))
-            sock.listen(max(backlog, LEAST_BACKLOG))
+            sock.listen(max(backlog, MIN_BACKLOG))
         except OSError:
             sock.close()
             raise
@@ -119,7 +119,7 @@ class Listener:
     def _accept(self) -> None:
         assert self._socket is not None
         for _ in range(_ACCEPTS_A_TURN):
-            if not self._quota.has_room() or len(self.connections) >= self.most_connections:
+            if not self._quota.has_room() or len(self.connections) >= self.max_connections:
                 self._wait_for_room()
                 return
             try:

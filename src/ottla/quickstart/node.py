@@ -91,9 +91,9 @@ def main(arguments: list[str]) -> None:
 
 
 async def _serve(folder: str) -> None:
-    from ottla.server.log_lines import configure_logging
-    from ottla.server.node import Node
-    from ottla.server.node_settings import node_settings
+    from ottla.server.logging.lines import configure_logging
+    from ottla.server.node.node import Node
+    from ottla.server.node.settings import node_settings
 
     configure_logging("ERROR", "text")
     overrides = {

@@ -93,7 +93,7 @@ def start_query(spark: SparkSession, bootstrap: str, checkpoint: str) -> Streami
 
 
 @contextmanager
-def failures_told() -> Iterator[None]:
+def failures_reported() -> Iterator[None]:
     """Turn Spark's and Java's exceptions into OttlaError while the JVM can still explain them."""
     try:
         yield

@@ -142,7 +142,7 @@ def _spark_half(screen: Screen, bootstrap: str, data: Data, start: SparkStart) -
     marker = f'{{"time": {data.flights[-1].time_ms + 3 * WEEK_MS}}}'.encode()
     feed.send_marker(bootstrap, marker)
     title = "weekly windows on Spark"
-    with pipeline.failures_told(), screen.progress(title, len(data.flights)) as progress:
+    with pipeline.failures_reported(), screen.progress(title, len(data.flights)) as progress:
         query = pipeline.start_query(spark, bootstrap, str(start.temp_dir / "checkpoint"))
         pipeline.wait(query, progress, seconds=JOB_SECONDS)
     screen.step("weekly windows per carrier joined with airlines, written to carrier-weeks")

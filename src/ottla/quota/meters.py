@@ -50,7 +50,9 @@ class Meters(Generic[M]):
 
     def __iter__(self) -> Iterator[tuple[Sharers, M]]:
         """Yield who is measured together with their meter, as it is now."""
-        return iter([(sharers, limited.meter) for sharers, limited in self._meters.items()])
+        return iter(
+            [(quota_entities, limited.meter) for quota_entities, limited in self._meters.items()]
+        )
 
     @property
     def is_on(self) -> bool:
@@ -64,7 +66,7 @@ class Meters(Generic[M]):
 
     def limits(self, user: str, client_id: str) -> bool:
         """Whether anything limits a user's client."""
-        return self._limits.limit(self._limits.sharers(user, client_id)) is not None
+        return self._limits.limit(self._limits.quota_entities(user, client_id)) is not None
 
     def find(self, user: str, client_id: str, now_ms: int) -> Limited[M] | None:
         """Return the meter of a user's client; None when nothing limits it."""
@@ -74,22 +76,22 @@ class Meters(Generic[M]):
         except KeyError:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            found = self._known[key] = self._limited(self._limits.sharers(*key), now_ms)
+            found = self._known[key] = self._limited(self._limits.quota_entities(*key), now_ms)
         if found is not None:
             found.used_ms = now_ms
         return found
 
-    def _limited(self, sharers: Sharers, now_ms: int) -> Limited[M] | None:
-        limit = self._limits.limit(sharers)
+    def _limited(self, quota_entities: Sharers, now_ms: int) -> Limited[M] | None:
+        limit = self._limits.limit(quota_entities)
         if limit is None:
             return None
-        if sharers not in self._meters:
+        if quota_entities not in self._meters:
             self.forget_idle(now_ms)
             if len(self._meters) >= MAX_METERS:
-                sharers = Sharers(NOBODY, NOBODY)
-        limited = self._meters.get(sharers)
+                quota_entities = Sharers(NOBODY, NOBODY)
+        limited = self._meters.get(quota_entities)
         if limited is None:
-            limited = self._meters[sharers] = Limited(self._new_meter(), limit)
+            limited = self._meters[quota_entities] = Limited(self._new_meter(), limit)
         limited.limit = limit
         return limited
 

@@ -27,7 +27,7 @@ class MutationCharge:
         self._limited = limited
         self._now_ms = now_ms
         self._is_strict = is_strict
-        self._pause_ms = 0
+        self._throttle_time_ms = 0
 
     def take(self, partitions: int) -> None:
         """Pay for partitions; an overdrawn bucket refuses strict requests.
@@ -42,7 +42,7 @@ class MutationCharge:
             bucket.take(partitions, limit, self._now_ms)
         tokens = bucket.measure(limit, self._now_ms)
         if tokens < 0:
-            self._pause_ms = overdrawn_ms(tokens, limit)
+            self._throttle_time_ms = overdrawn_ms(tokens, limit)
             if self._is_strict:
                 raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         elif self._is_strict:
@@ -50,7 +50,7 @@ class MutationCharge:
 
     def pause_ms(self, now_ms: int) -> int:
         """Return for how long, from now, the client must be kept waiting."""
-        return max(0, self._pause_ms - (now_ms - self._now_ms))
+        return max(0, self._throttle_time_ms - (now_ms - self._now_ms))
 
 
 class MutationQuota:

@@ -60,7 +60,7 @@ class ClientLimits:
         """Whether anybody is limited."""
         return self._kinds != 0
 
-    def sharers(self, user: str, client_id: str) -> Sharers:
+    def quota_entities(self, user: str, client_id: str) -> Sharers:
         """Return with whom this client shares the limit that counts for it."""
         if self._kinds == _CLIENT:
             return Sharers(NOBODY, client_id)
@@ -75,9 +75,9 @@ class ClientLimits:
                 return Sharers(user, NOBODY)
         return Sharers(NOBODY, client_id)
 
-    def limit(self, sharers: Sharers) -> float | None:
+    def limit(self, quota_entities: Sharers) -> float | None:
         """Return the limit of all of them together; None when there is none."""
-        user, client_id = sharers
+        user, client_id = quota_entities
         if user and client_id:
             pairs = ((user, client_id), (user, None), (None, client_id), (None, None))
             return next((self._of_pairs[pair] for pair in pairs if pair in self._of_pairs), None)

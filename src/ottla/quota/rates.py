@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class ClientUse(NamedTuple):
     """What the sharers of one limit used a second, and their mean pause in milliseconds."""
 
-    sharers: Sharers
+    quota_entities: Sharers
     rate: float
     pause_ms: float
 
@@ -38,7 +38,7 @@ class _Meter(SampledRate):
         self.pause_count = SampledRate(window)
         self.pause_sum_ms = SampledRate(window)
 
-    def mean_pause_ms(self, now_ms: int) -> float:
+    def mean_throttle_time_ms(self, now_ms: int) -> float:
         count = self.pause_count.measure(now_ms)
         return self.pause_sum_ms.measure(now_ms) / count if count else 0.0
 
@@ -84,8 +84,10 @@ class RateQuota:
     def uses(self, now_ms: int) -> Iterator[ClientUse]:
         """Yield what all who are measured use now; not those who have been gone for an hour."""
         self._meters.forget_idle(now_ms)
-        for sharers, rate in self._meters:
-            yield ClientUse(sharers, rate.measure(now_ms), rate.mean_pause_ms(now_ms))
+        for quota_entities, rate in self._meters:
+            yield ClientUse(
+                quota_entities, rate.measure(now_ms), rate.mean_throttle_time_ms(now_ms)
+            )
 
     def record_freely(self, user: str, client_id: str, amount: float, now_ms: int) -> None:
         """Count, or with a negative amount uncount, without a consequence for this request."""
@@ -93,7 +95,7 @@ class RateQuota:
         if limited is not None:
             limited.meter.record(amount, now_ms)
 
-    def most_in_window(self, user: str, client_id: str, now_ms: int) -> float:
+    def max_in_window(self, user: str, client_id: str, now_ms: int) -> float:
         """Return the most that an idle client may use at once without waiting afterwards."""
         limited = self._meters.find(user, client_id, now_ms)
         if limited is None:

@@ -18,9 +18,9 @@ from ottla.raft.snapshot import (
     snapshot_name,
 )
 from ottla.records.batch import iterate_batches
-from ottla.storage.append_info import FetchIsolation
-from ottla.storage.log_config import LogConfig
-from ottla.storage.partition_log import PartitionLog
+from ottla.storage.log.append_info import FetchIsolation
+from ottla.storage.log.config import LogConfig
+from ottla.storage.log.partition_log import PartitionLog
 from ottla.types import METADATA_TOPIC_ID, FileSlice, OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.raft.snapshot import SnapshotContent
     from ottla.records.batch import RecordBatch
     from ottla.storage.directory import Directory
-    from ottla.storage.flush import FlushJob
+    from ottla.storage.log.flush import FlushJob
     from ottla.types import Buffer
 
 METADATA_LOG: Final = "__cluster_metadata-0"

@@ -136,15 +136,17 @@ def decompress(codec: Compression, data: Buffer, limit: int = DEFAULT_LIMIT_BYTE
     return Decompressor().decompress(codec, data, limit)
 
 
-class UnfoldsTooFar(KafkaError):
+class DecompressionLimitExceeded(KafkaError):
     """Compressed records that need more bytes or work than whoever unfolds them grants."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, message)
 
 
-def _too_large(limit: int) -> UnfoldsTooFar:
-    return UnfoldsTooFar(f"The records of a compressed batch take more than {limit} bytes.")
+def _too_large(limit: int) -> DecompressionLimitExceeded:
+    return DecompressionLimitExceeded(
+        f"The records of a compressed batch take more than {limit} bytes."
+    )
 
 
 def _ignore(_pieces: int) -> None:
@@ -296,7 +298,7 @@ def _decompress_gzip(data: Buffer, limit: int, on_piece: Callable[[int], None]) 
             if _has_gzip_header(view):
                 raise
             break  # trailing garbage, which Java's GZIPInputStream skips too
-        except UnfoldsTooFar as error:
+        except DecompressionLimitExceeded as error:
             raise _too_large(limit) from error
         if member_count == 1:
             plain = bytearray(plain)

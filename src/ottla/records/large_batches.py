@@ -29,8 +29,8 @@ from ottla.records.batch import (
 from ottla.records.builder import assemble_batch, attributes_of
 from ottla.records.compression import (
     Compression,
+    DecompressionLimitExceeded,
     Decompressor,
-    UnfoldsTooFar,
     compress_in_slices,
 )
 from ottla.records.scan import append_renumbered, outline_records, scan_records, slice_end
@@ -48,22 +48,22 @@ from ottla.records.validation_rules import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ottla.records.validation_rules import TooMuchForTheLoop
+    from ottla.records.validation_rules import OffloadRequired
     from ottla.types import Buffer
 
-MOST_NAMED_RECORDS: Final = 1000
+MAX_NAMED_RECORDS: Final = 1000
 _SCANNED_RECORDS: Final = 32 * 1024
 _LOOKED_AT_RECORDS: Final = 4 * 1024
 _SLICE_BYTES: Final = 1024 * 1024
 _MALFORMED: Final = 1
 
 
-class UnfoldLimits(NamedTuple):
+class DecompressionLimits(NamedTuple):
     """What one batch may cost."""
 
-    most_bytes: int
+    max_bytes: int
     """Bytes of its records when they are plain."""
-    most_cpu_ms: int
+    max_cpu_ms: int
     """Time of the processor on the thread that checks it."""
 
 
@@ -77,7 +77,7 @@ class _Slice(NamedTuple):
 
 
 def check_large_batch(
-    large: TooMuchForTheLoop, *, now_ms: int, limits: UnfoldLimits, cpu_s: Callable[[], float]
+    large: OffloadRequired, *, now_ms: int, limits: DecompressionLimits, cpu_s: Callable[[], float]
 ) -> CheckedBatch:
     """Check the records of a batch whose header is good; `cpu_s` is the thread's own time.
 
@@ -92,9 +92,9 @@ class _Check:
 
     def __init__(
         self,
-        large: TooMuchForTheLoop,
+        large: OffloadRequired,
         now_ms: int,
-        limits: UnfoldLimits,
+        limits: DecompressionLimits,
         cpu_s: Callable[[], float],
     ) -> None:
         self._view = large.view
@@ -103,7 +103,7 @@ class _Check:
         self._header = HEADER.unpack_from(large.view, 0)
         self._limits = limits
         self._cpu_s = cpu_s
-        self._deadline_s = cpu_s() + limits.most_cpu_ms / 1000
+        self._deadline_s = cpu_s() + limits.max_cpu_ms / 1000
         self._plain = large.view
         self._start = HEADER_BYTES
 
@@ -112,46 +112,46 @@ class _Check:
         codec = attributes & COMPRESSION_MASK
         self._unfold(codec)
         verdict, largest = self._scan()
-        mend = False
+        renumber = False
         if verdict or attributes & LOG_APPEND_TIME_FLAG:
-            mend, largest = self._judge()
+            renumber, largest = self._validate()
             if verdict & _MALFORMED:
                 raise invalid()
         target = rules.compression_type
         if target is None or (not codec and attributes & CONTROL_FLAG):
             target = Compression(codec)
         view = self._view
-        if mend or target != codec:
-            view = self._rebuild(Compression(target), largest, mend=mend)
+        if renumber or target != codec:
+            view = self._rebuild(Compression(target), largest, renumber=renumber)
         stamped = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
         return CheckedBatch(view, largest, stamped)
 
     def _look_at_the_time(self, _pieces: int = 0) -> None:
         if self._cpu_s() > self._deadline_s:
-            raise UnfoldsTooFar(
+            raise DecompressionLimitExceeded(
                 "The records of a batch take more than "
-                f"{self._limits.most_cpu_ms} ms of time to check."
+                f"{self._limits.max_cpu_ms} ms of time to check."
             )
 
     def _unfold(self, codec: int) -> None:
-        most_bytes = self._limits.most_bytes
+        max_bytes = self._limits.max_bytes
         if not codec:
             return
         try:
             plain = Decompressor(self._look_at_the_time).decompress(
-                Compression.from_id(codec), self._view[HEADER_BYTES:], most_bytes
+                Compression.from_id(codec), self._view[HEADER_BYTES:], max_bytes
             )
         except CorruptMessage as error:
             raise invalid(error.message) from error
         self._look_at_the_time()
         self._plain, self._start = memoryview(plain), 0
 
-    def _slices(self, most_records: int) -> Iterator[_Slice]:
+    def _slices(self, max_records: int) -> Iterator[_Slice]:
         """Cut the records into slices; stops where the lengths make no sense."""
         index, position = 0, self._start
         count = self._header[12]
         while index < count:
-            wanted = min(most_records, count - index)
+            wanted = min(max_records, count - index)
             found, end = slice_end(self._plain, position, wanted, _SLICE_BYTES)
             if not found:
                 return
@@ -183,17 +183,17 @@ class _Check:
             verdict |= _MALFORMED
         return verdict, largest
 
-    def _judge(self) -> tuple[bool, int]:
+    def _validate(self) -> tuple[bool, int]:
         """Look at the records one by one; whether offsets must be mended, and the largest time."""
         appended = bool(self._header[5] & LOG_APPEND_TIME_FLAG)
         base_timestamp, max_timestamp = self._header[7], self._header[8]
         code, errors, error_count = ErrorCode.INVALID_RECORD, [], 0
-        mend, largest = False, NO_TIMESTAMP
+        renumber, largest = False, NO_TIMESTAMP
         for one in self._slices(_LOOKED_AT_RECORDS):
             for index, outline in enumerate(self._outlines(one), one.first_index):
                 offset, delta, key_size, value_size = outline
                 timestamp = max_timestamp if appended else base_timestamp + delta
-                mend = mend or offset != index
+                renumber = renumber or offset != index
                 largest = max(largest, timestamp)
                 if self._rules.is_compacted and key_size < 0:
                     problem: str | None = f"{NO_KEY} {self._rules.topic_partition}"
@@ -205,11 +205,11 @@ class _Check:
                     code = code if problem is None else ErrorCode.INVALID_TIMESTAMP
                 if problem is not None:
                     error_count += 1
-                    if error_count <= MOST_NAMED_RECORDS:
+                    if error_count <= MAX_NAMED_RECORDS:
                         errors.append((index, problem))
         if errors:
             raise refusal(code, errors, error_count)
-        return mend, largest
+        return renumber, largest
 
     def _outlines(self, one: _Slice) -> list[tuple[int, int, int, int]]:
         try:
@@ -219,12 +219,12 @@ class _Check:
         except CorruptMessage as error:
             raise invalid(error.message) from error
 
-    def _rebuild(self, codec: Compression, largest: int, *, mend: bool) -> memoryview:
+    def _rebuild(self, codec: Compression, largest: int, *, renumber: bool) -> memoryview:
         """Return the batch in another codec, or with offsets one after another."""
         batch = RecordBatch(self._view)
         check_producer(batch)
         payload: Buffer = self._plain[self._start :]
-        if mend:
+        if renumber:
             payload = bytearray()
             for one in self._slices(_LOOKED_AT_RECORDS):
                 append_renumbered(

@@ -155,7 +155,7 @@ class LegacyBatch(RecordBatch):
         if codec == Compression.ZSTD:
             raise CorruptMessage("Format 0 and 1 have no zstd")
         if codec == Compression.LZ4 and not self._fields[3]:
-            payload = _mend_lz4_header(payload)
+            payload = _fix_lz4_header(payload)
         if decompressor is None:
             return decompress(codec, payload, limit)
         return decompressor.decompress(codec, payload, limit)
@@ -214,7 +214,7 @@ def _take(view: memoryview, position: int, end: int) -> tuple[bytes | None, int]
     return bytes(view[position : position + size]), position + size
 
 
-def _mend_lz4_header(payload: Buffer) -> Buffer:
+def _fix_lz4_header(payload: Buffer) -> Buffer:
     """Put the right header checksum into a frame of format 0, whose writers got it wrong."""
     if len(payload) < 15:
         return payload

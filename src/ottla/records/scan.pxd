@@ -2,12 +2,12 @@
 import cython
 
 cdef long long LARGEST_INT64
-cdef long long LEAST_INT64
+cdef long long MIN_INT64
 cdef long long _LARGEST_BASE
 cdef int OUT_OF_BYTES
 cdef int VARINT_TOO_LONG
 cdef int TOO_MANY_HEADERS
-cdef int MOST_HEADERS
+cdef int MAX_HEADERS
 cdef int MALFORMED
 cdef int NOT_CONSECUTIVE
 cdef int RULE_BROKEN
@@ -62,7 +62,7 @@ cpdef tuple scan_records(
     stop=cython.Py_ssize_t,
 )
 cpdef tuple slice_end(
-    const unsigned char[::1] data, Py_ssize_t position, long long count, long long most_bytes,
+    const unsigned char[::1] data, Py_ssize_t position, long long count, long long max_bytes,
 )
 
 

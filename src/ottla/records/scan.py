@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     RecordInput = tuple[int, Buffer | None, Buffer | None, HeaderInput]
 
 LARGEST_INT64 = (1 << 63) - 1
-LEAST_INT64 = -LARGEST_INT64 - 1
+MIN_INT64 = -LARGEST_INT64 - 1
 _LARGEST_BASE = 1 << 62
 
 # What `scan_records` finds wrong, as flags.
@@ -40,7 +40,7 @@ OUT_OF_BYTES = 1
 VARINT_TOO_LONG = 2
 TOO_MANY_HEADERS = 3
 
-MOST_HEADERS = 1_000_000
+MAX_HEADERS = 1_000_000
 """Of one record that is checked: no more fit into 2 MiB, and the walk over them cannot stop."""
 
 NO_HEADERS = b"\x00"
@@ -136,7 +136,7 @@ class Cursor:
 
     def skip_bounded_headers(self, count: int) -> None:
         """Step over headers of a record that is checked: not over more than MOST_HEADERS."""
-        if count > MOST_HEADERS:
+        if count > MAX_HEADERS:
             self.fault = TOO_MANY_HEADERS
         else:
             self.skip_headers(count)
@@ -164,7 +164,7 @@ def describe_fault(fault: int, index: int) -> str:
     if fault == VARINT_TOO_LONG:
         return f"Found invalid record structure in record {index}: varint is too long"
     if fault == TOO_MANY_HEADERS:
-        return f"Record {index} has more than {MOST_HEADERS} headers"
+        return f"Record {index} has more than {MAX_HEADERS} headers"
     return f"Found invalid record structure in record {index}: it is longer than its bytes"
 
 
@@ -286,7 +286,7 @@ def scan_records(  # noqa: C901, PLR0913, PLR0917 - one loop, in C, and keywords
     return verdict, largest, largest_index
 
 
-def slice_end(data: Buffer, position: int, count: int, most_bytes: int) -> tuple[int, int]:
+def slice_end(data: Buffer, position: int, count: int, max_bytes: int) -> tuple[int, int]:
     """Step over records by their lengths alone: at most count, and one or at most most_bytes.
 
     Returns how many and where the next one starts; none where the first has no length or is
@@ -299,7 +299,7 @@ def slice_end(data: Buffer, position: int, count: int, most_bytes: int) -> tuple
         record_end = cursor.position + size
         if cursor.fault or size < 0 or record_end > cursor.end:
             return index, stop
-        if index and record_end - position > most_bytes:
+        if index and record_end - position > max_bytes:
             return index, stop
         stop = record_end
         cursor.position = record_end
@@ -371,7 +371,7 @@ def overflows(base: int, delta: int) -> bool:
     """Say whether a timestamp would leave 64 bits, which Kafka lets wrap around."""
     if delta >= 0:
         return base > LARGEST_INT64 - delta
-    return base < LEAST_INT64 - delta
+    return base < MIN_INT64 - delta
 
 
 def decode_headers(cursor: Cursor, raw: bytes, count: int) -> Headers:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ottla.records.batch import RecordBatch
     from ottla.records.compression import Compression
 
-_LEAST_INT64: Final = -(1 << 63)
+_MIN_INT64: Final = -(1 << 63)
 _LARGEST_INT64: Final = (1 << 63) - 1
 _NO_PRODUCER_EPOCH: Final = -1
 _SHOWN_ERRORS: Final = 3
@@ -61,11 +61,11 @@ class CheckedBatch(NamedTuple):
     """The client's batch, or one that was built anew."""
     largest: int
     """Largest timestamp of its records (ms), -1 for none."""
-    is_stamped: bool
+    is_log_append_time: bool
     """Whether the broker's time counts instead."""
 
 
-class TooMuchForTheLoop(OttlaError):
+class OffloadRequired(OttlaError):
     """A client's batch is good so far, but its records would take the caller too long.
 
     `large_batches.check_large_batch` takes what is in here, on another thread.
@@ -85,10 +85,10 @@ def invalid(message: str | None = None) -> KafkaError:
 def time_range(now_ms: int, rules: ValidationRules) -> tuple[int, int]:
     """Return the least and the largest timestamp that the topic takes."""
     if rules.timestamp_type is _BROKER_TIME:
-        return _LEAST_INT64, _LARGEST_INT64
+        return _MIN_INT64, _LARGEST_INT64
     earliest = now_ms - rules.before_max_ms
     latest = now_ms + rules.after_max_ms
-    return max(earliest, _LEAST_INT64), min(latest, _LARGEST_INT64)
+    return max(earliest, _MIN_INT64), min(latest, _LARGEST_INT64)
 
 
 def timestamp_problem(
@@ -99,7 +99,7 @@ def timestamp_problem(
     A record here is offset, timestamp (ms), and the sizes of key and value.
     """
     offset, timestamp, key_size, value_size = record
-    if not _LEAST_INT64 <= timestamp <= _LARGEST_INT64:
+    if not _MIN_INT64 <= timestamp <= _LARGEST_INT64:
         return _out_of_range(offset, timestamp, now_ms, rules)
     if rules.timestamp_type is TimestampType.CREATE_TIME and timestamp != NO_TIMESTAMP:
         age = now_ms - timestamp
@@ -125,7 +125,7 @@ def _out_of_range(offset: int, timestamp: int, now_ms: int, rules: ValidationRul
 
 def _int64(value: int) -> int:
     """Wrap as Java's long does: only texts show it."""
-    return ((value - _LEAST_INT64) & 0xFFFF_FFFF_FFFF_FFFF) + _LEAST_INT64
+    return ((value - _MIN_INT64) & 0xFFFF_FFFF_FFFF_FFFF) + _MIN_INT64
 
 
 def refusal(

@@ -3,7 +3,7 @@
 The way of a good batch is short: one unpack of the header, one checksum, one scan of the records,
 one pack of base offset and epoch. Whatever is wrong is found again, slowly, to say it in Kafka's
 words. What would take the caller's thread more than some ms (records that unfold far, or very many
-that have to be looked at one by one) is not done here: `TooMuchForTheLoop` sends it to
+that have to be looked at one by one) is not done here: `OffloadRequired` sends it to
 `records/large_batches.py`, whose verdict then comes back as a `CheckedBatch`.
 
 Five differences from Kafka, all towards refusing or mending what would stay broken in the
@@ -45,12 +45,12 @@ from ottla.records.batch import (
     iterate_batches,
 )
 from ottla.records.builder import encode_batch
-from ottla.records.compression import Compression, Decompressor, UnfoldsTooFar
+from ottla.records.compression import Compression, DecompressionLimitExceeded, Decompressor
 from ottla.records.crc32c import crc32c
 from ottla.records.scan import decode_records, outline_records, scan_records
 from ottla.records.validation_rules import (
     NO_KEY,
-    TooMuchForTheLoop,
+    OffloadRequired,
     check_producer,
     check_rebuilt_size,
     invalid,
@@ -130,7 +130,7 @@ class UnreadableRecords(KafkaError):
 
 def _few_pieces(count: int) -> None:
     if count > _LOOP_PIECES:
-        raise UnfoldsTooFar(f"more than {_LOOP_PIECES} pieces")
+        raise DecompressionLimitExceeded(f"more than {_LOOP_PIECES} pieces")
 
 
 def validate(
@@ -176,7 +176,7 @@ def validate(
     )
     if verdict or attributes & LOG_APPEND_TIME_FLAG:
         _leave_to_worker_when(count > _LOOP_JUDGED_RECORDS, view, rules, origin)
-        verdict, largest = _judge_slowly(RecordBatch(view), plain[start:end], now_ms, rules)
+        verdict, largest = _validate_each(RecordBatch(view), plain[start:end], now_ms, rules)
     if stamped:
         largest = now_ms
     target = rules.compression_type
@@ -208,7 +208,7 @@ def _leave_to_worker_when(
 ) -> None:
     """Do not look at records one by one here when a client sent too many of them."""
     if is_large and origin is _CLIENT:
-        raise TooMuchForTheLoop(view, rules)
+        raise OffloadRequired(view, rules)
 
 
 def place_checked(
@@ -252,7 +252,7 @@ def _check_header(
     ):
         _refuse_client_batch(RecordBatch(view), rules)
     if len(view) > LOOP_BYTES and by_client:
-        raise TooMuchForTheLoop(view, rules)
+        raise OffloadRequired(view, rules)
 
 
 def _stamp(view: memoryview, attributes: int, max_timestamp: int) -> None:
@@ -386,14 +386,14 @@ def unfold(
         plain = decompressor.decompress(Compression.from_id(codec), view[HEADER_BYTES:], limit)
     except CorruptMessage as error:
         raise invalid(error.message) from error
-    except UnfoldsTooFar as error:
+    except DecompressionLimitExceeded as error:
         if is_client and limit < rules.max_plain_bytes:
-            raise TooMuchForTheLoop(view, rules) from error
+            raise OffloadRequired(view, rules) from error
         raise
     return memoryview(plain), 0
 
 
-def _judge_slowly(
+def _validate_each(
     batch: RecordBatch, plain: memoryview, now_ms: int, rules: ValidationRules
 ) -> tuple[bool, int]:
     """Look at every record again; return whether offsets must be mended, and the largest time.
@@ -430,8 +430,8 @@ def _judge_slowly(
     if errors:
         raise refusal(code, errors, len(errors))
     base = batch.base_offset
-    mend = any(record.offset != base + index for index, record in enumerate(records))
-    return mend, max((record.timestamp for record in records), default=NO_TIMESTAMP)
+    renumber = any(record.offset != base + index for index, record in enumerate(records))
+    return renumber, max((record.timestamp for record in records), default=NO_TIMESTAMP)
 
 
 def _refuse_times(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.replication.partition import Partition
-    from ottla.storage.partition_log import PartitionLog
+    from ottla.storage.log.partition_log import PartitionLog
 
 
 class DelayedFetch(DelayedOperation):

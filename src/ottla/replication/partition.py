@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from ottla.records.validation_rules import CheckedBatch
     from ottla.records.validator import AppendOrigin
-    from ottla.storage.append_info import AppendInfo, FetchData, FetchIsolation
-    from ottla.storage.partition_log import PartitionLog
+    from ottla.storage.log.append_info import AppendInfo, FetchData, FetchIsolation
+    from ottla.storage.log.partition_log import PartitionLog
     from ottla.types import TopicPartition, Uuid
 
 ACKS_ALL = -1

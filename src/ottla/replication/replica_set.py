@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.validator import AppendOrigin
 from ottla.replication.partition import ACKS_ALL, Partition
-from ottla.storage.log_config import FOREVER
+from ottla.storage.log.config import FOREVER
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ottla.records.validation_rules import CheckedBatch
-    from ottla.storage.append_info import AppendInfo
-    from ottla.storage.log_set import LogSet
+    from ottla.storage.log.append_info import AppendInfo
+    from ottla.storage.log_set.log_set import LogSet
     from ottla.types import Uuid
 
 
@@ -177,10 +177,10 @@ class ReplicaSet:
         for listener in self._listeners:
             listener(partition)
         if partition.on_commit is not None:
-            self._tell_coordinator(partition, origin)
+            self._notify_coordinator(partition, origin)
         return info
 
-    def _tell_coordinator(self, partition: Partition, origin: AppendOrigin) -> None:
+    def _notify_coordinator(self, partition: Partition, origin: AppendOrigin) -> None:
         """Tell what is committed; after its own append not before flush.messages is met."""
         if origin is AppendOrigin.CLIENT or not self.logs.flush_waits.overdue:
             _committed(partition)
@@ -189,21 +189,21 @@ class ReplicaSet:
             wait.on_done(lambda done: None if done.error else _committed(partition))
 
     def _refuse_for_space(self, partition: Partition) -> None:
-        home = self.logs.home_of(partition.topic_partition)
-        if partition.is_leader and home is not None and home.is_short_of_space:
+        log_dir = self.logs.log_dir_of(partition.topic_partition)
+        if partition.is_leader and log_dir is not None and log_dir.is_short_of_space:
             self.refused_for_space_count += 1
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{home.path} has {home.free_bytes} bytes left, less than the reserve of "
-                f"{home.reserve_bytes}",
+                f"{log_dir.path} has {log_dir.free_bytes} bytes left, less than the reserve of "
+                f"{log_dir.reserve_bytes}",
             )
 
     def _disk_failed(self, partition: Partition, error: KafkaError) -> None:
-        home = self.logs.home_of(partition.topic_partition)
-        if home is not None:
-            self.logs.fail(home, error.__cause__)
+        log_dir = self.logs.log_dir_of(partition.topic_partition)
+        if log_dir is not None:
+            self.logs.fail(log_dir, error.__cause__)
 
-    def tell_of_failures(self) -> None:
+    def report_failures(self) -> None:
         """Tell who waits for partitions of a failed disk."""
         for partition in [one for one in self if one.log.failure is not None]:
             self._tell(partition)

@@ -120,7 +120,7 @@ class Cluster:
             self._bootstrap, reason.partition(":")[0] if not reason else _short(reason)
         )
 
-    def persist(self, attempt: Callable[[], T], *, seconds: float | None = None) -> T:
+    def retry(self, attempt: Callable[[], T], *, seconds: float | None = None) -> T:
         """Try until it succeeds, until an error that time does not heal, or until the deadline."""
         deadline = time.monotonic() + (self._api_timeout if seconds is None else seconds)
         pause = FIRST_PAUSE_SECONDS
@@ -141,14 +141,14 @@ class Cluster:
         For an assignment only the assigned partitions are in `leaders`.
         """
         if selection.pattern:
-            everything = self.persist(lambda: self._metadata(None))
+            everything = self.retry(lambda: self._metadata(None))
             pattern = re.compile(selection.pattern)
             return {
                 name: topic
                 for name, topic in sorted(everything.items())
                 if pattern.fullmatch(name) and not topic.is_internal
             }
-        topics = self.persist(lambda: self.named_topics(selection.names))
+        topics = self.retry(lambda: self.named_topics(selection.names))
         if not selection.partitions:
             return topics
         assigned: dict[str, dict[int, Node | None]] = {name: {} for name in topics}
@@ -185,7 +185,7 @@ class Cluster:
     def existing_topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Return those of the topics that exist, at once."""
         wanted = sorted(names)
-        return self.persist(lambda: self._metadata(wanted)) if wanted else {}
+        return self.retry(lambda: self._metadata(wanted)) if wanted else {}
 
     def _metadata(self, names: list[str] | None) -> dict[str, Topic]:
         wanted = None
@@ -245,7 +245,7 @@ class Cluster:
                 found.update(self._list_offsets(leader, group, isolation_level))
             return found
 
-        return self.persist(attempt)
+        return self.retry(attempt)
 
     def _list_offsets(
         self, leader: Node, group: Mapping[TopicPartition, int], isolation_level: int

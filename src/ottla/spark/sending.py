@@ -56,7 +56,7 @@ class Sender:
         """Return a topic with its partitions; KafkaError when it does not exist."""
         found = self.topics.get(name)
         if found is None:
-            selected = self.cluster.persist(lambda: self.cluster.named_topics([name]))
+            selected = self.cluster.retry(lambda: self.cluster.named_topics([name]))
             found = self.topics[name] = selected[name]
         return found
 
@@ -73,7 +73,7 @@ class Sender:
                 raise KafkaError(answer.error_code)
             self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
 
-        self.cluster.persist(ask)
+        self.cluster.retry(ask)
 
     def next_sequence(self, partition: TopicPartition, count: int) -> int:
         """Return the first sequence number of the next count records; -1 without idempotence."""

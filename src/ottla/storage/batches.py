@@ -22,7 +22,7 @@ LOG_OVERHEAD_BYTES = 12
 """Base offset and length, which precede what the length counts."""
 HEADER_BYTES = 61
 """A v2 batch's header; older formats have smaller ones."""
-LEAST_BATCH_BYTES = 14 + LOG_OVERHEAD_BYTES
+MIN_BATCH_BYTES = 14 + LOG_OVERHEAD_BYTES
 NO_PRODUCER_ID = -1
 NO_TIMESTAMP = -1
 WALK_CHUNK_BYTES = 8192
@@ -135,7 +135,7 @@ def _parse_legacy(view: Buffer, start: int, position: int) -> BatchHeader:
 
 def header_bytes_needed(view: Buffer, start: int) -> int:
     """How many bytes from start on a header takes; `view` holds at least 17 of them."""
-    return HEADER_BYTES if view[start + _MAGIC_POSITION] >= 2 else LEAST_BATCH_BYTES
+    return HEADER_BYTES if view[start + _MAGIC_POSITION] >= 2 else MIN_BATCH_BYTES
 
 
 def scan_batches(view: Buffer) -> list[BatchHeader]:
@@ -144,12 +144,12 @@ def scan_batches(view: Buffer) -> list[BatchHeader]:
     position = 0
     end = len(view)
     while position < end:
-        if end - position < LEAST_BATCH_BYTES or (
+        if end - position < MIN_BATCH_BYTES or (
             view[position + _MAGIC_POSITION] >= 2 and end - position < HEADER_BYTES
         ):
             raise CorruptMessage(f"{end - position} bytes at position {position} hold no batch")
         header = parse_header(view, position, position)
-        if header.size < LEAST_BATCH_BYTES or header.size > end - position:
+        if header.size < MIN_BATCH_BYTES or header.size > end - position:
             raise CorruptMessage(f"a batch at position {position} claims {header.size} bytes")
         headers.append(header)
         position += header.size
@@ -163,17 +163,17 @@ def walk_file(file: File, position: int, end: int) -> Iterator[BatchHeader]:
     """
     chunk = b""
     chunk_start = position
-    while position + LEAST_BATCH_BYTES <= end:
+    while position + MIN_BATCH_BYTES <= end:
         at = position - chunk_start
         if at + HEADER_BYTES > len(chunk):
             chunk_start, at = position, 0
             chunk = file.read(position, min(WALK_CHUNK_BYTES, end - position))
-            if len(chunk) < LEAST_BATCH_BYTES:
+            if len(chunk) < MIN_BATCH_BYTES:
                 return
         if len(chunk) - at < header_bytes_needed(chunk, at):
             return
         header = parse_header(chunk, at, position)
-        if header.size < LEAST_BATCH_BYTES:
+        if header.size < MIN_BATCH_BYTES:
             raise CorruptMessage(f"a batch at position {position} claims {header.size} bytes")
         if position + header.size > end:
             return

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from typing import Self, TypeVar
 
-    from ottla.server.node import Node
+    from ottla.server.node.node import Node
 
     T = TypeVar("T")
 
@@ -118,7 +118,7 @@ class Cluster:
 
     def _start(self) -> Self:
         from ottla.config.broker import parse_broker_config
-        from ottla.server.node import Node
+        from ottla.server.node.node import Node
 
         config = parse_broker_config({**self.config, "log.dirs": self.data_dir})
         self._loop = _new_loop()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ottla.clients.blocking import Admin, Consumer, Producer
-    from ottla.clients.consumer.shape import ConsumerRecord
+    from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.testing.cluster import Cluster
 
 EARLIEST, LATEST = -2, -1

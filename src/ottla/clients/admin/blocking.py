@@ -14,13 +14,13 @@ from ottla.clients.loops import Blocking, LoopThread
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
-    from ottla.clients.windows import MetricName
+    from ottla.clients.metric_windows import MetricName
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def waited_for(
+def blocking(
     method: Callable[Concatenate[AsyncAdmin, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Admin, P], R]:
     """Make a blocking method with the arguments, result and errors of a method of AsyncAdmin."""
@@ -40,43 +40,43 @@ class Admin(Blocking):
         self._thread = LoopThread("ottla-admin")
         self._thread.call(self._async.start())
 
-    create_topics = waited_for(AsyncAdmin.create_topics)
-    create_topic = waited_for(AsyncAdmin.create_topic)
-    delete_topics = waited_for(AsyncAdmin.delete_topics)
-    delete_topic = waited_for(AsyncAdmin.delete_topic)
-    list_topics = waited_for(AsyncAdmin.list_topics)
-    describe_topics = waited_for(AsyncAdmin.describe_topics)
-    create_partitions = waited_for(AsyncAdmin.create_partitions)
-    list_offsets = waited_for(AsyncAdmin.list_offsets)
-    delete_records = waited_for(AsyncAdmin.delete_records)
-    describe_configs = waited_for(AsyncAdmin.describe_configs)
-    alter_configs = waited_for(AsyncAdmin.alter_configs)
-    list_config_resources = waited_for(AsyncAdmin.list_config_resources)
-    list_groups = waited_for(AsyncAdmin.list_groups)
-    describe_groups = waited_for(AsyncAdmin.describe_groups)
-    delete_groups = waited_for(AsyncAdmin.delete_groups)
-    list_group_offsets = waited_for(AsyncAdmin.list_group_offsets)
-    alter_group_offsets = waited_for(AsyncAdmin.alter_group_offsets)
-    delete_group_offsets = waited_for(AsyncAdmin.delete_group_offsets)
-    remove_group_members = waited_for(AsyncAdmin.remove_group_members)
-    describe_producers = waited_for(AsyncAdmin.describe_producers)
-    list_partition_reassignments = waited_for(AsyncAdmin.list_partition_reassignments)
-    describe_replica_log_dirs = waited_for(AsyncAdmin.describe_replica_log_dirs)
-    describe_client_quotas = waited_for(AsyncAdmin.describe_client_quotas)
-    alter_client_quotas = waited_for(AsyncAdmin.alter_client_quotas)
-    describe_cluster = waited_for(AsyncAdmin.describe_cluster)
-    describe_log_dirs = waited_for(AsyncAdmin.describe_log_dirs)
-    elect_leaders = waited_for(AsyncAdmin.elect_leaders)
-    describe_features = waited_for(AsyncAdmin.describe_features)
-    api_versions = waited_for(AsyncAdmin.api_versions)
-    update_features = waited_for(AsyncAdmin.update_features)
-    describe_metadata_quorum = waited_for(AsyncAdmin.describe_metadata_quorum)
-    add_raft_voter = waited_for(AsyncAdmin.add_raft_voter)
-    remove_raft_voter = waited_for(AsyncAdmin.remove_raft_voter)
-    unregister_broker = waited_for(AsyncAdmin.unregister_broker)
-    describe_user_scram_credentials = waited_for(AsyncAdmin.describe_user_scram_credentials)
-    client_instance_id = waited_for(AsyncAdmin.client_instance_id)
-    request = waited_for(AsyncAdmin.request)
+    create_topics = blocking(AsyncAdmin.create_topics)
+    create_topic = blocking(AsyncAdmin.create_topic)
+    delete_topics = blocking(AsyncAdmin.delete_topics)
+    delete_topic = blocking(AsyncAdmin.delete_topic)
+    list_topics = blocking(AsyncAdmin.list_topics)
+    describe_topics = blocking(AsyncAdmin.describe_topics)
+    create_partitions = blocking(AsyncAdmin.create_partitions)
+    list_offsets = blocking(AsyncAdmin.list_offsets)
+    delete_records = blocking(AsyncAdmin.delete_records)
+    describe_configs = blocking(AsyncAdmin.describe_configs)
+    alter_configs = blocking(AsyncAdmin.alter_configs)
+    list_config_resources = blocking(AsyncAdmin.list_config_resources)
+    list_groups = blocking(AsyncAdmin.list_groups)
+    describe_groups = blocking(AsyncAdmin.describe_groups)
+    delete_groups = blocking(AsyncAdmin.delete_groups)
+    list_group_offsets = blocking(AsyncAdmin.list_group_offsets)
+    alter_group_offsets = blocking(AsyncAdmin.alter_group_offsets)
+    delete_group_offsets = blocking(AsyncAdmin.delete_group_offsets)
+    remove_group_members = blocking(AsyncAdmin.remove_group_members)
+    describe_producers = blocking(AsyncAdmin.describe_producers)
+    list_partition_reassignments = blocking(AsyncAdmin.list_partition_reassignments)
+    describe_replica_log_dirs = blocking(AsyncAdmin.describe_replica_log_dirs)
+    describe_client_quotas = blocking(AsyncAdmin.describe_client_quotas)
+    alter_client_quotas = blocking(AsyncAdmin.alter_client_quotas)
+    describe_cluster = blocking(AsyncAdmin.describe_cluster)
+    describe_log_dirs = blocking(AsyncAdmin.describe_log_dirs)
+    elect_leaders = blocking(AsyncAdmin.elect_leaders)
+    describe_features = blocking(AsyncAdmin.describe_features)
+    api_versions = blocking(AsyncAdmin.api_versions)
+    update_features = blocking(AsyncAdmin.update_features)
+    describe_metadata_quorum = blocking(AsyncAdmin.describe_metadata_quorum)
+    add_raft_voter = blocking(AsyncAdmin.add_raft_voter)
+    remove_raft_voter = blocking(AsyncAdmin.remove_raft_voter)
+    unregister_broker = blocking(AsyncAdmin.unregister_broker)
+    describe_user_scram_credentials = blocking(AsyncAdmin.describe_user_scram_credentials)
+    client_instance_id = blocking(AsyncAdmin.client_instance_id)
+    request = blocking(AsyncAdmin.request)
 
     def metrics(self) -> dict[MetricName, float | str]:
         """Return what the client has measured; see AsyncAdmin.metrics."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
 
     from ottla.clients.metadata import ClusterMetadata
+    from ottla.clients.metric_windows import MetricName
     from ottla.clients.settings import Settings
-    from ottla.clients.windows import MetricName
     from ottla.protocol.schema import Request
 
 RETRY_ANYWAY = frozenset(
@@ -36,7 +36,7 @@ RETRY_ANYWAY = frozenset(
 NOT_RETRIED_HERE = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.CORRUPT_MESSAGE}
 )
-MOST_COORDINATORS = 1000
+MAX_COORDINATORS = 1000
 """Coordinators that are remembered, so that a question after another needs no look-up."""
 NO_TOPICS: tuple[str, ...] = ()
 
@@ -126,9 +126,9 @@ class AdminCalls:
         if not retriable and failure.code not in RETRY_ANYWAY:
             raise failure
         self._check_open()
-        trouble = self._client.trouble()
-        if trouble is not None:
-            raise trouble
+        pending_error = self._client.pending_error()
+        if pending_error is not None:
+            raise pending_error
         if self._runtime.now_ms() >= deadline_ms:
             if not self._client.reached:
                 raise self._client.unreachable()
@@ -142,9 +142,9 @@ class AdminCalls:
         while not pending.done:
             left_ms = deadline_ms - self._runtime.now_ms()
             self._check_open()
-            trouble = self._client.trouble()
-            if trouble is not None:
-                raise trouble
+            pending_error = self._client.pending_error()
+            if pending_error is not None:
+                raise pending_error
             if left_ms <= 0:
                 if not self._client.reached:
                     raise self._client.unreachable()
@@ -200,7 +200,7 @@ class AdminCalls:
         key = (coordinator.key_type, coordinator.key)
         self._coordinators.pop(key, None)
         self._coordinators[key] = coordinator
-        while len(self._coordinators) > MOST_COORDINATORS:
+        while len(self._coordinators) > MAX_COORDINATORS:
             del self._coordinators[next(iter(self._coordinators))]
 
     async def _find(self, coordinator: Coordinator, deadline_ms: float) -> None:
@@ -212,9 +212,9 @@ class AdminCalls:
             if coordinator.fatal is not None:
                 error, coordinator.fatal = coordinator.fatal, None
                 raise error
-            trouble = self._client.trouble()
-            if trouble is not None:
-                raise trouble
+            pending_error = self._client.pending_error()
+            if pending_error is not None:
+                raise pending_error
             if self._runtime.now_ms() >= deadline_ms:
                 raise KafkaError(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ottla.clients")
 _LEAVE_REASON = "member was removed by an admin"
-_MOST_REASON_CHARACTERS = 255
+_MAX_REASON_CHARACTERS = 255
 
 
 class GroupListing(NamedTuple):
@@ -325,7 +325,7 @@ class GroupsAdmin(AdminCalls):
                 LeaveGroupRequest.MemberIdentity(
                     member_id="" if instance_id is not None else member_id,
                     group_instance_id=instance_id,
-                    reason=reason[:_MOST_REASON_CHARACTERS] or _LEAVE_REASON,
+                    reason=reason[:_MAX_REASON_CHARACTERS] or _LEAVE_REASON,
                 )
                 for member_id, instance_id in leaving
             ],

@@ -25,8 +25,8 @@ from ottla.clients.consumer.assignors.named import make_assignors
 from ottla.clients.consumer.coordinator import PURPOSE
 from ottla.clients.consumer.group_requests import GroupRequests
 from ottla.clients.consumer.offsets import CommitIdentity
-from ottla.clients.consumer.troubles import Troubles
-from ottla.clients.windows import Window
+from ottla.clients.consumer.pending_errors import PendingErrors
+from ottla.clients.metric_windows import Window
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class ClassicGroup:
         self.generation = NO_GENERATION
         self.protocol_name: str | None = None
         self.is_leader = False
-        self.errors = Troubles()
+        self.errors = PendingErrors()
         self.on_assigned: Callable[[], None] = _nothing
         self._settings = settings
         self._requests = GroupRequests(settings, coordinator.key)

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.core import ConsumerCore, GroupMetadata, as_offsets, call_listener
-from ottla.clients.consumer.lookups import Lookups
 from ottla.clients.consumer.metrics import partition_metrics
+from ottla.clients.consumer.queries import Lookups
 from ottla.clients.consumer.subscription import EARLIEST, LATEST
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.classic_group import Step
     from ottla.clients.consumer.core import Batches, RebalanceListener
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
-    from ottla.clients.consumer.shape import ConsumerRecord
+    from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.metadata import PartitionMetadata
-    from ottla.clients.windows import MetricName
+    from ottla.clients.metric_windows import MetricName
     from ottla.purgatory.pending import Pending
 
 
@@ -73,7 +73,7 @@ class AsyncConsumer:
     async def unsubscribe(self) -> None:
         """Give up topics or partitions and leave the group."""
         try:
-            await self._tell_the_listener(await self.prepare_to_leave())
+            await self._notify_listener(await self.prepare_to_leave())
         finally:
             await self.finish_unsubscribe()
 
@@ -306,7 +306,7 @@ class AsyncConsumer:
             await self._commit_quietly()
         return core.group.leave_step()
 
-    async def _tell_the_listener(self, step: Step | None) -> None:
+    async def _notify_listener(self, step: Step | None) -> None:
         if step is not None:
             result = call_listener(self._core.subscription.listener, step)
             if inspect.isawaitable(result):
@@ -333,7 +333,7 @@ class AsyncConsumer:
         if self._core.client.closed:
             return
         try:
-            await self._tell_the_listener(await self.prepare_to_leave())
+            await self._notify_listener(await self.prepare_to_leave())
         finally:
             await self.finish_close()
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ottla.clients.consumer.shape import ConsumerRecord
+    from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.consumer.subscription import PartitionState
     from ottla.records.record import Record
 
@@ -222,9 +222,9 @@ class ConsumerCore:
         return self.group.user_poll(now_ms)
 
     def _raise_errors(self) -> None:
-        trouble = self.client.trouble()
-        if trouble is not None:
-            raise trouble
+        pending_error = self.client.pending_error()
+        if pending_error is not None:
+            raise pending_error
         for machine in (self.group, self.positions, self.fetcher):
             error = None if machine is None else machine.errors.pop()
             if error is not None:

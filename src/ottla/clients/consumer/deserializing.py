@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.clients.consumer.shape import ConsumerRecord
+from ottla.clients.consumer.record_decoder import ConsumerRecord
 from ottla.errors import RecordDeserializationError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.consumer.shape import ConsumerRecord, shaped, simple_records
+from ottla.clients.consumer.record_decoder import ConsumerRecord, shaped, simple_records
 from ottla.errors import CorruptMessage, KafkaError
 from ottla.records.batch import LOG_APPEND_TIME_FLAG, iterate_batches
 from ottla.records.compression import DEFAULT_LIMIT_BYTES

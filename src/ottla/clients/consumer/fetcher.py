@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.clients.consumer.deserializing import Deserializers
 from ottla.clients.consumer.fetched import Fetched, next_offset_after
 from ottla.clients.consumer.metrics import FetcherMetrics
-from ottla.clients.consumer.troubles import Troubles
+from ottla.clients.consumer.pending_errors import PendingErrors
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.types import TopicPartition, Uuid
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.client import Client
     from ottla.clients.consumer.reading import Taken
-    from ottla.clients.consumer.shape import ConsumerRecord
+    from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.consumer.subscription import PartitionState, Subscription
     from ottla.clients.settings import Settings
     from ottla.purgatory.pending import Pending
@@ -96,7 +96,7 @@ class Fetcher:
     def __init__(self, settings: Settings, client: Client, subscription: Subscription) -> None:
         self.client = client
         self.subscription = subscription
-        self.errors = Troubles()
+        self.errors = PendingErrors()
         self.taken: list[Taken] = []
         self.deserializers = Deserializers(None, None)
         self.on_out_of_range: Callable[[PartitionState], None] = _nothing

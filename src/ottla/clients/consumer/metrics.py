@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.clients.windows import NOT_A_NUMBER, MetricName, Window, metered, sized
+from ottla.clients.metric_windows import NOT_A_NUMBER, MetricName, Window, metered, sized
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.clients.consumer.pending_errors import PendingErrors
 from ottla.clients.consumer.subscription import EARLIEST, LATEST
-from ottla.clients.consumer.troubles import Troubles
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
@@ -229,7 +229,7 @@ class Positions:
         self.client = client
         self.subscription = subscription
         self.coordinator = coordinator
-        self.errors = Troubles()
+        self.errors = PendingErrors()
         self.wall_ms: Callable[[], int] = lambda: 0
         self._settings = settings
         self._policy = read_reset_policy(settings.auto_offset_reset)

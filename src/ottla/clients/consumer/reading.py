@@ -14,7 +14,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ottla.clients.consumer.shape import ConsumerRecord
+    from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.consumer.subscription import PartitionState
 
     Taken = tuple[PartitionState, int, list[ConsumerRecord]]

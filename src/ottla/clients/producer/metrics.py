@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.clients.windows import Window, counted, metered, sized
+from ottla.clients.metric_windows import Window, counted, metered, sized
 
 if TYPE_CHECKING:
     from ottla.clients.client import Client

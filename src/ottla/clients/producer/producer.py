@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ottla.clients.metadata import PartitionMetadata
+    from ottla.clients.metric_windows import MetricName
     from ottla.clients.producer.batches import Delivery, ProducerBatch
     from ottla.clients.settings import Settings
-    from ottla.clients.windows import MetricName
 
     HeadersInput = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
 
@@ -68,9 +68,9 @@ class ProducerCore:
         """
         if self.client.closed or self.accumulator.closing:
             raise producer_closed()
-        trouble = self.client.trouble()
-        if trouble is not None:
-            raise trouble
+        pending_error = self.client.pending_error()
+        if pending_error is not None:
+            raise pending_error
         code = self.client.metadata.error(topic)
         if code and not ErrorCode(code).is_retriable:
             raise KafkaError(code, f"topic {topic!r}: {ErrorCode(code).text}")
@@ -105,15 +105,15 @@ class ProducerCore:
 
 def _check_delivery_timeout(settings: Settings) -> None:
     """Refuse a delivery.timeout.ms that ends before one try can; raise a default one silently."""
-    least_ms = min(settings.linger_ms + settings.request_timeout_ms, MAX_INT)
-    if settings.delivery_timeout_ms >= least_ms:
+    min_ms = min(settings.linger_ms + settings.request_timeout_ms, MAX_INT)
+    if settings.delivery_timeout_ms >= min_ms:
         return
     if "delivery.timeout.ms" in settings.given:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms",
         )
-    settings.delivery_timeout_ms = least_ms
+    settings.delivery_timeout_ms = min_ms
 
 
 class AsyncProducer:

@@ -420,9 +420,9 @@ class Sender:
             f"{len(batch.records)} record(s) for {queue.topic_partition}: not delivered "
             f"within {waited_ms} ms (delivery.timeout.ms)"
         )
-        trouble = self.client.trouble()
-        if trouble is not None:
-            text += f"; {trouble.message}"
+        pending_error = self.client.pending_error()
+        if pending_error is not None:
+            text += f"; {pending_error.message}"
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _ask_for_id(self, now_ms: int) -> None:

@@ -38,7 +38,7 @@ from ottla.config.broker.rules import broken_rules
 from ottla.config.broker.security import BrokerSecuritySettings
 from ottla.config.broker.share_groups import ShareGroupSettings
 from ottla.config.broker.transactions import TransactionSettings
-from ottla.config.broker.unbuilt import unbuilt_settings
+from ottla.config.broker.unsupported import unsupported_settings
 from ottla.config.own import OwnSettings
 from ottla.config.problems import ConfigErrors, ConfigProblem, unknown
 
@@ -176,9 +176,9 @@ class BrokerConfig(
         return name.startswith(prefixes)
 
     @property
-    def unbuilt(self) -> tuple[ConfigProblem, ...]:
+    def unsupported(self) -> tuple[ConfigProblem, ...]:
         """The given settings that ask for something Ottla does not have yet."""
-        return tuple(unbuilt_settings(self))
+        return tuple(unsupported_settings(self))
 
     def with_dynamic(
         self,
@@ -270,7 +270,7 @@ def parse_broker_config(given: Mapping[str, str]) -> BrokerConfig:
     """Read a node's configuration from dotted names and texts.
 
     Raises ConfigErrors with every problem found. Unknown names are no problem: they are listed
-    in `unknown_settings`, settings of parts that are not built in `unbuilt`.
+    in `unknown_settings`, settings of parts that are not built in `unsupported`.
     """
     filled = _with_node_id(given)
     reading = BrokerConfig.read(filled)

@@ -7,22 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group import (
-    classic_join,
-    classic_membership,
-    classic_sync,
-    group_admin,
-    offset_removal,
-)
+from ottla.coordinator.group import group_admin
 from ottla.coordinator.group.answers import gather, recover
+from ottla.coordinator.group.classic import join, membership, sync
 from ottla.coordinator.group.context import RequestContext, TopicNames, everything
 from ottla.coordinator.group.error_mapping import operation_error
 from ottla.coordinator.group.java_hash import partition_for
-from ottla.coordinator.group.offset_requests import OffsetRequests
+from ottla.coordinator.group.offsets import removal
+from ottla.coordinator.group.offsets.requests import OffsetRequests
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.runtime import CoordinatorRuntime, Result
-from ottla.coordinator.runtime.active import Surroundings
+from ottla.coordinator.runtime.active import Environment
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.protocol.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -77,7 +73,7 @@ class GroupCoordinator:
         self._config = config
         self._offsets_partitions = offsets_partitions
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
-            Surroundings(log, timer, clock, config.offset_commit_timeout_ms, on_fault),
+            Environment(log, timer, clock, config.offset_commit_timeout_ms, on_fault),
             lambda environment: GroupShard(environment, config, new_uuid),
         )
         self._offsets = OffsetRequests(self._runtime, self.partition_for, topics)
@@ -113,7 +109,7 @@ class GroupCoordinator:
         def forget(shard: GroupShard) -> Result[None]:
             tombstones = []
             for name, topic_id in deleted:
-                tombstones += offset_removal.delete_topic(shard.groups, name, topic_id)
+                tombstones += removal.delete_topic(shard.groups, name, topic_id)
             return Result(None, tombstones, atomic=False)
 
         self._runtime.write_all(forget)
@@ -137,10 +133,10 @@ class GroupCoordinator:
         ):
             _fail_join(answer, request, ErrorCode.INVALID_SESSION_TIMEOUT)
         else:
-            call = classic_join.make_join(request, context, answer)
+            call = join.make_join(request, context, answer)
             self._run_held(
                 request.group_id,
-                lambda shard: classic_join.join(shard.classic, call),
+                lambda shard: join.join(shard.classic, call),
                 lambda code: answer.complete(join_error(code)),
             )
         return answer.then(lambda response: _join_in_version(response, context.api_version))
@@ -157,7 +153,7 @@ class GroupCoordinator:
             return Pending.of(sync_error(ErrorCode.INVALID_GROUP_ID))
         self._run_held(
             request.group_id,
-            lambda shard: classic_sync.sync(shard.classic, request, answer),
+            lambda shard: sync.sync(shard.classic, request, answer),
             lambda code: answer.complete(sync_error(code)),
         )
         return answer
@@ -176,7 +172,7 @@ class GroupCoordinator:
 
         pending = self._runtime.write(
             self.partition_for(request.group_id),
-            lambda shard: classic_membership.heartbeat(shard.classic, request),
+            lambda shard: membership.heartbeat(shard.classic, request),
         )
         return recover(pending, refuse)
 
@@ -213,7 +209,7 @@ class GroupCoordinator:
 
         pending = self._runtime.write(
             self.partition_for(request.group_id),
-            lambda shard: classic_membership.leave(shard.classic, request),
+            lambda shard: membership.leave(shard.classic, request),
         )
         return recover(pending, refuse).then(in_version)
 

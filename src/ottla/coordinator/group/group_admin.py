@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group import offset_removal
-from ottla.coordinator.group.classic_group import ClassicGroup, ClassicState
+from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
+from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.runtime import CoordinatorRecord, Result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.delete_groups import DeleteGroupsResponse
@@ -109,7 +109,7 @@ def delete_groups(groups: Groups, group_ids: Iterable[str]) -> Result[list[Delet
             group = groups.get(group_id)
             if not group.is_in(ClassicState.EMPTY):
                 raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-            result.records += offset_removal.delete_all(groups, group_id)
+            result.records += removal.delete_all(groups, group_id)
             result.records += groups.tombstones(group)
         except KafkaError as error:
             answer.error_code = error.code
@@ -124,7 +124,7 @@ def clear_away(groups: Groups) -> list[CoordinatorRecord]:
         group = groups.find(group_id)
         if group is None:
             continue
-        expired, is_all = offset_removal.expire(groups, group)
+        expired, is_all = removal.expire(groups, group)
         tombstones += expired
         if is_all and group.is_in(ClassicState.EMPTY):
             tombstones += groups.tombstones(group)

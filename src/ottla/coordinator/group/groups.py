@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group import records
-from ottla.coordinator.group.classic_group import ClassicGroup, ClassicState
-from ottla.coordinator.group.classic_groups import join_key
+from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
+from ottla.coordinator.group.classic.groups import join_key
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.classic_groups import ClassicGroups
-    from ottla.coordinator.group.offsets import Offsets
+    from ottla.coordinator.group.classic.groups import ClassicGroups
+    from ottla.coordinator.group.offsets.committed import Offsets
     from ottla.coordinator.runtime import CoordinatorRecord
 
 

@@ -18,8 +18,8 @@ from ottla.protocol import codec
 from ottla.protocol.records import group as schemas
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.classic_group import ClassicGroup
-    from ottla.coordinator.group.offsets import CommittedOffset
+    from ottla.coordinator.group.classic.group import ClassicGroup
+    from ottla.coordinator.group.offsets.committed import CommittedOffset
     from ottla.protocol.schema import Struct
 
 GROUP_METADATA_VERSION = 3

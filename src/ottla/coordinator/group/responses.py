@@ -12,7 +12,7 @@ from ottla.protocol.apis.join_group import JoinGroupResponse
 from ottla.protocol.apis.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.classic_group import ClassicGroup
+    from ottla.coordinator.group.classic.group import ClassicGroup
 
 
 def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:

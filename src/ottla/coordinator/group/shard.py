@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group import classic_expiry, classic_rebalance, group_admin, records
-from ottla.coordinator.group.classic_group import ClassicState
-from ottla.coordinator.group.classic_groups import ClassicGroups
+from ottla.coordinator.group import group_admin, records
+from ottla.coordinator.group.classic import expiry, rebalance
+from ottla.coordinator.group.classic.group import ClassicState
+from ottla.coordinator.group.classic.groups import ClassicGroups
 from ottla.coordinator.group.groups import Groups
-from ottla.coordinator.group.offsets import Offsets
+from ottla.coordinator.group.offsets.committed import Offsets
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.runtime.result import Result, nothing
 from ottla.errors import ErrorCode
@@ -102,9 +103,9 @@ class GroupShard:
         for group_id in tuple(self.classic.stored):
             group = self.classic.get(group_id)
             for member in tuple(group.members.values()):
-                classic_expiry.reschedule(self.classic, group, member)
+                expiry.reschedule(self.classic, group, member)
             if len(group.members) > self._config.group_max_size:
-                classic_rebalance.prepare_rebalance(self.classic, group)
+                rebalance.prepare_rebalance(self.classic, group)
         self._schedule_expiry()
 
     def on_unloaded(self) -> None:

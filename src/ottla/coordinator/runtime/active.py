@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ottla.records.builder import RecordInput
 
 _LED_ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_LEADER_OR_FOLLOWER})
-_MOST_RECORD_OVERHEAD_BYTES = 21  # besides key and value: lengths, deltas, attributes
+_MAX_RECORD_OVERHEAD_BYTES = 21  # besides key and value: lengths, deltas, attributes
 
 S = TypeVar("S", bound=Shard)
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class ShardState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Environment:
     """What all partitions of a runtime share."""
 
     log: CoordinatorLog
@@ -87,23 +87,23 @@ class ActivePartition(Generic[S]):
         self,
         partition: int,
         leader_epoch: int,
-        around: Surroundings,
+        environment: Environment,
         make_shard: Callable[[ShardEnvironment], S],
     ) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.state = ShardState.LOADING
-        self._around = around
+        self._environment = environment
         self._registry = SnapshotRegistry()
-        self._timers = ShardTimers(around.timer, around.clock, self._run_timer)
+        self._timers = ShardTimers(environment.timer, environment.clock, self._run_timer)
         self.shard = make_shard(
-            ShardEnvironment(partition, self._registry, self._timers, around.clock)
+            ShardEnvironment(partition, self._registry, self._timers, environment.clock)
         )
-        self._loader = Loader(around.log, partition, self.shard)
+        self._loader = Loader(environment.log, partition, self.shard)
         self._load_task: TimerTask | None = None
         self._deferred: deque[_Deferred] = deque()
         self._written_offset = -1
-        self._high_watermark = around.log.high_watermark(partition)
+        self._high_watermark = environment.log.high_watermark(partition)
         self._queue: deque[Callable[[], None]] = deque()
         self._is_running = False
 
@@ -138,8 +138,8 @@ class ActivePartition(Generic[S]):
             self._loader.position = max(self._loader.position, self._loader.target)
             self._maybe_activate()
         else:
-            self._load_task = self._around.timer.add(
-                self._around.clock.monotonic_ms(), self._load_step
+            self._load_task = self._environment.timer.add(
+                self._environment.clock.monotonic_ms(), self._load_step
             )
 
     def _maybe_activate(self) -> None:
@@ -158,7 +158,7 @@ class ActivePartition(Generic[S]):
         """Serve nothing of this partition; the others do not notice."""
         self.state = ShardState.FAILED
         self._timers.cancel_all()
-        self._around.on_fault(error)
+        self._environment.on_fault(error)
 
     # ---------------------------------------------------------------- operations
 
@@ -182,7 +182,7 @@ class ActivePartition(Generic[S]):
             except KafkaError as error:
                 pending.fail(error)
             except Exception as error:  # noqa: BLE001 - a fault in one request is answered, not fatal
-                self._around.on_fault(error)
+                self._environment.on_fault(error)
                 pending.fail(error)
             else:
                 pending.complete(value)
@@ -213,7 +213,7 @@ class ActivePartition(Generic[S]):
         except KafkaError as error:
             pending.fail(error)
         except Exception as error:  # noqa: BLE001 - a fault in one request is answered, not fatal
-            self._around.on_fault(error)
+            self._environment.on_fault(error)
             pending.fail(error)
         else:
             self._append_and_defer(result, pending)
@@ -240,11 +240,11 @@ class ActivePartition(Generic[S]):
                 self._append_all(result)
             except KafkaError as error:
                 if not result.atomic and error.code not in _LED_ELSEWHERE:
-                    self._around.on_fault(error)  # nobody waits for such an answer
+                    self._environment.on_fault(error)  # nobody waits for such an answer
                 deferred.finish(error)
                 return
             except Exception as error:  # noqa: BLE001 - state was reverted; answered as unknown
-                self._around.on_fault(error)
+                self._environment.on_fault(error)
                 deferred.finish(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
                 return
             deferred.offset = self._written_offset
@@ -252,21 +252,21 @@ class ActivePartition(Generic[S]):
             deferred.finish(None)
             return
         self._deferred.append(deferred)
-        deferred.timeout = self._around.timer.add(
-            self._around.clock.monotonic_ms() + self._around.write_timeout_ms,
+        deferred.timeout = self._environment.timer.add(
+            self._environment.clock.monotonic_ms() + self._environment.write_timeout_ms,
             lambda _now_ms: deferred.finish(KafkaError(ErrorCode.REQUEST_TIMED_OUT)),
         )
         self._release()
 
     def _append_all(self, result: Result[Any]) -> None:
-        now_ms = self._around.clock.now_ms()
+        now_ms = self._environment.clock.now_ms()
         entries: list[RecordInput] = [
             (now_ms, *self.shard.encode(record), ()) for record in result.records
         ]
         if result.atomic:
             self._append(result.records, entries)
             return
-        limit_bytes = self._around.log.max_batch_bytes(self.partition)
+        limit_bytes = self._environment.log.max_batch_bytes(self.partition)
         start = 0
         for end in _ends_of_batches(entries, limit_bytes):
             self._append(result.records[start:end], entries[start:end])
@@ -279,7 +279,9 @@ class ActivePartition(Generic[S]):
         try:
             for index, record in enumerate(records):
                 self.shard.replay(before + index, -1, record)
-            self._written_offset = self._around.log.append(self.partition, batch, self.leader_epoch)
+            self._written_offset = self._environment.log.append(
+                self.partition, batch, self.leader_epoch
+            )
         except Exception:
             self._registry.revert_to(before)
             raise
@@ -314,7 +316,7 @@ def _ends_of_batches(entries: list[RecordInput], limit_bytes: int) -> list[int]:
     ends = []
     size = HEADER_BYTES
     for index, (_, key, value, _) in enumerate(entries):
-        more = _MOST_RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+        more = _MAX_RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
         if size + more > limit_bytes and size > HEADER_BYTES:
             ends.append(index)
             size = HEADER_BYTES

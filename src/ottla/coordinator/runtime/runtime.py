@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ottla.coordinator.runtime.active import ActivePartition, ShardState, Surroundings
+from ottla.coordinator.runtime.active import ActivePartition, Environment, ShardState
 from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
@@ -24,8 +24,10 @@ T = TypeVar("T")
 class CoordinatorRuntime(Generic[S]):
     """Shards by partition; requests for partitions led elsewhere fail with NOT_COORDINATOR."""
 
-    def __init__(self, around: Surroundings, make_shard: Callable[[ShardEnvironment], S]) -> None:
-        self._around = around
+    def __init__(
+        self, environment: Environment, make_shard: Callable[[ShardEnvironment], S]
+    ) -> None:
+        self._environment = environment
         self._make_shard = make_shard
         self._partitions: dict[int, ActivePartition[S]] = {}
 
@@ -48,7 +50,7 @@ class CoordinatorRuntime(Generic[S]):
             if leader_epoch <= current.leader_epoch and current.state != ShardState.FAILED:
                 return
             self._remove(partition)
-        created = ActivePartition(partition, leader_epoch, self._around, self._make_shard)
+        created = ActivePartition(partition, leader_epoch, self._environment, self._make_shard)
         self._partitions[partition] = created
         created.start()
 

@@ -15,13 +15,13 @@ from ottla.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from ottla.server import operations
-from ottla.server.dispatch import handles
+from ottla.server.requests import operations
+from ottla.server.requests.dispatch import handles
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
     from ottla.types import Node
 
 _Described = DescribeClusterResponse.DescribeClusterBroker

@@ -15,13 +15,13 @@ from ottla.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from ottla.server.dispatch import handles
-from ottla.server.handlers.refusals import told_of_each
-from ottla.server.loggers import DELETE, change_levels
+from ottla.server.handlers.refusals import per_item_errors
+from ottla.server.logging.loggers import DELETE, change_levels
+from ottla.server.requests.dispatch import handles
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
 
     Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 
@@ -32,7 +32,7 @@ Replaced = AlterConfigsResponse.AlterConfigsResourceResponse
 @handles(AlterConfigsRequest)
 def alter_configs(ctx: Context, request: AlterConfigsRequest) -> Pending[AlterConfigsResponse]:
     """Replace all settings of a resource (the old API)."""
-    return told_of_each(
+    return per_item_errors(
         ctx.broker.controller.alter_configs(request),
         lambda told: AlterConfigsResponse(
             responses=[Replaced(**told, **_named(one)) for one in request.resources]
@@ -72,7 +72,7 @@ def incremental_alter_configs(
 def _forward(
     ctx: Context, request: IncrementalAlterConfigsRequest
 ) -> Pending[IncrementalAlterConfigsResponse]:
-    return told_of_each(
+    return per_item_errors(
         ctx.broker.controller.incremental_alter_configs(request),
         lambda told: IncrementalAlterConfigsResponse(
             responses=[Outcome(**told, **_named(one)) for one in request.resources]

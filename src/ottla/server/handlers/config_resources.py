@@ -13,12 +13,12 @@ from ottla.protocol.apis.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from ottla.server.dispatch import handles
+from ottla.server.requests.dispatch import handles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
 
 _SINCE_0 = frozenset({int(ConfigResourceType.CLIENT_METRICS)})
 _SINCE_1 = frozenset(int(kind) for kind in ConfigResourceType if kind)

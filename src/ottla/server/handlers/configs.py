@@ -20,13 +20,13 @@ from ottla.controller.topic_names import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from ottla.server.dispatch import handles
-from ottla.server.loggers import logger_levels
+from ottla.server.logging.loggers import logger_levels
+from ottla.server.requests.dispatch import handles
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
 
     Resource = DescribeConfigsRequest.DescribeConfigsResource
 

@@ -13,12 +13,12 @@ from ottla.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from ottla.server.dispatch import handles
+from ottla.server.requests.dispatch import handles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
 
 _Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 

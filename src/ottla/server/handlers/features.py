@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.protocol.apis.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from ottla.server.dispatch import handles
+from ottla.server.requests.dispatch import handles
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
 
 
 @handles(UpdateFeaturesRequest)

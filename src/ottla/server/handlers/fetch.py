@@ -14,16 +14,16 @@ from ottla.protocol.codec import records_size
 from ottla.purgatory.pending import Pending
 from ottla.replication.delayed_fetch import DelayedFetch
 from ottla.replication.partition import NO_EPOCH
-from ottla.server.cold_reads import is_cold, when_warm
-from ottla.server.dispatch import handles
-from ottla.storage.append_info import FetchIsolation
+from ottla.server.requests.dispatch import handles
+from ottla.server.requests.page_cache import is_cold, when_warm
+from ottla.storage.log.append_info import FetchIsolation
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
     from ottla.replication.fetch_session import FetchPartition, FetchPlan, PartitionKey
     from ottla.replication.partition import Partition
-    from ottla.server.context import Context
-    from ottla.storage.append_info import FetchData
+    from ottla.server.requests.context import Context
+    from ottla.storage.log.append_info import FetchData
 
 TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionData = TopicResponse.PartitionData

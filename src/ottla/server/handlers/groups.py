@@ -21,12 +21,12 @@ from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitR
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
-from ottla.server import operations
-from ottla.server.dispatch import handles
+from ottla.server.requests import operations
+from ottla.server.requests.dispatch import handles
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
 
 Coordinator = FindCoordinatorResponse.Coordinator
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from ottla.server.dispatch import handles
+from ottla.server.requests.dispatch import handles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ottla.server.context import Context
-    from ottla.storage.log_dir import LogDirectory
-    from ottla.storage.partition_log import PartitionLog
+    from ottla.server.requests.context import Context
+    from ottla.storage.directories.log_dir import LogDirectory
+    from ottla.storage.log.partition_log import PartitionLog
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 TopicResult = Result.DescribeLogDirsTopic
@@ -30,26 +30,28 @@ def describe_log_dirs(ctx: Context, request: DescribeLogDirsRequest) -> Describe
     if request.topics is not None:
         wanted = {(one.topic, index) for one in request.topics for index in one.partitions}
     return DescribeLogDirsResponse(
-        results=[_describe(ctx, home, wanted) for home in ctx.broker.logs.directories]
+        results=[_describe(ctx, log_dir, wanted) for log_dir in ctx.broker.logs.directories]
     )
 
 
-def _describe(ctx: Context, home: LogDirectory, wanted: set[tuple[str, int]] | None) -> Result:
-    if not home.is_online:
-        return Result(error_code=int(ErrorCode.KAFKA_STORAGE_ERROR), log_dir=home.path, topics=[])
+def _describe(ctx: Context, log_dir: LogDirectory, wanted: set[tuple[str, int]] | None) -> Result:
+    if not log_dir.is_online:
+        return Result(
+            error_code=int(ErrorCode.KAFKA_STORAGE_ERROR), log_dir=log_dir.path, topics=[]
+        )
     logs = ctx.broker.logs
     chosen = [
         log
         for log in logs
-        if logs.home_of(log.topic_partition) is home
+        if logs.log_dir_of(log.topic_partition) is log_dir
         and (wanted is None or log.topic_partition in wanted)
     ]
     return Result(
-        log_dir=home.path,
+        log_dir=log_dir.path,
         topics=_by_topic(chosen),
-        total_bytes=home.directory.total_space(),
-        usable_bytes=home.directory.free_space(),
-        is_cordoned=home.path in logs.cordoned,
+        total_bytes=log_dir.directory.total_space(),
+        usable_bytes=log_dir.directory.free_space(),
+        is_cordoned=log_dir.path in logs.cordoned,
     )
 
 

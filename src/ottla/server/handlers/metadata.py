@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 from ottla.controller.topic_names import is_topic_name
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.metadata import MetadataRequest, MetadataResponse
-from ottla.server import operations
-from ottla.server.dispatch import handles
-from ottla.server.mutation_quota import mutation_charge
-from ottla.server.partition_view import reachable, view_of
+from ottla.server.broker.partition_view import reachable, view_of
+from ottla.server.requests import operations
+from ottla.server.requests.dispatch import handles
+from ottla.server.requests.mutation_quota import mutation_charge
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.metadata.image.topics import TopicImage
     from ottla.metadata.partition import PartitionRegistration
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
     from ottla.types import Uuid
 
 TopicResponse = MetadataResponse.MetadataResponseTopic

@@ -14,13 +14,13 @@ from ottla.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from ottla.server.dispatch import handles
+from ottla.server.requests.dispatch import handles
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
 
-    WantedPartition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
+    RequestedPartition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 
 LATEST = -1
 EARLIEST = -2
@@ -45,7 +45,7 @@ EpochEndOffset = EpochTopicResult.EpochEndOffset
 @handles(ListOffsetsRequest)
 def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Find offsets by timestamp or by the special timestamps -1 to -6."""
-    wanted: dict[str, list[WantedPartition]] = {}
+    wanted: dict[str, list[RequestedPartition]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, []).extend(topic.partitions)
     return ListOffsetsResponse(
@@ -58,7 +58,7 @@ def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsRespon
 
 
 def _list_topic(
-    ctx: Context, request: ListOffsetsRequest, topic: str, wanted: list[WantedPartition]
+    ctx: Context, request: ListOffsetsRequest, topic: str, wanted: list[RequestedPartition]
 ) -> list[PartitionResponse]:
     """Answer each partition once; one that is asked for twice is refused."""
     by_index = {one.partition_index: one for one in wanted}
@@ -78,7 +78,7 @@ def _unknown(index: int, code: ErrorCode) -> PartitionResponse:
 
 
 def _list_partition(
-    ctx: Context, request: ListOffsetsRequest, topic: str, wanted: WantedPartition
+    ctx: Context, request: ListOffsetsRequest, topic: str, wanted: RequestedPartition
 ) -> PartitionResponse:
     index = wanted.partition_index
     try:

@@ -1,6 +1,7 @@
 """Produce: append a client's batches to the logs of partitions that this broker leads.
 
-A batch that would hold the loop goes to a worker (`server/unfolding.py`) and comes back checked;
+A batch that would hold the loop is checked by a worker
+(`server/requests/decompression.py`) and appended afterwards;
 partition, leader and producer are looked at when it is appended. The answer waits for all.
 
 Kafka: KafkaApis.handleProduceRequest, ReplicaManager.appendRecords. Hot path:
@@ -15,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
 from ottla.purgatory.pending import Pending
-from ottla.records.validation_rules import TooMuchForTheLoop
+from ottla.records.validation_rules import OffloadRequired
 from ottla.records.validator import AppendOrigin, UnreadableRecords
-from ottla.server.dispatch import handles
 from ottla.server.handlers.produce_answers import (
     PartitionResponse,
     TopicResponse,
@@ -25,11 +25,12 @@ from ottla.server.handlers.produce_answers import (
     appended,
     failed,
 )
+from ottla.server.requests.dispatch import handles
 
 if TYPE_CHECKING:
     from ottla.records.validation_rules import CheckedBatch
     from ottla.replication.partition import Partition
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
     from ottla.types import Uuid
 
     TopicData = ProduceRequest.TopicProduceData
@@ -207,12 +208,12 @@ def _append_topic(
     for data in topic.partition_data:
         try:
             response = _append_partition(ctx, request, name, data, missing)
-        except TooMuchForTheLoop as large:
+        except OffloadRequired as large:
             # stands there until it is known
             response = PartitionResponse(index=data.index, base_offset=-1)
             partition = ctx.broker.replicas.get(name, data.index)
             partition.append_count -= 1  # it counts when it comes back
-            checked = ctx.broker.unfolding.check(large, now_ms=ctx.now_ms, client=ctx.client)
+            checked = ctx.broker.decompression.check(large, now_ms=ctx.now_ms, client=ctx.client)
             later.append(_Later(partition, missing, checked, responses, len(responses)))
         responses.append(response)
     return TopicResponse(name=name, topic_id=topic.topic_id, partition_responses=responses)

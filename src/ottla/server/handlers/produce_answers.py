@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from ottla.purgatory.pending import Pending
     from ottla.replication.partition import Partition
-    from ottla.server.context import Context
-    from ottla.storage.append_info import AppendInfo
+    from ottla.server.requests.context import Context
+    from ottla.storage.log.append_info import AppendInfo
 
 TopicResponse = ProduceResponse.TopicProduceResponse
 PartitionResponse = TopicResponse.PartitionProduceResponse

@@ -13,11 +13,11 @@ from ottla.protocol.apis.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
 )
-from ottla.server.dispatch import handles
+from ottla.server.requests.dispatch import handles
 
 if TYPE_CHECKING:
-    from ottla.server.context import Context
-    from ottla.storage.producer_entry import ProducerEntry
+    from ottla.server.requests.context import Context
+    from ottla.storage.producers.entry import ProducerEntry
 
 TopicResponse = DescribeProducersResponse.TopicResponse
 PartitionResponse = TopicResponse.PartitionResponse

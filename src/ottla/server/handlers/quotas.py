@@ -17,11 +17,11 @@ from ottla.protocol.apis.describe_client_quotas import (
     DescribeClientQuotasResponse,
 )
 from ottla.quota.description import describe_quotas
-from ottla.server.dispatch import handles
+from ottla.server.requests.dispatch import handles
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
 
 
 @handles(DescribeClientQuotasRequest)

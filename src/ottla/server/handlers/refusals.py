@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def told_of_each(pending: Pending[T], answer: Callable[[dict[str, Any]], T]) -> Pending[T]:
+def per_item_errors(pending: Pending[T], answer: Callable[[dict[str, Any]], T]) -> Pending[T]:
     """Return a Pending that answers a KafkaError too.
 
     answer(told) makes the response; told are the fields error_code and error_message of each item.

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from ottla.server.dispatch import handles
+from ottla.server.requests.dispatch import handles
 
 if TYPE_CHECKING:
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
 
 
 @handles(SaslHandshakeRequest)

@@ -13,13 +13,13 @@ from ottla.protocol.apis.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from ottla.protocol.apis.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from ottla.server.dispatch import handles
-from ottla.server.telemetry import ACCEPTED, TelemetryContext
+from ottla.server.broker.telemetry import ACCEPTED, TelemetryContext
+from ottla.server.requests.dispatch import handles
 from ottla.types import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
 
 _RESERVED = (ZERO_UUID, METADATA_TOPIC_ID)
 

@@ -13,14 +13,14 @@ from ottla.protocol.apis.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-from ottla.server import operations
-from ottla.server.dispatch import handles
-from ottla.server.partition_view import view_of
+from ottla.server.broker.partition_view import view_of
+from ottla.server.requests import operations
+from ottla.server.requests.dispatch import handles
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.metadata.partition import PartitionRegistration
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
 
 TopicResponse = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 PartitionResponse = TopicResponse.DescribeTopicPartitionsResponsePartition

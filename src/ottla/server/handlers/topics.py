@@ -13,15 +13,15 @@ from ottla.protocol.apis.create_partitions import CreatePartitionsRequest, Creat
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.apis.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from ottla.server.dispatch import handles
-from ottla.server.handlers.refusals import told_of_each
-from ottla.server.mutation_quota import mutation_charge, tell_pause
+from ottla.server.handlers.refusals import per_item_errors
+from ottla.server.requests.dispatch import handles
+from ottla.server.requests.mutation_quota import mutation_charge, tell_pause
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
 
-    WantedPartition = DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition
+    RequestedPartition = DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition
 
 Created = CreateTopicsResponse.CreatableTopicResult
 Deleted = DeleteTopicsResponse.DeletableTopicResult
@@ -35,7 +35,7 @@ HIGH_WATERMARK = -1
 def create_topics(ctx: Context, request: CreateTopicsRequest) -> Pending[CreateTopicsResponse]:
     """Create topics; answered when they are committed and led here."""
     charge = mutation_charge(ctx, strict_from=6)
-    answer = told_of_each(
+    answer = per_item_errors(
         ctx.broker.controller.create_topics(request, charge.take),
         lambda told: CreateTopicsResponse(
             topics=[Created(name=topic.name, **told) for topic in request.topics]
@@ -48,7 +48,7 @@ def create_topics(ctx: Context, request: CreateTopicsRequest) -> Pending[CreateT
 def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> Pending[DeleteTopicsResponse]:
     """Delete topics by name or id."""
     charge = mutation_charge(ctx, strict_from=5)
-    answer = told_of_each(
+    answer = per_item_errors(
         ctx.broker.controller.delete_topics(request, charge.take),
         lambda told: DeleteTopicsResponse(
             responses=[
@@ -66,7 +66,7 @@ def create_partitions(
 ) -> Pending[CreatePartitionsResponse]:
     """Grow topics."""
     charge = mutation_charge(ctx, strict_from=3)
-    answer = told_of_each(
+    answer = per_item_errors(
         ctx.broker.controller.create_partitions(request, charge.take),
         lambda told: CreatePartitionsResponse(
             results=[Grown(name=topic.name, **told) for topic in request.topics]
@@ -81,7 +81,7 @@ def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecords
 
     What is said last of a partition counts.
     """
-    wanted: dict[str, dict[int, WantedPartition]] = {}
+    wanted: dict[str, dict[int, RequestedPartition]] = {}
     for topic in request.topics:
         partitions = wanted.setdefault(topic.name, {})
         partitions.update((one.partition_index, one) for one in topic.partitions)
@@ -97,7 +97,7 @@ def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecords
     )
 
 
-def _delete_before(ctx: Context, topic: str, wanted: WantedPartition) -> RecordsResult:
+def _delete_before(ctx: Context, topic: str, wanted: RequestedPartition) -> RecordsResult:
     result = RecordsResult(partition_index=wanted.partition_index, low_watermark=-1)
     try:
         if ctx.broker.is_internal_topic(topic) and ctx.broker.has_partition(

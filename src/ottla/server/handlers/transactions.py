@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.server.dispatch import handles
+from ottla.server.requests.dispatch import handles
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
-    from ottla.server.context import Context
+    from ottla.server.requests.context import Context
 
 _HIGHEST_STABLE = 5
 NO_PRODUCER_ID = NO_PRODUCER_EPOCH = -1

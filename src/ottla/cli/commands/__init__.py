@@ -1,0 +1,4 @@
+"""One module a command.
+
+Kafka: none.
+"""

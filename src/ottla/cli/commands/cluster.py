@@ -1,0 +1,137 @@
+"""`ottla cluster`: the cluster's id, its endpoints, and brokers that are gone for good.
+
+Kafka: bin/kafka-cluster.sh, org.apache.kafka.tools.ClusterTool.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ottla.cli.options.argparse4j import INTEGER, ToolGroup
+from ottla.cli.options.connection import open_admin
+from ottla.cli.options.tool import current_name, fail, failures_reported
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ottla.clients.admin.cluster import ClusterDescription
+    from ottla.clients.blocking import Admin
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+EXAMPLES = """
+\b
+Examples:
+  ottla cluster cluster-id --bootstrap-server localhost:9092
+  ottla cluster list-endpoints --bootstrap-server localhost:9092 --include-fenced-brokers
+  ottla cluster unregister --bootstrap-server localhost:9092 --id 3
+"""
+
+
+def _places(function: F) -> F:
+    """Add the options by which each subcommand reaches the cluster."""
+    for option in (
+        click.option("--command-config", "-c", metavar="FILE", help="Settings of the client."),
+        click.option("--config", metavar="FILE", hidden=True),
+        click.option("--bootstrap-controller", "-C", metavar="HOST:PORT,…", help="Controllers."),
+        click.option("--bootstrap-server", "-b", metavar="HOST:PORT,…", help="Brokers."),
+    ):
+        function = option(function)
+    return function
+
+
+@click.group("cluster", cls=ToolGroup, epilog=EXAMPLES)
+def cluster() -> None:
+    """Show the cluster's id and endpoints, and unregister brokers."""
+
+
+def _run(options: dict[str, Any], action: Callable[[Admin], None]) -> None:
+    servers = [options["bootstrap_server"], options["bootstrap_controller"]]
+    if not any(servers):
+        raise click.UsageError(
+            "one of the arguments --bootstrap-server/-b --bootstrap-controller/-C is required"
+        )
+    if all(servers):
+        raise click.UsageError(
+            "argument --bootstrap-controller/-C: not allowed with argument --bootstrap-server/-b"
+        )
+    with (
+        failures_reported(),
+        open_admin(
+            options["bootstrap_server"] or "",
+            current_name(options, "config"),
+            bootstrap_controller=options["bootstrap_controller"],
+        ) as admin,
+    ):
+        action(admin)
+
+
+@cluster.command("cluster-id")
+@_places
+def cluster_id(**options: Any) -> None:
+    """Print the id of the cluster."""
+
+    def show(admin: Admin) -> None:
+        found = admin.describe_cluster().cluster_id
+        if found:
+            click.echo(f"Cluster ID: {found}")
+        else:
+            click.echo("No cluster ID found. The Kafka version is probably too old.")
+
+    _run(options, show)
+
+
+@cluster.command("unregister")
+@_places
+@click.option("--id", "-i", "broker_id", type=INTEGER, metavar="ID", help="REQUIRED. The broker.")
+def unregister(broker_id: int | None, **options: Any) -> None:
+    """Forget a broker that will not come back."""
+    if broker_id is None:
+        raise click.UsageError("argument --id/-i is required")
+
+    def forget(admin: Admin) -> None:
+        try:
+            admin.unregister_broker(broker_id)
+            click.echo(f"Broker {broker_id} is no longer registered.")
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            click.echo("The target cluster does not support the broker unregistration API.")
+
+    _run(options, forget)
+
+
+@cluster.command("list-endpoints")
+@_places
+@click.option("--include-fenced-brokers", is_flag=True, help="Also brokers that are fenced.")
+def list_endpoints(*, include_fenced_brokers: bool, **options: Any) -> None:
+    """List brokers, or with --bootstrap-controller the controllers."""
+    of_controllers = options["bootstrap_controller"] is not None
+    if of_controllers and include_fenced_brokers:
+        fail("The option --include-fenced-brokers is only supported with --bootstrap-server option")
+
+    def show(admin: Admin) -> None:
+        found = admin.describe_cluster(include_fenced_brokers=include_fenced_brokers)
+        for line in endpoint_lines(found, of_controllers=of_controllers):
+            click.echo(line)
+
+    _run(options, show)
+
+
+def endpoint_lines(found: ClusterDescription, *, of_controllers: bool) -> Sequence[str]:
+    """Return the table of nodes; only brokers have a state."""
+    width = max([9, *(len(node.host) for node in found.brokers)])
+    kind = "controller" if of_controllers else "broker"
+    state = "" if of_controllers else f"{'STATE':<10} "
+    lines = [f"{'ID':<10} {'HOST':<{width}} {'PORT':<10} {'RACK':<10} {state}{'ENDPOINT_TYPE':<15}"]
+    for node in found.brokers:
+        fenced = "fenced" if node.node_id in found.fenced else "unfenced"
+        state = "" if of_controllers else f"{fenced:<10} "
+        lines.append(
+            f"{node.node_id:<10} {node.host:<{width}} {node.port:<10} "
+            f"{'null' if node.rack is None else node.rack:<10} {state}{kind:<15}"
+        )
+    return lines

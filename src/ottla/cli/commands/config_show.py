@@ -1,0 +1,83 @@
+"""`ottla config show`: the settings a node would start with, and where each comes from.
+
+Kafka: none; bin/kafka-configs.sh --describe --all shows those of a node that runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from ottla.cli.options.node_config import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.server.node.settings import NodeSettings
+
+HIDDEN = "[hidden]"
+DEFAULT = "default"
+
+EXAMPLES = """
+\b
+Examples:
+  ottla config show --origin
+  ottla config show -c server.properties --origin --given
+  KAFKA_LOG_RETENTION_HOURS=1 ottla config show --origin --override listeners=PLAINTEXT://:9092
+"""
+
+
+class Line(NamedTuple):
+    """One setting as it is shown."""
+
+    name: str
+    value: str
+    origin: str
+
+
+@click.group("config", epilog=EXAMPLES, help="Look at a node's configuration before it starts.")
+def config() -> None:
+    """Hold the subcommands together."""
+
+
+@config.command("show", epilog=EXAMPLES)
+@click.option("--config", "-c", "file", metavar="FILE", help="The node's properties file.")
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a property.")
+@click.option("--origin", is_flag=True, help="Show where each value comes from.")
+@click.option("--given", is_flag=True, help="Leave out what is at its default.")
+def show(file: str | None, overrides: tuple[str, ...], origin: bool, given: bool) -> None:
+    """Show every setting that `ottla server-start` would use; secrets are hidden.
+
+    The later of these wins: FILE (or the defaults of a node without one), variables KAFKA_…,
+    variables OTTLA_…, overrides. What is wrong is told with all its places, status 1.
+    """
+    settings = load_settings(file, overrides)
+    for warning in settings.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    lines = [line for line in setting_lines(settings) if not (given and line.origin == DEFAULT)]
+    width = max((len(line.origin) for line in lines), default=0)
+    for line in lines:
+        start = f"{line.origin:{width}}  " if origin else ""
+        click.echo(f"{start}{line.name}={line.value}")
+
+
+def setting_lines(settings: NodeSettings) -> Iterator[Line]:
+    """Yield every setting by name: Kafka's, our own, and names of plug-ins that were given."""
+    from ottla.config.dynamic import definition_of
+
+    config, given = settings.config, settings.given
+    own = config.own
+    for name in sorted({*config.keys, *own.keys, *given}):
+        table = own if name in own.keys else config
+        definition = table.keys.get(name)
+        origin = given[name].origin if name in given else DEFAULT
+        if definition is None:
+            known = definition_of(name)
+            open_text = known is not None and not known.sensitive
+            yield Line(name, given[name].value if open_text else HIDDEN, origin)
+        elif definition.sensitive:
+            yield Line(name, "null" if table.value(name) is None else HIDDEN, origin)
+        elif not definition.internal or name in given:
+            text = table.text(name)
+            yield Line(name, "null" if text is None else text, origin)

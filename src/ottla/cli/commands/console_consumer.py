@@ -1,0 +1,264 @@
+"""`ottla console-consumer`: print the records of topics.
+
+Kafka: bin/kafka-console-consumer.sh, org.apache.kafka.tools.consumer.ConsoleConsumer.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.commands.console_producer import key_values_raw
+from ottla.cli.options.connection import (
+    bootstrap_option,
+    consumer_settings,
+    key_values,
+    read_file,
+    require,
+)
+from ottla.cli.options.tool import INTEGER, LONG, ToolCommand, fail, java_integer, version_option
+from ottla.cli.output.coordinator_formatter import coordinator_formatter
+from ottla.cli.output.formatter import FormatError, Formatter
+from ottla.cli.output.java_names import java_text
+from ottla.errors import KafkaError
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.clients.blocking import Consumer
+    from ottla.clients.consumer.record_decoder import ConsumerRecord
+
+EARLIEST, LATEST = -2, -1
+
+EXAMPLES = """
+\b
+Examples:
+  ottla console-consumer --bootstrap-server localhost:9092 --topic orders --from-beginning
+  ottla console-consumer --bootstrap-server localhost:9092 --topic orders --max-messages 10 \\
+      --formatter-property print.key=true --formatter-property print.offset=true
+  ottla console-consumer --bootstrap-server localhost:9092 --topic orders --partition 0 --offset 5
+"""
+
+
+@click.command("console-consumer", cls=ToolCommand, epilog=EXAMPLES)
+@bootstrap_option
+@version_option
+@click.option("--topic", help="The topic to read.")
+@click.option("--include", help="A regular expression of topics to read.")
+@click.option("--partition", type=INTEGER, help="Read only this partition.")
+@click.option("--offset", help="Where to begin: a number, earliest or latest (the default).")
+@click.option("--from-beginning", is_flag=True, help="Begin at the first record.")
+@click.option("--max-messages", type=INTEGER, help="Stop after so many records.")
+@click.option("--timeout-ms", type=LONG, help="Stop when nothing came for so long.")
+@click.option("--group", help="The group to read as.")
+@click.option(
+    "--isolation-level",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    help="Whether records of open transactions are read.",
+)
+@click.option("--skip-message-on-error", is_flag=True, help="Pass over records that fail.")
+@click.option("--key-deserializer", help="How keys are read.")
+@click.option("--value-deserializer", help="How values are read.")
+@click.option("--formatter", help="The name of one of Kafka's formatter classes.")
+@click.option("--formatter-property", multiple=True, metavar="NAME=VALUE", help="What is printed.")
+@click.option("--formatter-config", metavar="FILE", help="The same from a file.")
+@click.option("--property", "old_formatter_property", multiple=True, hidden=True)
+@click.option(
+    "--command-property", multiple=True, metavar="NAME=VALUE", help="A consumer's setting."
+)
+@click.option("--command-config", metavar="FILE", help="A consumer's settings.")
+@click.option("--consumer-property", multiple=True, hidden=True)
+@click.option("--consumer.config", "consumer_config", hidden=True)
+@click.option("--enable-systest-events", is_flag=True, hidden=True)
+def console_consumer(**options: Any) -> None:
+    """Print the records of topics."""
+    _check(options)
+    settings = consumer_settings(_settings(options))
+    where = None if options["partition"] is None else _offset(options)
+    from ottla.clients.blocking import Consumer
+
+    count = 0
+    status = 0
+    try:
+        write = _writer(options)
+        with Consumer(config=settings) as consumer:
+            _choose(consumer, options, where)
+            for count in _print(consumer, write, options):  # noqa: B007 - counted for the last line
+                pass
+    except KeyboardInterrupt:
+        status = 130
+    except BrokenPipeError:
+        status = 1
+        click.echo("Unable to write to standard out, closing consumer.", err=True)
+    except (KafkaError, FormatError) as error:
+        status = 1
+        click.echo(java_text(error), err=True)
+    click.echo(f"Processed a total of {count} messages", err=True)
+    if options["enable_systest_events"]:
+        click.echo("shutdown_complete")
+    sys.exit(status)
+
+
+def _check(options: dict[str, Any]) -> None:
+    require(options["bootstrap_server"], "bootstrap-server")
+    if (options["topic"] is None) == (options["include"] is None):
+        raise click.UsageError(
+            "Exactly one of the following arguments is required: [topic], [include]"
+        )
+    if options["partition"] is not None:
+        require(options["topic"], "topic")
+        if options["from_beginning"] and options["offset"] is not None:
+            raise click.UsageError(
+                "Options from-beginning and offset cannot be specified together."
+            )
+        if options["group"] is not None:
+            raise click.UsageError("Options group and partition cannot be specified together.")
+    elif options["offset"] is not None:
+        raise click.UsageError("The partition is required when offset is specified.")
+    for new, old, flag in (
+        ("command_property", "consumer_property", "--consumer-property"),
+        ("command_config", "consumer_config", "--consumer.config"),
+        ("formatter_property", "old_formatter_property", "--property"),
+    ):
+        now = f"--{new.replace('_', '-')}"
+        if options[new] and options[old]:
+            raise click.UsageError(f"Options {flag} and {now} cannot be specified together.")
+        if options[old]:
+            click.echo(
+                f"Option {flag} is deprecated and will be removed in a future version. "
+                f"Use {now} instead."
+            )
+
+
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    given: dict[str, Any] = read_file(options["command_config"] or options["consumer_config"])
+    flags = key_values(options["command_property"] or options["consumer_property"])
+    groups = (options["group"], flags.get("group.id"), given.get("group.id"))
+    given |= flags
+    _check_settings(given, groups, from_beginning=options["from_beginning"])
+    given["bootstrap.servers"] = options["bootstrap_server"]
+    given["isolation.level"] = options["isolation_level"]
+    given.setdefault("client.id", "console-consumer")
+    if options["from_beginning"]:
+        given["auto.offset.reset"] = "earliest"
+    if options["group"] is not None:
+        given["group.id"] = options["group"]
+    elif options["partition"] is None and "group.id" not in given:
+        # A group of its own, which leaves no committed offsets behind.
+        number = random.randrange(100_000)  # noqa: S311 - a name, not a secret
+        given["group.id"] = f"console-consumer-{number}"
+        given.setdefault("enable.auto.commit", "false")
+    return given
+
+
+def _check_settings(
+    given: dict[str, Any], groups: tuple[str | None, ...], *, from_beginning: bool
+) -> None:
+    """Refuse settings that contradict flags, in Kafka's words: one of them would be lost."""
+    reset = given.get("auto.offset.reset", "earliest")
+    if from_beginning and reset != "earliest":
+        fail(
+            f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}', "
+            "please remove one option"
+        )
+    named = sorted({f"'{group}'" for group in groups if group is not None})
+    if len(named) > 1:
+        fail(
+            "The group ids provided in different places (directly using '--group', via "
+            "'--consumer-property', or via '--consumer.config') do not match. Detected group ids: "
+            + ", ".join(named)
+        )
+
+
+def _writer(options: dict[str, Any]) -> Callable[[ConsumerRecord], str]:
+    properties = {
+        **read_file(options["formatter_config"]),
+        **key_values_raw(options["formatter_property"] or options["old_formatter_property"]),
+    }
+    for side in ("key", "value"):
+        if options[f"{side}_deserializer"]:
+            properties.setdefault(f"{side}.deserializer", options[f"{side}_deserializer"])
+    class_name = options["formatter"] or "DefaultMessageFormatter"
+    found = coordinator_formatter(class_name)
+    if found is not None:
+        return found
+    name = class_name.rpartition(".")[2]
+    if name == "NoOpMessageFormatter":
+        return lambda _record: ""
+    # Kafka's second one also logs each record, where its tools show nothing
+    if name not in {"DefaultMessageFormatter", "LoggingMessageFormatter"}:
+        raise FormatError(f"Class {class_name} could not be found.")
+    return Formatter(properties).format
+
+
+def _choose(consumer: Consumer, options: dict[str, Any], offset: int | None) -> None:
+    topic, partition = options["topic"], options["partition"]
+    if offset is not None:
+        where = TopicPartition(topic, partition)
+        consumer.assign([where])
+        consumer.seek(where, offset)
+    elif topic is not None:
+        consumer.subscribe([topic])
+    else:
+        try:
+            consumer.subscribe(pattern=options["include"])
+        except re.error as error:
+            raise FormatError(f"{options['include']} is an invalid regex: {error}") from error
+
+
+def _offset(options: dict[str, Any]) -> int:
+    given = options["offset"]
+    if given is None:
+        return EARLIEST if options["from_beginning"] else LATEST
+    word = given.lower()
+    if word in ("earliest", "latest"):
+        return EARLIEST if word == "earliest" else LATEST
+    try:
+        offset = java_integer(word, 64)
+    except ValueError:
+        offset = -1
+    if offset < 0:
+        raise click.UsageError(
+            f"The provided offset value '{given}' is incorrect. Valid values are 'earliest', "
+            "'latest', or a non-negative long."
+        )
+    return offset
+
+
+def _print(
+    consumer: Consumer, write: Callable[[ConsumerRecord], str], options: dict[str, Any]
+) -> Any:
+    """Print records until enough came or nothing comes; yield the count after each."""
+    limit, timeout_ms = options["max_messages"], options["timeout_ms"]
+    if limit == -1:
+        limit = None
+    if timeout_ms is not None and timeout_ms < 0:
+        timeout_ms = None  # Kafka's word for ever
+    count, last_s = 0, time.monotonic()
+    out = sys.stdout.buffer
+    while limit is None or count < limit:
+        wait_s = 1.0 if timeout_ms is None else last_s + timeout_ms / 1000 - time.monotonic()
+        if wait_s <= 0:
+            return
+        records = consumer.poll(min(wait_s, 1.0), None if limit is None else limit - count)
+        for record in records:
+            try:
+                text = write(record)
+            except ValueError as error:
+                if not options["skip_message_on_error"]:
+                    raise FormatError(str(error)) from error
+                click.echo(f"Error processing message, skipping this message: {error}", err=True)
+                text = ""  # it is one of the messages all the same
+            out.write(text.encode("utf-8", "surrogateescape"))
+            count += 1
+            yield count
+        if records:
+            out.flush()
+            last_s = time.monotonic()

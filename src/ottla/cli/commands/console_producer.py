@@ -1,0 +1,234 @@
+"""`ottla console-producer`: send lines of standard input as records.
+
+Kafka: bin/kafka-console-producer.sh, org.apache.kafka.tools.ConsoleProducer.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.options.connection import (
+    bootstrap_option,
+    key_values,
+    producer_settings,
+    read_file,
+    require,
+)
+from ottla.cli.options.line_reader import LineError, LineReader, Message
+from ottla.cli.options.tool import INTEGER, ToolCommand, version_option
+from ottla.cli.output.java_names import java_text
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.clients.blocking import Producer
+    from ottla.clients.producer.batches import Delivery
+
+EXAMPLES = """
+\b
+Examples:
+  ottla console-producer --bootstrap-server localhost:9092 --topic orders
+  seq 1000 | ottla console-producer --bootstrap-server localhost:9092 --topic numbers
+  ottla console-producer --bootstrap-server localhost:9092 --topic orders \\
+      --reader-property parse.key=true --reader-property key.separator=:
+"""
+
+
+@click.command("console-producer", cls=ToolCommand, epilog=EXAMPLES)
+@bootstrap_option
+@version_option
+@click.option("--topic", help="REQUIRED. The topic to send to.")
+@click.option("--sync", is_flag=True, help="Wait for each record before the next.")
+@click.option(
+    "--compression-codec",
+    is_flag=False,
+    flag_value="gzip",
+    metavar="[CODEC]",
+    help="none, gzip, snappy, lz4 or zstd; gzip when no codec is named.",
+)
+@click.option("--batch-size", type=INTEGER, default=16_384, help="Bytes of a partition's batch.")
+@click.option("--message-send-max-retries", type=INTEGER, default=3, help="Retries of a batch.")
+@click.option("--retry-backoff-ms", type=INTEGER, default=100, help="Pause between retries.")
+@click.option("--timeout", type=INTEGER, default=1000, help="How long a batch waits, in ms.")
+@click.option("--request-required-acks", default="-1", help="Replicas that must answer.")
+@click.option("--request-timeout-ms", type=INTEGER, default=1500, help="Time limit of a request.")
+@click.option("--metadata-expiry-ms", type=INTEGER, default=300_000, help="Age of fresh metadata.")
+@click.option("--max-block-ms", type=INTEGER, default=60_000, help="How long a send may wait.")
+@click.option("--max-memory-bytes", type=INTEGER, default=33_554_432, help="Bytes that may wait.")
+@click.option("--max-partition-memory-bytes", type=INTEGER, help="Deprecated: see --batch-size.")
+@click.option("--socket-buffer-size", type=INTEGER, default=102_400, help="Send buffer of sockets.")
+@click.option("--line-reader", default="org.apache.kafka.tools.LineMessageReader", hidden=True)
+@click.option("--reader-property", multiple=True, metavar="NAME=VALUE", help="How lines are read.")
+@click.option("--reader-config", metavar="FILE", help="The same from a file.")
+@click.option("--property", "old_reader_property", multiple=True, hidden=True)
+@click.option(
+    "--command-property", multiple=True, metavar="NAME=VALUE", help="A producer's setting."
+)
+@click.option("--command-config", metavar="FILE", help="A producer's settings.")
+@click.option("--producer-property", multiple=True, hidden=True)
+@click.option("--producer.config", "producer_config", hidden=True)
+def console_producer(**options: Any) -> None:
+    """Send lines of standard input as records."""
+    require(options["bootstrap_server"], "bootstrap-server")
+    require(options["topic"], "topic")
+    for new, old, flag in (
+        ("reader_property", "old_reader_property", "--property"),
+        ("command_property", "producer_property", "--producer-property"),
+        ("command_config", "producer_config", "--producer.config"),
+    ):
+        now = f"--{new.replace('_', '-')}"
+        if options[old] and options[new]:
+            raise click.UsageError(f"Options {now} and {flag} cannot be specified together.")
+        if options[old]:
+            click.echo(
+                f"Warning: {flag} is deprecated and will be removed in a future version. "
+                f"Use {now} instead."
+            )
+    if options["max_partition_memory_bytes"] is not None:
+        click.echo(
+            "Warning: --max-partition-memory-bytes is deprecated and will be removed in Apache "
+            "Kafka 5.0. Use --batch-size instead."
+        )
+    if not options["line_reader"].endswith("LineMessageReader"):
+        raise click.UsageError("--line-reader: only LineMessageReader is there")
+    properties = {
+        **read_file(options["reader_config"]),
+        **key_values_raw(options["reader_property"] or options["old_reader_property"]),
+    }
+    from ottla.clients.blocking import Producer
+
+    try:
+        reader = LineReader(properties)
+        with Producer(producer_settings(_settings(options))) as producer:
+            _send_all(producer, options["topic"], reader.read(_lines()), wait=options["sync"])
+    except (LineError, KafkaError) as error:
+        shown = java_text(error)
+        if isinstance(error, LineError):
+            shown = f"org.apache.kafka.common.KafkaException: {error}"
+        click.echo(shown, err=True)
+        sys.exit(1)
+
+
+def key_values_raw(pairs: tuple[str, ...]) -> dict[str, str]:
+    """Read name=value flags whose blanks count (a separator may be one)."""
+    key_values(pairs)
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Put flags over the file; a flag that was not given yields to the file."""
+    given = read_file(options["command_config"] or options["producer_config"])
+    given |= key_values(options["command_property"] or options["producer_property"])
+    partition_bytes = options["max_partition_memory_bytes"]
+    flags = {
+        "bootstrap.servers": options["bootstrap_server"],
+        "compression.type": options["compression_codec"],
+        "send.buffer.bytes": options["socket_buffer_size"],
+        "retry.backoff.ms": options["retry_backoff_ms"],
+        "retries": options["message_send_max_retries"],
+        "linger.ms": options["timeout"],
+        "acks": options["request_required_acks"],
+        "request.timeout.ms": options["request_timeout_ms"],
+        "metadata.max.age.ms": options["metadata_expiry_ms"],
+        "max.block.ms": options["max_block_ms"],
+        "buffer.memory": options["max_memory_bytes"],
+        "batch.size": options["batch_size"] if partition_bytes is None else partition_bytes,
+        "client.id": "console-producer",
+    }
+    context = click.get_current_context()
+    for name, value in flags.items():
+        option = _OPTION_OF.get(name)
+        source = None if option is None else context.get_parameter_source(option)
+        was_given = option is None or source is click.core.ParameterSource.COMMANDLINE
+        if value is not None and (was_given or name not in given) and name != "client.id":
+            given[name] = value
+    given.setdefault("client.id", "console-producer")
+    return given
+
+
+_OPTION_OF = {
+    "compression.type": "compression_codec",
+    "send.buffer.bytes": "socket_buffer_size",
+    "retry.backoff.ms": "retry_backoff_ms",
+    "retries": "message_send_max_retries",
+    "linger.ms": "timeout",
+    "acks": "request_required_acks",
+    "request.timeout.ms": "request_timeout_ms",
+    "metadata.max.age.ms": "metadata_expiry_ms",
+    "max.block.ms": "max_block_ms",
+    "buffer.memory": "max_memory_bytes",
+    "batch.size": "batch_size",
+}
+
+
+def _lines() -> Iterator[str]:
+    """Yield lines of standard input, with a prompt where a person types."""
+    prompt = sys.stdin.isatty()
+    stream = sys.stdin
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        # Java ends a line at \r too
+        reconfigure(encoding="utf-8", errors="surrogateescape", newline=None)
+    while True:
+        if prompt:
+            click.echo(">", nl=False)
+        line = stream.readline()
+        if not line:
+            return
+        yield line
+
+
+# What is wrong with one record, or with its turn; the next one may be taken.
+_OF_ONE_RECORD = {
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.REQUEST_TIMED_OUT,
+}
+
+
+def _send_all(producer: Producer, topic: str, messages: Iterator[Message], *, wait: bool) -> None:
+    for message in messages:
+        sizes = [_size(message.key), _size(message.value)]
+        try:
+            delivery = producer.send(
+                topic,
+                message.value,
+                message.key,
+                headers=message.headers,
+                on_delivery=partial(_report, topic, sizes),
+            )
+        except KafkaError as error:
+            if wait or error.code not in _OF_ONE_RECORD:
+                raise
+            _tell(topic, sizes, error)
+            continue
+        if wait:
+            delivery.result()
+    producer.flush()
+
+
+def _size(data: bytes | None) -> str:
+    return "null" if data is None else f"{len(data)} bytes"
+
+
+def _report(topic: str, sizes: list[str], delivery: Delivery) -> None:
+    """Name a record that was not taken; the others go on."""
+    try:
+        delivery.result(0)
+    except Exception as error:  # noqa: BLE001 - whatever it was, it is told and sending goes on
+        _tell(topic, sizes, error)
+
+
+def _tell(topic: str, sizes: list[str], error: Exception) -> None:
+    click.echo(
+        f"Error when sending message to topic {topic} with key: {sizes[0]}, value: {sizes[1]} "
+        f"with error: {java_text(error)}",
+        err=True,
+    )

@@ -1,0 +1,336 @@
+"""`ottla features`: describe, upgrade, downgrade and disable the features of a cluster.
+
+Kafka: bin/kafka-features.sh, org.apache.kafka.tools.FeatureCommand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from ottla.cli.options.argparse4j import ToolGroup
+from ottla.cli.options.connection import open_admin
+from ottla.cli.options.tool import (
+    ToolError,
+    controller_option,
+    fail,
+    failures_reported,
+    java_integer,
+    place_options,
+)
+from ottla.errors import KafkaError
+from ottla.metadata.features import (
+    KRAFT_VERSION,
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_NAMES,
+    SUPPORTED_FEATURES,
+    default_levels,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ottla.clients.admin.cluster import Features
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+# Kafka 4.3's tool knows of the next metadata.version too, though no 4.3 node runs it.
+KNOWN_METADATA_VERSIONS = {**METADATA_VERSION_NAMES, LATEST_METADATA_VERSION + 1: "4.4-IV0"}
+KRAFT_VERSION_1_SINCE = 21
+SHORT_BITS = 16
+DEPENDENCIES = {("eligible.leader.replicas.version", 1): {METADATA_VERSION: 23}}
+# The order in which Kafka's tool lists a release's features.
+MAPPED = (
+    KRAFT_VERSION,
+    "transaction.version",
+    "group.version",
+    "eligible.leader.replicas.version",
+    "share.version",
+    "streams.version",
+)
+
+EXAMPLES = """
+\b
+Examples:
+  ottla features --bootstrap-server localhost:9092 describe
+  ottla features --bootstrap-server localhost:9092 upgrade --release-version 4.3
+  ottla features --bootstrap-server localhost:9092 downgrade --feature group.version=0 --dry-run
+  ottla features version-mapping --release-version 4.1
+"""
+
+
+class Operation(NamedTuple):
+    """How a change of levels is sent and told of."""
+
+    word: str
+    done: str
+    upgrade_type: int
+
+
+UPGRADE = Operation("upgrade", "upgraded", 1)
+DOWNGRADE = Operation("downgrade", "downgraded", 2)
+DISABLE = Operation("disable", "disabled", 2)
+UNSAFE_TYPE = 3
+
+
+@click.group("features", cls=ToolGroup, epilog=EXAMPLES)
+@place_options
+@controller_option
+def features(**options: Any) -> None:
+    """Describe and change the features of a cluster."""
+    click.get_current_context().obj = options
+
+
+def _run(action: Callable[[Any], None]) -> None:
+    options = click.get_current_context().obj
+    if not options["bootstrap_server"] and not options["bootstrap_controller"]:
+        fail(
+            "Command line error: You must specify either --bootstrap-controller or "
+            "--bootstrap-server.. Type --help for help."
+        )
+    with (
+        failures_reported(),
+        open_admin(
+            options["bootstrap_server"] or "",
+            options["command_config"],
+            bootstrap_controller=options["bootstrap_controller"],
+        ) as admin,
+    ):
+        action(admin)
+
+
+# ---------------------------------------------------------------- describe
+
+
+@features.command()
+def describe() -> None:
+    """Show the levels that are supported and in force."""
+
+    def show(admin: Any) -> None:
+        for line in feature_lines(admin.describe_features()):
+            click.echo(line)
+
+    _run(show)
+
+
+def feature_lines(found: Features) -> list[str]:
+    """Return a line a feature, by name."""
+    epoch = "-" if found.epoch is None else str(found.epoch)
+    lines = []
+    for name, supported in sorted(found.supported.items()):
+        level = found.finalized[name].highest if name in found.finalized else 0
+        lines.append(
+            f"Feature: {name:<42}SupportedMinVersion: {_level(name, supported.lowest):<17}"
+            f"SupportedMaxVersion: {_level(name, supported.highest):<17}"
+            f"FinalizedVersionLevel: {_level(name, level):<17}Epoch: {epoch}"
+        )
+    return lines
+
+
+def _level(name: str, level: int) -> str:
+    if name != METADATA_VERSION:
+        return str(level)
+    return KNOWN_METADATA_VERSIONS.get(level, f"UNKNOWN [{level}]")
+
+
+# ---------------------------------------------------------------- change
+
+
+def _feature_option(function: F) -> F:
+    return click.option(
+        "--feature", multiple=True, metavar="NAME=LEVEL", help="A feature's level."
+    )(function)
+
+
+def _dry_run_option(function: F) -> F:
+    return click.option("--dry-run", is_flag=True, help="Only check what would be done.")(function)
+
+
+def _unsafe_option(function: F) -> F:
+    return click.option("--unsafe", is_flag=True, help="Even when metadata would be lost.")(
+        function
+    )
+
+
+def _release_options(function: F) -> F:
+    release = click.option("--release-version", metavar="RELEASE", help="All levels of a release.")
+    return release(click.option("--metadata", metavar="RELEASE", hidden=True)(function))
+
+
+@features.command()
+@_release_options
+@_feature_option
+@_dry_run_option
+def upgrade(**options: Any) -> None:
+    """Raise the levels of features."""
+    _change(UPGRADE, options)
+
+
+@features.command()
+@_release_options
+@_feature_option
+@_unsafe_option
+@_dry_run_option
+def downgrade(**options: Any) -> None:
+    """Lower the levels of features."""
+    _change(DOWNGRADE, options)
+
+
+@features.command()
+@click.option("--feature", multiple=True, metavar="NAME", help="A feature to disable.")
+@_unsafe_option
+@_dry_run_option
+def disable(**options: Any) -> None:
+    """Lower features to level 0."""
+    if not options["feature"]:
+        fail("You must specify at least one feature to disable")
+    _send(DISABLE, dict.fromkeys(options["feature"], 0), options)
+
+
+def _change(operation: Operation, options: dict[str, Any]) -> None:
+    try:
+        levels = _wanted_levels(operation, options)
+    except ToolError as error:
+        fail(str(error))
+    _send(operation, levels, options)
+
+
+def _wanted_levels(operation: Operation, options: dict[str, Any]) -> dict[str, int]:
+    levels: dict[str, int] = {}
+    if options["release_version"] is not None:
+        if options["feature"] or options["metadata"] is not None:
+            raise ToolError("Can not specify `release-version` with other feature flags.")
+        levels = release_levels(parse_release(options["release_version"]))
+    if options["metadata"] is not None:
+        click.echo(" `metadata` flag is deprecated and may be removed in a future release.")
+        levels[METADATA_VERSION] = parse_release(options["metadata"])
+    levels.update(parse_level(text) for text in options["feature"])
+    if not levels:
+        raise ToolError(f"You must specify at least one feature to {operation.word}")
+    if options["release_version"] is None and operation is UPGRADE:
+        for level in levels.values():
+            _check_upgrade(level)
+    return levels
+
+
+def _check_upgrade(level: int) -> None:
+    if level < 0:
+        raise ToolError("Cannot specify a negative version level.")
+    if level < 1:
+        raise ToolError(
+            "The upgradeType flag should be set to SAFE_DOWNGRADE or UNSAFE_DOWNGRADE when the "
+            f"provided maxVersionLevel:{level} is < 1."
+        )
+
+
+def _send(operation: Operation, levels: dict[str, int], options: dict[str, Any]) -> None:
+    dry_run = options["dry_run"]
+    upgrade_type = UNSAFE_TYPE if options.get("unsafe") else operation.upgrade_type
+
+    def change(admin: Any) -> None:
+        failure: KafkaError | None = None
+        try:
+            admin.update_features(levels, upgrade_type=upgrade_type, validate_only=dry_run)
+        except KafkaError as error:
+            failure = error
+        for name, level in sorted(levels.items()):
+            to_level = "" if operation is DISABLE else f" to {level}"
+            if failure is not None:
+                could = "Can" if dry_run else "Could"
+                click.echo(f"{could} not {operation.word} {name}{to_level}. {failure}")
+            else:
+                was = "can be" if dry_run else "was"
+                click.echo(f"{name} {was} {operation.done}{to_level}.")
+        if failure is not None:
+            raise ToolError(f"{len(levels)} out of {len(levels)} operation(s) failed.")
+
+    _run(change)
+
+
+# ---------------------------------------------------------------- releases
+
+
+@features.command("version-mapping")
+@click.option("--release-version", metavar="RELEASE", help="The release; the latest by default.")
+def version_mapping(release_version: str | None) -> None:
+    """Show which levels belong to a release."""
+    try:
+        text = release_version or KNOWN_METADATA_VERSIONS[LATEST_METADATA_VERSION]
+        level = parse_release(text)
+    except ToolError as error:
+        fail(str(error))
+    levels = release_levels(level)
+    click.echo(f"{METADATA_VERSION}={level} ({text})")
+    for name in MAPPED:
+        click.echo(f"{name}={levels[name]}")
+
+
+@features.command("feature-dependencies")
+@click.option("--feature", multiple=True, metavar="NAME=LEVEL", help="REQUIRED. The level.")
+def feature_dependencies(feature: Sequence[str]) -> None:
+    """Show which levels of other features a level needs."""
+    if not feature:
+        fail("Command line error: argument --feature is required. Type --help for help.")
+    try:
+        for text in feature:
+            for line in _dependency_lines(*parse_level(text)):
+                click.echo(line)
+    except ToolError as error:
+        fail(str(error))
+
+
+def _dependency_lines(name: str, level: int) -> list[str]:
+    if name == METADATA_VERSION:
+        if level not in KNOWN_METADATA_VERSIONS:
+            raise ToolError(f"Unknown metadata.version {level}")
+    elif name not in SUPPORTED_FEATURES:
+        raise ToolError(f"Unknown feature: {name}")
+    elif level not in SUPPORTED_FEATURES[name]:
+        raise ToolError(f"No feature:{name} with feature level {level}")
+    needed = DEPENDENCIES.get((name, level), {})
+    if not needed:
+        return [f"{_with_name(name, level)} has no dependencies."]
+    lines = [f"{_with_name(name, level)} requires:"]
+    return lines + [f"    {_with_name(other, least)}" for other, least in needed.items()]
+
+
+def _with_name(name: str, level: int) -> str:
+    release = f" ({KNOWN_METADATA_VERSIONS[level]})" if name == METADATA_VERSION else ""
+    return f"{name}={level}{release}"
+
+
+def parse_level(text: str) -> tuple[str, int]:
+    """Read name=level; ToolError in Kafka's words."""
+    name, separator, level = text.partition("=")
+    if not separator:
+        raise ToolError(f"Can't parse feature=level string {text}: equals sign not found.")
+    try:
+        return name.strip(), java_integer(level.strip(), SHORT_BITS)
+    except ValueError as error:
+        raise ToolError(
+            f"Can't parse feature=level string {text}: unable to parse {level.strip()} as a short."
+        ) from error
+
+
+def parse_release(text: str) -> int:
+    """Read `4.3-IV0`, `4.3` or `4.3.0` as a metadata.version; ToolError in Kafka's words."""
+    release = ".".join(text.split(".")[:2])
+    found = [level for level, name in KNOWN_METADATA_VERSIONS.items() if name == text]
+    found = found or [
+        level for level, name in METADATA_VERSION_NAMES.items() if name.startswith(f"{release}-IV")
+    ]
+    if not found:
+        names = ", ".join(KNOWN_METADATA_VERSIONS.values())
+        raise ToolError(
+            f"Unknown metadata.version '{text}'. Supported metadata.version are: {names}"
+        )
+    return found[-1]
+
+
+def release_levels(metadata_version: int) -> dict[str, int]:
+    """Return the level that each feature has in a fresh cluster of a metadata.version."""
+    levels = dict.fromkeys(SUPPORTED_FEATURES, 0) | default_levels(metadata_version)
+    levels[KRAFT_VERSION] = int(metadata_version >= KRAFT_VERSION_1_SINCE)
+    return levels

@@ -1,0 +1,105 @@
+"""`ottla log-dirs`: which replicas lie in which log directory, and how large they are.
+
+Kafka: bin/kafka-log-dirs.sh, org.apache.kafka.tools.LogDirsCommand.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.options.connection import open_admin, require
+from ottla.cli.options.tool import ToolCommand, ToolError, failures_reported, server_options
+from ottla.cli.output.java_names import java_class
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.clients.admin.cluster import LogDirDescription
+    from ottla.clients.blocking import Admin
+
+EXAMPLES = """
+\b
+Examples:
+  ottla log-dirs --bootstrap-server localhost:9092 --describe
+  ottla log-dirs --bootstrap-server localhost:9092 --describe --topic-list orders --broker-list 1,2
+"""
+
+
+@click.command("log-dirs", cls=ToolCommand, epilog=EXAMPLES)
+@server_options
+@click.option("--describe", is_flag=True, help="Describe log directories.")
+@click.option("--broker-list", default="", metavar="1,2", help="Only these brokers.")
+@click.option("--topic-list", default="", metavar="T,T", help="Only these topics.")
+def log_dirs(**options: Any) -> None:
+    """Show which replicas lie in which log directory, as JSON."""
+    require(options["bootstrap_server"], "bootstrap-server")
+    require(options["describe"] or None, "describe")
+    with (
+        failures_reported(),
+        open_admin(options["bootstrap_server"], options["command_config"]) as admin,
+    ):
+        _describe(admin, options["broker_list"], _words(options["topic_list"]))
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
+
+
+def _describe(admin: Admin, broker_list: str, topics: Sequence[str]) -> None:
+    there = [node.node_id for node in admin.describe_cluster().brokers]
+    wanted = _broker_ids(broker_list) or there
+    missing = [broker for broker in wanted if broker not in there]
+    if missing:
+        raise ToolError(
+            f"ERROR: The given brokers do not exist from --broker-list: {_joined(missing)}. "
+            f"Current existent brokers: {_joined(there)}"
+        )
+    click.echo("Querying brokers for log directories information")
+    found = admin.describe_log_dirs(wanted)
+    click.echo(f"Received log directory information from brokers {_joined(wanted)}")
+    click.echo(as_json(found, topics))
+
+
+def _broker_ids(text: str) -> list[int]:
+    ids = []
+    for word in _words(text):
+        try:
+            ids.append(int(word))
+        except ValueError as error:
+            raise ToolError(f'For input string: "{word}"') from error
+    return list(dict.fromkeys(ids))
+
+
+def _joined(ids: Sequence[int]) -> str:
+    return ",".join(map(str, ids))
+
+
+def as_json(found: dict[int, list[LogDirDescription]], topics: Sequence[str]) -> str:
+    """Write the directories as Kafka's tool does, only of these topics when there are any."""
+    brokers = [
+        {
+            "broker": broker,
+            "logDirs": [
+                {
+                    "partitions": [
+                        {
+                            "partition": str(partition),
+                            "size": replica.size,
+                            "offsetLag": replica.offset_lag,
+                            "isFuture": replica.is_future,
+                        }
+                        for partition, replica in directory.replicas.items()
+                        if not topics or partition.topic in topics
+                    ],
+                    "error": None if directory.error is None else java_class(directory.error),
+                    "logDir": directory.path,
+                }
+                for directory in directories
+            ],
+        }
+        for broker, directories in found.items()
+    ]
+    return json.dumps({"brokers": brokers, "version": 1}, separators=(",", ":"))

@@ -1,0 +1,159 @@
+"""`ottla server-start`: run a node in the foreground.
+
+Kafka: bin/kafka-server-start.sh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.options.node_config import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from ottla.server.node.node import Node
+    from ottla.server.node.settings import NodeSettings
+
+EXAMPLES = """
+\b
+Examples:
+  ottla server-start
+  ottla server-start --port 0 --ready-file ready.json
+  ottla server-start server.properties --override log.retention.hours=1
+"""
+
+
+@click.command("server-start", epilog=EXAMPLES)
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a property.")
+@click.option("--port", type=int, help="Port of a node without a file; 0 takes a free one.")
+@click.option("--ready-file", type=click.Path(dir_okay=False), help="Write the address here.")
+@click.option("--check", is_flag=True, help="Only check the configuration.")
+@click.option(
+    "--log-level",
+    default=lambda: os.environ.get("OTTLA_LOG_LEVEL", "WARNING"),
+    show_default="WARNING",
+    help="DEBUG, INFO, WARNING …",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default=lambda: os.environ.get("OTTLA_LOG_FORMAT", "text"),
+    help="How log lines are written.",
+)
+def server_start(
+    file: str | None,
+    overrides: tuple[str, ...],
+    port: int | None,
+    ready_file: str | None,
+    check: bool,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Start a node: a development node on 9092, or the one that FILE (server.properties) describes.
+
+    Without FILE, data lie under ./ottla-data, formatted at the first start. With FILE, format the
+    directory first: ottla storage format -t ID -c FILE. Variables KAFKA_… go over the file,
+    overrides over them: see ottla config show --origin.
+    """
+    from ottla.server.logging.lines import configure_logging
+
+    configure_logging(log_level, log_format)
+    settings = load_settings(file, overrides, port=port)
+    for warning in settings.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if check:
+        click.echo("The configuration is good.")
+        return
+    _run(_serve(settings, ready_file))
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    try:
+        import uvloop
+    except ImportError:  # not on Windows
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
+
+
+async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
+    from ottla.errors import OttlaError
+    from ottla.server.node.node import Node
+    from ottla.server.node.startup import PortTaken, raise_descriptor_limit
+
+    raise_descriptor_limit()
+    node = Node(settings.config, may_format=settings.is_development)
+    stopped = _signals()
+    try:
+        await node.start()
+    except (PortTaken, OttlaError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    for line in node.banner.lines():
+        click.echo(line)
+    sys.stdout.flush()
+    if ready_file is not None:
+        _write_ready(Path(ready_file), node)
+    _tidy_memory()
+    try:
+        await _first_of(stopped, node.halted)
+        if node.failure is not None:
+            raise click.ClickException(f"halted: {node.failure}")
+    finally:
+        if ready_file is not None:
+            _remove(Path(ready_file))
+        await node.stop()
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+
+
+def _signals() -> asyncio.Event:
+    """Return what is set by the first SIGTERM or SIGINT; a second one ends the process at once."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if stopped.is_set():
+            os._exit(1)
+        stopped.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    return stopped
+
+
+def _write_ready(path: Path, node: Node) -> None:
+    """Tell other programs the address; whole or not at all."""
+    ready = {"bootstrap": node.bootstrap, "pid": os.getpid(), "cluster_id": node.cluster_id}
+    if node.http.url is not None:
+        ready["metrics"] = node.http.url
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(ready) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def _tidy_memory() -> None:
+    """Keep what start-up made out of later garbage collections: they cost latency."""
+    import gc
+
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)

@@ -1,0 +1,317 @@
+"""`ottla storage`: format log directories and look at them.
+
+Kafka: bin/kafka-storage.sh (kafka.tools.StorageTool).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from ottla.cli.commands.features import parse_release, release_levels
+from ottla.cli.options.argparse4j import ToolGroup
+from ottla.cli.options.node_config import load_broker_config
+from ottla.cli.options.tool import ToolError, java_integer
+from ottla.errors import CorruptMessage
+from ottla.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    GROUP_VERSION,
+    KRAFT_VERSION,
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_NAMES,
+    SHARE_VERSION,
+    STREAMS_VERSION,
+    SUPPORTED_FEATURES,
+    TRANSACTION_VERSION,
+    metadata_version_name,
+    parse_metadata_version,
+)
+from ottla.metadata.scram_credential import parse_scram_argument
+from ottla.raft.voter_set import Voter, VoterEndpoint
+from ottla.server.node.format import (
+    Environment,
+    FormatError,
+    FormatRequest,
+    format_directories,
+    read_meta_properties,
+)
+from ottla.server.node.identity import random_uuid as draw_uuid
+from ottla.server.system.files import RealDirectory
+from ottla.types import Uuid
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+    from ottla.storage.directories.log_dir import MetaProperties
+
+_MAPPING_ORDER = (
+    KRAFT_VERSION,
+    TRANSACTION_VERSION,
+    GROUP_VERSION,
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    SHARE_VERSION,
+    STREAMS_VERSION,
+)
+# Feature and level → the metadata.version below which it cannot be.
+_DEPENDENCIES = {(ELIGIBLE_LEADER_REPLICAS_VERSION, 1): 23}
+_CONFIG = click.option(
+    "--config", "-c", required=True, help="The node's properties file.", metavar="CONFIG"
+)
+
+
+EXAMPLES = """
+\b
+Examples:
+  ottla storage random-uuid
+  ottla storage format --standalone -t "$(ottla storage random-uuid)" -c server.properties
+  ottla storage info -c server.properties
+"""
+
+
+@click.group(
+    cls=ToolGroup,
+    help="Format log directories and look at them, as bin/kafka-storage.sh does.",
+    epilog=EXAMPLES,
+)
+def storage() -> None:
+    """Hold the subcommands together."""
+
+
+@storage.command("format", help="Make the node's log directories ready for the first start.")
+@_CONFIG
+@click.option("--cluster-id", "-t", required=True, help="The id of the cluster to be.")
+@click.option(
+    "--add-scram",
+    "-S",
+    multiple=True,
+    help="A first user, e.g. 'SCRAM-SHA-256=[name=alice,password=alice-secret]'.",
+)
+@click.option(
+    "--ignore-formatted", "-g", is_flag=True, help="Pass over directories that are formatted."
+)
+@click.option(
+    "--release-version",
+    "-r",
+    help="The release whose features the cluster starts with; at least "
+    f"{METADATA_VERSION_NAMES[min(METADATA_VERSION_NAMES)]}, by default "
+    f"{METADATA_VERSION_NAMES[LATEST_METADATA_VERSION]}.",
+)
+@click.option("--feature", "-f", multiple=True, help="A feature's level, as feature=level.")
+@click.option("--standalone", "-s", is_flag=True, help="Begin a dynamic quorum of this node alone.")
+@click.option(
+    "--no-initial-controllers", "-N", is_flag=True, help="Join a dynamic quorum that exists."
+)
+@click.option(
+    "--initial-controllers",
+    "-I",
+    help="Begin a dynamic quorum of these nodes: id@host:port:directory-id, by commas.",
+)
+def format_command(  # noqa: PLR0917 - click passes options by name
+    config: str,
+    cluster_id: str,
+    add_scram: tuple[str, ...],
+    ignore_formatted: bool,
+    release_version: str | None,
+    feature: tuple[str, ...],
+    standalone: bool,
+    no_initial_controllers: bool,
+    initial_controllers: str | None,
+) -> None:
+    """Format the node's log directories."""
+    if sum((standalone, no_initial_controllers, initial_controllers is not None)) > 1:
+        _fail(
+            "only one of --standalone, --initial-controllers and --no-initial-controllers can be "
+            "given"
+        )
+    broker_config = _load(config)
+    try:
+        request = FormatRequest(
+            cluster_id=cluster_id,
+            metadata_version=_metadata_version(release_version),
+            feature_levels=dict(_parse_feature(text) for text in feature),
+            standalone=standalone,
+            no_initial_controllers=no_initial_controllers,
+            initial_controllers=_parse_controllers(initial_controllers, broker_config),
+            ignore_formatted=ignore_formatted,
+            scram_credentials=tuple(parse_scram_argument(one, os.urandom) for one in add_scram),
+        )
+        format_directories(broker_config, request, real_environment(broker_config))
+    except (FormatError, ValueError, CorruptMessage, OSError) as error:
+        _fail(str(error))
+
+
+@storage.command("info", help="Show what lies in the node's log directories.")
+@_CONFIG
+def info(config: str) -> None:
+    """Show directories, their identity, and what is wrong with them."""
+    broker_config = _load(config)
+    paths = _paths(broker_config)
+    problems: list[str] = []
+    found: list[str] = []
+    metas: list[MetaProperties] = []
+    for path in sorted(paths):
+        if not Path(path).exists():
+            problems.append(f"{path} does not exist")
+        elif not Path(path).is_dir():
+            problems.append(f"{path} is not a directory")
+        else:
+            found.append(path)
+            _read_identity(path, metas, problems)
+    if len({meta.cluster_id for meta in metas}) > 1:
+        problems.append("Mismatched cluster IDs between storage directories.")
+    if len({meta.node_id for meta in metas}) > 1:
+        problems.append("Mismatched node IDs between storage directories.")
+    _section("Found log director", found, "y:", "ies:")
+    if metas:
+        click.echo(f"Found metadata: {_describe(metas[0])}\n")
+    _section("Found problem", problems, ":", "s:")
+    if problems:
+        sys.exit(1)
+
+
+@storage.command("random-uuid", help="Print a new id, for a cluster or a directory.")
+def random_uuid() -> None:
+    """Print a random id."""
+    click.echo(str(draw_uuid()))
+
+
+@storage.command("version-mapping", help="Show the feature levels of a release.")
+@click.option("--release-version", "-r", help="The release; the newest one by default.")
+def version_mapping(release_version: str | None) -> None:
+    """Show the levels that a release starts with."""
+    text = release_version or metadata_version_name(LATEST_METADATA_VERSION)
+    try:
+        level = parse_release(text)
+    except ToolError as error:
+        _fail(str(error))
+    click.echo(f"metadata.version={level} ({text})")
+    levels = release_levels(level)
+    for name in _MAPPING_ORDER:
+        click.echo(f"{name}={levels.get(name, 0)}")
+
+
+@storage.command("feature-dependencies", help="Show what feature levels need of other features.")
+@click.option("--feature", "-f", multiple=True, required=True, help="A level, as feature=level.")
+def feature_dependencies(feature: tuple[str, ...]) -> None:
+    """Show the dependencies of feature levels."""
+    for text in feature:
+        try:
+            name, level = _parse_feature(text)
+        except ValueError as error:
+            _fail(str(error))
+        supported = SUPPORTED_FEATURES.get(name)
+        if supported is None:
+            _fail(f"Unknown feature: {name}")
+        if level not in supported:
+            _fail(f"Feature level {level} is not supported for feature {name}")
+        shown = f"{name}={level}"
+        if name == METADATA_VERSION:
+            shown += f" ({metadata_version_name(level)})"
+        needed = _DEPENDENCIES.get((name, level))
+        if needed is None:
+            click.echo(f"{shown} has no dependencies.")
+        else:
+            click.echo(f"{shown} requires:")
+            click.echo(f"    metadata.version={needed} ({metadata_version_name(needed)})")
+
+
+def real_environment(config: BrokerConfig, *, quiet: bool = False) -> Environment:
+    """Return the real disks, clock and luck for formatting a node; quiet prints nothing."""
+    return Environment(
+        directories={path: RealDirectory(path, create=True) for path in _paths(config)},
+        new_uuid=draw_uuid,
+        now_ms=time.time_ns() // 1_000_000,
+        date=time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime()),
+        echo=(lambda _line: None) if quiet else click.echo,
+    )
+
+
+def _paths(config: BrokerConfig) -> list[str]:
+    return list(dict.fromkeys([*config.data_directories, config.metadata_directory]))
+
+
+def _load(path: str) -> BrokerConfig:
+    """Read the configuration that the node will start with, the environment's part too."""
+    try:
+        return load_broker_config(path)
+    except OSError as error:
+        _fail(f"Error loading {path}: {error.strerror}")
+    except ValueError as error:
+        _fail(f"Error loading {path}: {error}")
+
+
+def _metadata_version(text: str | None) -> int:
+    try:
+        return LATEST_METADATA_VERSION if text is None else parse_metadata_version(text)
+    except ValueError:
+        names = ", ".join(METADATA_VERSION_NAMES.values())
+        raise ValueError(
+            f"Unknown metadata.version '{text}'. Supported metadata.version are: {names}"
+        ) from None
+
+
+def _parse_feature(text: str) -> tuple[str, int]:
+    name, equals, level = text.partition("=")
+    if not equals:
+        raise ValueError(f"Can't parse feature=level string {text}: equals sign not found.")
+    try:
+        return name.strip(), java_integer(level.strip(), 16)
+    except ValueError:
+        raise ValueError(
+            f"Can't parse feature=level string {text}: unable to parse {level} as a short."
+        ) from None
+
+
+def _parse_controllers(text: str | None, config: BrokerConfig) -> tuple[Voter, ...]:
+    if text is None:
+        return ()
+    listener = config.controller_listener_names[0].upper()
+    voters = []
+    for part in text.split(","):
+        try:
+            node_id, _, address = part.strip().partition("@")
+            host_and_port, _, directory = address.rpartition(":")
+            host, _, port = host_and_port.rpartition(":")
+            endpoint = VoterEndpoint(listener, host.strip("[]"), int(port))
+            voters.append(Voter(int(node_id), Uuid.parse(directory), (endpoint,)))
+        except ValueError as error:
+            raise ValueError(f"Invalid dynamic voter {part}: {error}") from error
+    return tuple(voters)
+
+
+def _read_identity(path: str, metas: list[MetaProperties], problems: list[str]) -> None:
+    try:
+        meta = read_meta_properties(RealDirectory(path))
+    except CorruptMessage as error:
+        problems.append(f"{path}: {error}")
+        return
+    if meta is None:
+        problems.append(f"{path} is not formatted.")
+    else:
+        metas.append(meta)
+
+
+def _describe(meta: MetaProperties) -> str:
+    directory = f"directory.id={meta.directory_id}, " if meta.directory_id else ""
+    return (
+        f"{{cluster.id={meta.cluster_id}, {directory}node.id={meta.node_id}, "
+        f"version={meta.version}}}"
+    )
+
+
+def _section(title: str, lines: list[str], one: str, many: str) -> None:
+    if lines:
+        click.echo(title + (one if len(lines) == 1 else many))
+        for line in lines:
+            click.echo(f"  {line}")
+        click.echo()
+
+
+def _fail(message: str) -> NoReturn:
+    click.echo(message, err=True)
+    sys.exit(1)

@@ -1,0 +1,445 @@
+"""`ottla topics`: create, list, describe, alter and delete topics.
+
+Kafka: bin/kafka-topics.sh, org.apache.kafka.tools.TopicCommand.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ottla.cli.options.connection import bootstrap_option, open_admin, require
+from ottla.cli.options.tool import INTEGER, ToolCommand, fail, version_option
+from ottla.clients.settings import SettingsError
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import Uuid
+
+if TYPE_CHECKING:
+    from ottla.clients.blocking import Admin
+
+INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+ACTIONS = ("list", "describe", "create", "alter", "delete")
+
+EXAMPLES = """
+\b
+Examples:
+  ottla topics --bootstrap-server localhost:9092 --create --topic orders --partitions 3 \\
+      --config retention.ms=86400000
+  ottla topics --bootstrap-server localhost:9092 --describe --topic 'orders|payments'
+  ottla topics --bootstrap-server localhost:9092 --list --exclude-internal
+"""
+
+# Which flags an action may not have: Kafka's words need both names.
+_ONLY_WITH = {
+    "config": ("create",),
+    "partitions": ("create", "alter"),
+    "replication_factor": ("create",),
+    "replica_assignment": ("create", "alter"),
+    "if_not_exists": ("create",),
+    "if_exists": ("alter", "delete", "describe"),
+    "topics_with_overrides": ("describe",),
+    "under_replicated_partitions": ("describe",),
+    "under_min_isr_partitions": ("describe",),
+    "at_min_isr_partitions": ("describe",),
+    "unavailable_partitions": ("describe",),
+    "exclude_internal": ("list", "describe"),
+}
+_EXCLUSIVE = (
+    ("replica_assignment", "replication_factor"),
+    ("under_replicated_partitions", "topics_with_overrides"),
+    ("under_min_isr_partitions", "topics_with_overrides"),
+    ("at_min_isr_partitions", "topics_with_overrides"),
+    ("unavailable_partitions", "topics_with_overrides"),
+)
+
+
+class TopicFlags(NamedTuple):
+    """The flags of one call."""
+
+    bootstrap_server: str | None
+    command_config: str | None
+    action: str
+    topic: str | None
+    topic_id: str | None
+    partitions: int | None
+    replication_factor: int | None
+    replica_assignment: str | None
+    config: tuple[str, ...]
+    if_exists: bool
+    if_not_exists: bool
+    exclude_internal: bool
+    under_replicated_partitions: bool
+    under_min_isr_partitions: bool
+    at_min_isr_partitions: bool
+    unavailable_partitions: bool
+    topics_with_overrides: bool
+
+
+class CommandError(Exception):
+    """What stops the tool; the text stands behind Kafka's own words."""
+
+
+@click.command("topics", cls=ToolCommand, epilog=EXAMPLES)
+@bootstrap_option
+@version_option
+@click.option("--command-config", metavar="FILE", help="Settings of the admin client.")
+@click.option("--list", "list_", is_flag=True, help="List all topics.")
+@click.option("--describe", is_flag=True, help="Show partitions, replicas and settings.")
+@click.option("--create", is_flag=True, help="Create a topic.")
+@click.option("--alter", is_flag=True, help="Add partitions to a topic.")
+@click.option("--delete", is_flag=True, help="Delete topics.")
+@click.option("--topic", help="The topic; a regular expression except with --create.")
+@click.option("--topic-id", help="The id of the topic to describe.")
+@click.option("--partitions", type=INTEGER, help="How many partitions there shall be.")
+@click.option("--replication-factor", type=INTEGER, help="Copies of each partition.")
+@click.option("--replica-assignment", metavar="0:1,1:2", help="Brokers of each partition.")
+@click.option("--config", multiple=True, metavar="NAME=VALUE", help="A setting of the new topic.")
+@click.option("--delete-config", multiple=True, hidden=True)
+@click.option("--if-exists", is_flag=True, help="Do nothing when the topic does not exist.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing when the topic exists.")
+@click.option("--exclude-internal", is_flag=True, help="Leave internal topics out.")
+@click.option("--under-replicated-partitions", is_flag=True, help="Only with replicas behind.")
+@click.option("--under-min-isr-partitions", is_flag=True, help="Only below min.insync.replicas.")
+@click.option("--at-min-isr-partitions", is_flag=True, help="Only at min.insync.replicas.")
+@click.option("--unavailable-partitions", is_flag=True, help="Only those without a leader.")
+@click.option("--topics-with-overrides", is_flag=True, help="Only topics with own settings.")
+@click.option("--partition-size-limit-per-response", type=INTEGER, hidden=True)
+def topics(**options: Any) -> None:
+    """Create, list, describe, alter or delete topics."""
+    flags = _flags(options)
+    try:
+        with open_admin(flags.bootstrap_server or "", flags.command_config) as admin:
+            _RUN[flags.action](admin, flags)
+    except SettingsError as error:
+        fail(str(error))
+    except (CommandError, KafkaError) as error:
+        click.echo(f"Error while executing topic command : {error}")
+        sys.exit(1)
+
+
+def _flags(options: dict[str, Any]) -> TopicFlags:
+    options["list"] = options.pop("list_")
+    actions = [name for name in ACTIONS if options.pop(name)]
+    if len(actions) != 1:
+        raise click.UsageError(
+            "Command must include exactly one action: --list, --describe, --create, --alter or "
+            "--delete"
+        )
+    if options.pop("delete_config"):
+        raise click.UsageError(
+            "delete-config option is no longer supported and deprecated since version 4.0. The "
+            "config will be fully removed in future releases."
+        )
+    options.pop("partition_size_limit_per_response")
+    flags = TopicFlags(action=actions[0], **options)
+    _check(flags)
+    return flags
+
+
+def _check(flags: TopicFlags) -> None:
+    if not flags.bootstrap_server:
+        raise click.UsageError("--bootstrap-server must be specified")
+    if flags.action in ("create", "alter", "delete"):
+        require(flags.topic, "topic")
+    if flags.action == "alter":
+        require(flags.partitions, "partitions")
+    for name, actions in _ONLY_WITH.items():
+        if getattr(flags, name) and flags.action not in actions:
+            _refuse(name, flags.action)
+    if flags.action == "create" and flags.replica_assignment and flags.partitions:
+        _refuse("replica_assignment", "partitions")
+    if flags.if_exists and flags.action == "describe" and not (flags.topic or flags.topic_id):
+        raise click.UsageError("--topic or --topic-id is required to describe a topic")
+    for first, second in _EXCLUSIVE:
+        if getattr(flags, first) and getattr(flags, second):
+            _refuse(first, second)
+
+
+def _refuse(first: str, second: str) -> None:
+    names = (name.replace("_", "-") for name in (first, second))
+    raise click.UsageError('Option "[{}]" can\'t be used with option "[{}]"'.format(*names))
+
+
+# ---------------------------------------------------------------- names
+
+
+def _matching(admin: Admin, flags: TopicFlags) -> list[str]:
+    """List the topics meant, sorted; CommandError when none is there and one must be."""
+    names = [
+        topic.name
+        for topic in admin.list_topics()
+        if not (flags.exclude_internal and topic.name in INTERNAL)
+    ]
+    if flags.topic is None:
+        return sorted(names)
+    wanted = flags.topic.strip().replace(",", "|").replace(" ", "").strip("\"'")
+    try:
+        pattern = re.compile(wanted)
+    except re.error as error:
+        raise CommandError(f"{wanted} is an invalid regex.") from error
+    found = sorted(name for name in names if pattern.fullmatch(name))
+    if not found and not flags.if_exists and flags.action != "list":
+        raise CommandError(f"Topic '{flags.topic}' does not exist as expected")
+    return found
+
+
+def _assignment(text: str) -> list[list[int]]:
+    """Read brokers: partitions apart by commas, replicas by colons."""
+    try:
+        lists = [[int(broker) for broker in part.split(":")] for part in text.split(",")]
+    except ValueError as error:
+        raise CommandError(f'For input string: "{text}"') from error
+    for part in lists:
+        if len(set(part)) != len(part):
+            twice = ",".join(str(one) for one in sorted({b for b in part if part.count(b) > 1}))
+            raise CommandError(
+                f"Partition replica lists may not contain duplicate entries: {twice}"
+            )
+        if len(part) != len(lists[0]):
+            raise CommandError(
+                f"Partition {lists.index(part)} has different replication factor: {part}"
+            )
+    return lists
+
+
+# ---------------------------------------------------------------- actions
+
+
+def _list(admin: Admin, flags: TopicFlags) -> None:
+    for name in _matching(admin, flags):
+        click.echo(name)
+
+
+def _create(admin: Admin, flags: TopicFlags) -> None:
+    from ottla.clients.admin.topics import NewTopic
+
+    name = flags.topic or ""
+    if "." in name or "_" in name:
+        click.echo(
+            "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore "
+            "('_') could collide. To avoid issues it is best to use either, but not both."
+        )
+    if flags.replication_factor is not None and not 1 <= flags.replication_factor <= 32_767:
+        raise CommandError("The replication factor must be between 1 and 32767 inclusive")
+    if flags.partitions is not None and flags.partitions < 1:
+        raise CommandError("The partitions must be greater than 0")
+    placed = None
+    if flags.replica_assignment is not None:
+        placed = dict(enumerate(_assignment(flags.replica_assignment)))
+    new = NewTopic(
+        name,
+        -1 if flags.partitions is None else flags.partitions,
+        -1 if flags.replication_factor is None else flags.replication_factor,
+        _own_settings(flags.config),
+        placed,
+    )
+    outcome = admin.create_topics([new], retry_on_quota_violation=False)[name]
+    if isinstance(outcome, KafkaError):
+        if outcome.code is ErrorCode.TOPIC_ALREADY_EXISTS and flags.if_not_exists:
+            return
+        raise outcome
+    click.echo(f"Created topic {name}.")
+
+
+def _own_settings(given: tuple[str, ...]) -> dict[str, str]:
+    settings = {}
+    for text in given:
+        parts = re.split(r"\s*=\s*", text)
+        if len(parts) != 2 or not parts[1]:
+            raise CommandError(
+                "requirement failed: Invalid topic config: all configs to be added must be in the "
+                'format "key=val".'
+            )
+        settings[parts[0].strip()] = parts[1].strip()
+    return settings
+
+
+def _alter(admin: Admin, flags: TopicFlags) -> None:
+    names = _matching(admin, flags)
+    count = flags.partitions or 0
+    new = None
+    if flags.replica_assignment is not None:
+        lists = _assignment(flags.replica_assignment)
+        new = {}
+        for name, described in admin.describe_topics(names).items():
+            if isinstance(described, KafkaError):
+                raise described
+            new[str(name)] = lists[len(described.partitions) :]
+    outcomes = admin.create_partitions(
+        dict.fromkeys(names, count), assignments=new, retry_on_quota_violation=False
+    )
+    for outcome in outcomes.values():
+        if outcome is not None:
+            raise outcome
+
+
+def _delete(admin: Admin, flags: TopicFlags) -> None:
+    outcomes = admin.delete_topics(_matching(admin, flags), retry_on_quota_violation=False)
+    for outcome in outcomes.values():
+        if outcome is not None:
+            raise outcome
+
+
+# ---------------------------------------------------------------- describe
+
+
+class Shown(NamedTuple):
+    """A partition as it is printed; no elr where the cluster does not tell."""
+
+    partition: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] | None
+    last_known_elr: tuple[int, ...] | None
+
+
+def _describe(admin: Admin, flags: TopicFlags) -> None:
+    names = _matching(admin, flags) if flags.topic_id is None else _name_of(admin, flags)
+    if not names:
+        return
+    described = admin.describe_topics(names)
+    details = _details(admin, names)
+    settings = _settings(admin, names)
+    for name in names:
+        topic = described[name]
+        if isinstance(topic, KafkaError):
+            raise topic
+        shown = details.get(name) or [
+            Shown(
+                p.partition, p.leader.node_id if p.leader else None, p.replicas, p.isr, None, None
+            )
+            for p in topic.partitions
+        ]
+        _print_topic(flags, name, topic.topic_id, shown, settings[name])
+
+
+def _name_of(admin: Admin, flags: TopicFlags) -> list[str]:
+    try:
+        topic_id = Uuid.parse(flags.topic_id or "")
+    except ValueError as error:
+        raise CommandError(_wrong_id(flags.topic_id or "", error)) from error
+    found = [topic.name for topic in admin.list_topics() if topic.topic_id == topic_id]
+    if not found and not flags.if_exists:
+        raise CommandError(f"TopicId '{flags.topic_id}' does not exist as expected")
+    return found
+
+
+def _wrong_id(text: str, error: ValueError) -> str:
+    size = re.search(r"not (\d+)", str(error))
+    if size is None:
+        return str(error)
+    return (
+        f"Input string `{text}` decoded as {size[1]} bytes, which is not equal to the expected 16 "
+        "bytes of a base64-encoded UUID"
+    )
+
+
+def _details(admin: Admin, names: list[str]) -> dict[str, list[Shown]]:
+    """Ask for the eligible leader replicas too (KIP-966); nothing where that is not served."""
+    from ottla.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
+
+    wanted = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names]
+    found: dict[str, list[Shown]] = {}
+    cursor: Any = None
+    while True:
+        request = DescribeTopicPartitionsRequest(topics=wanted, cursor=cursor)
+        try:
+            answer = admin.request(request)
+        except KafkaError as error:
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                return {}
+            raise
+        for topic in answer.topics:
+            if topic.name is not None and not topic.error_code:
+                found.setdefault(topic.name, []).extend(_shown(one) for one in topic.partitions)
+        if answer.next_cursor is None:
+            return found
+        cursor = DescribeTopicPartitionsRequest.Cursor(
+            topic_name=answer.next_cursor.topic_name,
+            partition_index=answer.next_cursor.partition_index,
+        )
+        wanted = [one for one in wanted if one.name >= cursor.topic_name]
+
+
+def _shown(partition: Any) -> Shown:
+    return Shown(
+        partition.partition_index,
+        partition.leader_id if partition.leader_id >= 0 else None,
+        tuple(partition.replica_nodes),
+        tuple(partition.isr_nodes),
+        tuple(partition.eligible_leader_replicas or ()),
+        tuple(partition.last_known_elr or ()),
+    )
+
+
+def _settings(admin: Admin, names: list[str]) -> dict[str, dict[str, Any]]:
+    """Return the settings of each topic that are not defaults, and min.insync.replicas."""
+    from ottla.clients.admin.configs import ConfigResource, ResourceType
+
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    result = {}
+    for resource, entries in admin.describe_configs(resources).items():
+        if isinstance(entries, KafkaError):
+            raise entries
+        result[resource.name] = entries
+    return result
+
+
+def _print_topic(
+    flags: TopicFlags, name: str, topic_id: Uuid, shown: list[Shown], entries: dict[str, Any]
+) -> None:
+    own = {key: entry.value for key, entry in entries.items() if not entry.is_default}
+    filtered = flags.unavailable_partitions or flags.under_replicated_partitions
+    filtered = filtered or flags.under_min_isr_partitions or flags.at_min_isr_partitions
+    if not filtered and (own or not flags.topics_with_overrides):
+        configs = ",".join(f"{key}={value}" for key, value in own.items())
+        click.echo(
+            f"Topic: {name}\tTopicId: {topic_id}\tPartitionCount: {len(shown)}"
+            f"\tReplicationFactor: {len(shown[0].replicas)}\tConfigs: {configs}"
+        )
+    if flags.topics_with_overrides:
+        return
+    minimum = int(entries["min.insync.replicas"].value) if "min.insync.replicas" in entries else 1
+    for partition in sorted(shown):
+        if _is_wanted(flags, partition, minimum):
+            click.echo(_partition_line(name, partition))
+
+
+def _is_wanted(flags: TopicFlags, partition: Shown, minimum: int) -> bool:
+    """Whether a partition is in one of the states that are asked for, or none is asked for."""
+    in_sync = len(partition.isr)
+    is_led = partition.leader is not None
+    states = (
+        (flags.unavailable_partitions, not is_led),
+        (flags.under_replicated_partitions, in_sync < len(partition.replicas)),
+        (flags.under_min_isr_partitions, not is_led or in_sync < minimum),
+        (flags.at_min_isr_partitions, in_sync == minimum),
+    )
+    asked = [holds for is_asked, holds in states if is_asked]
+    return any(asked) or not asked
+
+
+def _partition_line(name: str, partition: Shown) -> str:
+    leader = "none" if partition.leader is None else partition.leader
+    return (
+        f"\tTopic: {name}\tPartition: {partition.partition}\tLeader: {leader}"
+        f"\tReplicas: {_ids(partition.replicas)}\tIsr: {_ids(partition.isr)}"
+        f"\tElr: {_ids(partition.elr)}\tLastKnownElr: {_ids(partition.last_known_elr)}"
+    )
+
+
+def _ids(brokers: tuple[int, ...] | None) -> str:
+    return "N/A" if brokers is None else ",".join(map(str, brokers))
+
+
+_RUN = {
+    "list": _list,
+    "describe": _describe,
+    "create": _create,
+    "alter": _alter,
+    "delete": _delete,
+}

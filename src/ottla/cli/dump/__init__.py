@@ -1,0 +1,4 @@
+"""What `ottla dump-log` prints, by kind of file.
+
+Kafka: none.
+"""

@@ -1,0 +1,4 @@
+"""Entities of `ottla configs`: resources, quotas, SCRAM credentials.
+
+Kafka: none.
+"""

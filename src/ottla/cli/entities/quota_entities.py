@@ -1,0 +1,131 @@
+"""`configs` for users, clients and addresses: their quotas, and users' SCRAM credentials.
+
+Kafka: kafka.admin.ConfigCommand.describeClientQuotaAndUserScramCredentialConfigs,
+alterQuotaConfigs.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.entities.scram_credentials import MECHANISMS, alter_credentials, describe_credentials
+from ottla.cli.options.tool import ToolError
+from ottla.clients.admin.quotas import ANY_NAME, QuotaChange
+from ottla.config.definition import double_text
+
+if TYPE_CHECKING:
+    from ottla.clients.blocking import Admin
+
+USER_AND_CLIENT_KEYS = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+)
+ADDRESS_KEYS = ("connection_creation_rate",)
+# As Double.parseDouble reads, without what would be no limit (NaN).
+_DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
+SCRAM_KEYS = tuple(MECHANISMS)
+_ENTITY_TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
+_SHOWN = (("user", "user-principal"), ("client-id", "client-id"), ("ip", "ip"))
+
+
+# ---------------------------------------------------------------- describe
+
+
+def describe_quotas(admin: Admin, types: list[str], names: list[str]) -> None:
+    """Print the quotas of entities that have just these types, and users' credentials."""
+    for entity, limits in _quotas(admin, types, names).items():
+        parts = dict(entity)
+        shown = ", ".join(
+            f"the default {word}" if parts[kind] is None else f"{word} '{parts[kind]}'"
+            for kind, word in _SHOWN
+            if kind in parts
+        )
+        values = ", ".join(f"{key}={double_text(value)}" for key, value in limits.items())
+        click.echo(f"Quota configs for {shown} are {values}")
+    if types == ["users"] and "" not in names:
+        describe_credentials(admin, names)
+
+
+def _quotas(admin: Admin, types: list[str], names: list[str]) -> dict[Any, dict[str, float]]:
+    wanted = {
+        _ENTITY_TYPES[kind]: ANY_NAME if name is None else (name or None)
+        for kind, name in zip_longest(types, names)
+        if kind is not None
+    }
+    found: dict[Any, dict[str, float]] = admin.describe_client_quotas(wanted, strict=True)
+    return found
+
+
+# ---------------------------------------------------------------- alter
+
+
+def alter_quotas(
+    admin: Admin, types: list[str], names: list[str], added: dict[str, str], deleted: list[str]
+) -> None:
+    """Set and remove the limits of one entity; KafkaError, ToolError in Kafka's words."""
+    _check_keys(types, names, added, deleted)
+    if any(key in SCRAM_KEYS for key in (*added, *deleted)):
+        alter_credentials(admin, names[0], added, deleted)
+        return
+    entity = {_ENTITY_TYPES[kind]: name or None for kind, name in zip(types, names, strict=False)}
+    known = _quotas(admin, types, names).get(frozenset(entity.items()), {})
+    missing = [key for key in deleted if key not in known]
+    if missing:
+        raise ToolError(f"Invalid config(s): {','.join(missing)}")
+    limits: dict[str, float | None] = {key: _number(key, text) for key, text in added.items()}
+    limits.update(dict.fromkeys(deleted))
+    for error in admin.alter_client_quotas([QuotaChange(entity, limits)]).values():
+        if error is not None:
+            raise error
+
+
+def _number(key: str, text: str) -> float:
+    match = _DOUBLE.fullmatch(text.strip())
+    if match is None:
+        raise ToolError(f"Cannot parse quota configuration value for {key}: {text}")
+    return float(match[1])
+
+
+def _check_keys(
+    types: list[str], names: list[str], added: dict[str, str], deleted: list[str]
+) -> None:
+    if types[0] == "ips":
+        unknown = [key for key in (*added, *deleted) if key not in ADDRESS_KEYS]
+        if unknown:
+            raise ToolError(
+                "Only connection quota configs can be added for 'ips' using --bootstrap-server. "
+                f"Unexpected config names: {','.join(unknown)}"
+            )
+        return
+    only_user = types == ["users"]
+    allowed = (*USER_AND_CLIENT_KEYS, *SCRAM_KEYS) if only_user else USER_AND_CLIENT_KEYS
+    what = "quota and SCRAM credential configs" if only_user else "quota configs"
+    whose = "users" if only_user else "clients"
+    for keys, done, collection in ((added, "added", "Set"), (deleted, "deleted", "ArrayBuffer")):
+        unknown = [key for key in keys if key not in allowed]
+        if unknown:
+            raise ToolError(
+                f"Only {what} can be {done} for '{whose}' using --bootstrap-server. Unexpected "
+                f"config names: {collection}({', '.join(unknown)})"
+            )
+    if any(key in SCRAM_KEYS for key in (*added, *deleted)):
+        _check_credentials(names, added, deleted)
+
+
+def _check_credentials(names: list[str], added: dict[str, str], deleted: list[str]) -> None:
+    if "" in names:
+        raise ToolError(
+            "The use of --entity-default or --user-defaults is not allowed with User SCRAM "
+            "Credentials using --bootstrap-server."
+        )
+    if any(key in USER_AND_CLIENT_KEYS for key in (*added, *deleted)):
+        raise ToolError(
+            "Cannot alter both quota and SCRAM credential configs simultaneously for 'users' "
+            "using --bootstrap-server."
+        )

@@ -1,0 +1,100 @@
+"""`configs` for the SCRAM credentials of users: shown without secrets, set salted.
+
+Kafka: kafka.admin.ConfigCommand.alterUserScramCredentialConfigs (KIP-554).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from ottla.cli.options.tool import ToolError, java_integer
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.clients.blocking import Admin
+
+MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+MIN_ITERATIONS = 4096
+SALT_BYTES = 32
+_PASSWORD = re.compile(r"(?:iterations=(-?[0-9]*),)?password=(.*)")
+
+
+class Credential(NamedTuple):
+    """A password as it is typed, for one mechanism."""
+
+    mechanism: str
+    iterations: int
+    password: str
+
+
+def describe_credentials(admin: Admin, names: list[str]) -> None:
+    """Print the mechanisms and iterations of users, of all when there are no names."""
+    try:
+        found = admin.describe_user_scram_credentials(names or None)
+    except KafkaError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return  # a broker that keeps no credentials has none to show
+        raise
+    for user, credentials in found.items():
+        if isinstance(credentials, KafkaError):
+            if credentials.code is ErrorCode.RESOURCE_NOT_FOUND:
+                continue
+            raise credentials
+        values = ", ".join(f"{one.mechanism}=iterations={one.iterations}" for one in credentials)
+        click.echo(f"SCRAM credential configs for user-principal '{user}' are {values}")
+
+
+def alter_credentials(admin: Admin, user: str, added: dict[str, str], deleted: list[str]) -> None:
+    """Set and remove credentials of a user; KafkaError, ToolError in Kafka's words."""
+    from ottla.protocol.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+
+    request = AlterUserScramCredentialsRequest
+    upsertions = []
+    for credential in [parse_credential(key, text) for key, text in added.items()]:
+        salt = secrets.token_bytes(SALT_BYTES)
+        upsertions.append(
+            request.ScramCredentialUpsertion(
+                name=user,
+                mechanism=MECHANISMS[credential.mechanism],
+                iterations=credential.iterations,
+                salt=salt,
+                salted_password=hashlib.pbkdf2_hmac(
+                    credential.mechanism.removeprefix("SCRAM-").replace("-", "").lower(),
+                    credential.password.encode(),
+                    salt,
+                    credential.iterations,
+                ),
+            )
+        )
+    deletions = [
+        request.ScramCredentialDeletion(name=user, mechanism=MECHANISMS[key]) for key in deleted
+    ]
+    answer = admin.request(request(deletions=deletions, upsertions=upsertions))
+    for result in answer.results:
+        if result.error_code:
+            raise KafkaError(result.error_code, result.error_message)
+
+
+def parse_credential(mechanism: str, text: str) -> Credential:
+    """Read [iterations=N,]password=SECRET; ToolError in Kafka's words."""
+    match = _PASSWORD.fullmatch(text)
+    if match is None:
+        name = mechanism.replace("-", "_")
+        raise ToolError(f"Invalid credential property {name}={text}")
+    try:
+        iterations = MIN_ITERATIONS if match[1] is None else java_integer(match[1], 32)
+    except ValueError as error:
+        raise ToolError(str(error)) from error
+    if iterations < MIN_ITERATIONS:
+        raise ToolError(
+            f"Iterations {iterations} is less than the minimum {MIN_ITERATIONS} required for "
+            f"{mechanism}"
+        )
+    if not match[2]:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Password must not be empty")
+    return Credential(mechanism, iterations, match[2])

@@ -1,0 +1,4 @@
+"""Command line options, and the settings they lead to.
+
+Kafka: none.
+"""

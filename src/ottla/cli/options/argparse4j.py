@@ -1,0 +1,154 @@
+"""Command lines as argparse4j reads them: begins of names, numbers, subcommands, its refusals.
+
+Kafka: its tools on net.sourceforge.argparse4j; those on joptsimple are read by `tool.py`.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from ottla.cli.options.tool import java_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class PrefixCommand(click.Command):
+    """A command of a tool that argparse4j reads: the begin of a long option's name is enough."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give options their whole names, then parse."""
+        return super().parse_args(ctx, whole_options(self, ctx, args))
+
+
+def whole_options(command: click.Command, ctx: click.Context, args: list[str]) -> list[str]:
+    """Write out long options that are given by the begin of their names; UsageError for several.
+
+    The words behind a group's subcommand are the subcommand's, and stay as they are.
+    """
+    options = [one for one in command.get_params(ctx) if isinstance(one, click.Option)]
+    takes_value = {flag: not (one.is_flag or one.count) for one in options for flag in one.opts}
+    words = list(args)
+    position = 0
+    while position < len(words) and words[position] != "--":
+        word, equals, value = words[position].partition("=")
+        if word.startswith("--"):
+            word = _whole_name(word, [flag for flag in takes_value if flag.startswith("--")], ctx)
+            words[position] = word + equals + value
+        elif isinstance(command, click.Group) and not word.startswith("-"):
+            break
+        position += 2 if takes_value.get(word) and not equals else 1
+    return words
+
+
+def _whole_name(given: str, names: Sequence[str], ctx: click.Context) -> str:
+    """Return the one name that begins so, or what was given when there is none."""
+    found = [given] if given in names else sorted(one for one in names if one.startswith(given))
+    if len(found) > 1:
+        kind = "option" if given.startswith("--") else "command"
+        raise click.UsageError(f"ambiguous {kind}: {given} could match {', '.join(found)}", ctx)
+    return found[0] if found else given
+
+
+class ArgparseCommand(PrefixCommand):
+    """A command that is called as argparse4j's are: without a word it shows its help, status 0.
+
+    A flag that is declared with `multiple=True` takes all words up to the next flag.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Repeat a flag before each of its values, then parse."""
+        if not args:
+            click.echo(ctx.get_help())
+            ctx.exit(0)
+        many = {
+            flag
+            for parameter in self.params
+            if isinstance(parameter, click.Option) and parameter.multiple
+            for flag in parameter.opts
+        }
+        spread: list[str] = []
+        current: str | None = None
+        for word in whole_options(self, ctx, args):
+            if word.startswith("--"):
+                current = word if word in many else None
+            elif current is not None and spread[-1] != current:
+                spread.append(current)
+            spread.append(word)
+        return super().parse_args(ctx, spread)
+
+
+class ToolGroup(click.Group):
+    """A tool with subcommands: a missing or misspelt one is an error, with the nearest name.
+
+    The begins of the names of subcommands and of long options are enough, as for argparse4j.
+    """
+
+    command_class = PrefixCommand
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **{**keywords, "no_args_is_help": False})
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give the group's options their whole names, then parse."""
+        return super().parse_args(ctx, whole_options(self, ctx, args))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand; there must be one."""
+        if not ctx._protected_args and not ctx.args:  # noqa: SLF001 - click's own place for them
+            raise click.UsageError("too few arguments", ctx)
+        return super().invoke(ctx)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand."""
+        known = list(self.commands)
+        name = _whole_name(args[0], known, ctx)
+        if self.get_command(ctx, name) is None:
+            near = get_close_matches(name, known, n=1, cutoff=0.5)
+            proposal = f" Did you mean '{near[0]}'?" if near else ""
+            choices = ", ".join(f"'{one}'" for one in known)
+            raise click.UsageError(
+                f"invalid choice: '{name}' (choose from {choices}){proposal}", ctx
+            )
+        return super().resolve_command(ctx, [name, *args[1:]])
+
+
+class JavaNumber(click.ParamType[Any]):
+    """A number, refused in the words of Java's parsers."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, _ctx: click.Context | None
+    ) -> int | float:
+        """Read a Long, an Integer or a Double; UsageError otherwise."""
+        try:
+            if self.name == "Double":
+                return float(value)
+            return java_integer(str(value), 32 if self.name == "Integer" else 64)
+        except ValueError as error:
+            flag = "?" if param is None else "/".join(param.opts)
+            raise click.UsageError(
+                f"argument {flag}: could not convert '{value}' to {self.name} "
+                f'(For input string: "{value}")'
+            ) from error
+
+
+LONG, INTEGER, DOUBLE = JavaNumber("Long"), JavaNumber("Integer"), JavaNumber("Double")
+
+
+def need(value: object, flag: str) -> None:
+    """Refuse a call without a flag, as argparse4j does."""
+    if value is None:
+        raise click.UsageError(f"argument {flag} is required")
+
+
+def refuse(message: str) -> NoReturn:
+    """End a call whose flags cannot be."""
+    raise click.UsageError(message)

@@ -1,0 +1,80 @@
+"""The configuration of the node that a command is about: file, environment and overrides.
+
+Kafka: kafka.Kafka.getPropsFromArgs and the container image's kafka.docker.KafkaDockerWrapper.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.config.broker import BrokerConfig
+    from ottla.server.node.settings import NodeSettings
+
+
+def load_settings(
+    file: str | None, overrides: Sequence[str] = (), *, port: int | None = None
+) -> NodeSettings:
+    """Read what `ottla server-start` with these flags would start.
+
+    Without a file it is the development node. Raises click.ClickException with everything that is
+    wrong, each problem on a line with where it comes from.
+    """
+    from ottla.config.problems import ConfigErrors
+    from ottla.server.node.settings import (
+        ConfigFile,
+        node_environment,
+        node_settings,
+        parse_overrides,
+    )
+
+    if file is not None and port is not None:
+        raise click.UsageError("--port is for a node without a file; set listeners in the file")
+    try:
+        text = None if file is None else ConfigFile(file, read_properties_text(file))
+        environment = node_environment(os.environ, read_text)
+        return node_settings(text, parse_overrides(overrides), port=port, environment=environment)
+    except OSError as error:
+        raise click.ClickException(f"Error loading {file}: {error.strerror}") from error
+    except (ConfigErrors, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def load_broker_config(file: str) -> BrokerConfig:
+    """Read a configuration for a tool that looks at directories and starts nothing.
+
+    Names that are not known and parts that are not built are no errors here. Raises ConfigErrors,
+    PropertiesError and OSError.
+    """
+    from ottla.config.broker import parse_broker_config
+    from ottla.config.problems import ConfigErrors
+    from ottla.server.node.settings import ConfigFile, gather, node_environment, texts
+
+    environment = node_environment(os.environ, read_text)
+    if environment.problems:
+        raise ConfigErrors(environment.problems)
+    given, _ = gather(ConfigFile(file, read_properties_text(file)), {}, environment=environment)
+    return parse_broker_config(texts(given))
+
+
+def read_text(path: str) -> str:
+    """Return the text of a file; OSError or UnicodeDecodeError when there is none."""
+    return Path(path).read_text(encoding="utf-8")
+
+
+def read_properties_text(path: str) -> str:
+    """Return the text of a properties file: UTF-8, else Latin-1, as Java reads them all; OSError.
+
+    Kafka starts with a comment in Latin-1, and so must we.
+    """
+    data = Path(path).read_bytes()
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")

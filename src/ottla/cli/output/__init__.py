@@ -1,0 +1,4 @@
+"""Text and JSON as Kafka's tools print them.
+
+Kafka: none.
+"""

@@ -1,0 +1,4 @@
+"""The measuring and verifying tools.
+
+Kafka: none.
+"""

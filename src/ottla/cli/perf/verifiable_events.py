@@ -1,0 +1,51 @@
+"""Events of the two verifiable tools: one line of JSON each, at once on standard output.
+
+Kafka: the ProducerEvent and ConsumerEvent classes of org.apache.kafka.tools.Verifiable*.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from ottla.cli.output.message_json import json_text
+
+SIGNAL_STATUS = 128
+
+
+class EventWriter:
+    """Writes events from any thread, each whole."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def write(self, name: str, **fields: Any) -> None:
+        """Write an event with the time; the fields in the order given."""
+        stamp = time.time_ns() // 1_000_000
+        line = json_text({"timestamp": stamp, "name": name, **fields})
+        with self._lock:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+
+
+class StopRequest:
+    """Whether SIGTERM or SIGINT came: both end the loop, and the last events are still written."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def listen(self) -> None:
+        """Take both signals from now on."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._came)
+
+    def _came(self, number: int, _frame: object) -> None:
+        self.number = number
+
+    @property
+    def status(self) -> int:
+        """The exit code: 0 when nothing came, else the shell's for that signal."""
+        return SIGNAL_STATUS + self.number if self.number else 0

@@ -1,0 +1,236 @@
+"""A consumer's questions that are answered by waiting: commits, committed, offsets by time.
+
+Kafka: the blocking calls of org.apache.kafka.clients.consumer.KafkaConsumer.
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
+from typing import TYPE_CHECKING, Any
+
+from ottla.clients.consumer.offsets import (
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    first_commit_error,
+    list_offsets_request,
+    offset_fetch_request,
+    read_offset_fetch,
+)
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ottla.clients.consumer.coordinator import Coordinator
+    from ottla.clients.consumer.core import ConsumerCore
+    from ottla.clients.metadata import PartitionMetadata
+
+RETRY_ANYWAY = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+    }
+)
+
+
+class Deadline:
+    """How long a call may still take."""
+
+    def __init__(self, core: ConsumerCore, timeout: float | None) -> None:
+        limit_ms = core.settings.default_api_timeout_ms if timeout is None else timeout * 1000
+        self._core = core
+        self._end_ms = core.now_ms() + limit_ms
+        self._last: KafkaError | None = None
+
+    async def pause(self, error: KafkaError | None = None, *, backoff: bool = True) -> None:
+        """Wait for progress before another try; raise when the error or the time forbids one."""
+        self._last = error or self._last
+        if error is not None and not error.is_retriable and error.code not in RETRY_ANYWAY:
+            raise error
+        pending_error = self._core.client.pending_error()
+        if pending_error is not None:
+            raise pending_error
+        left_ms = self._end_ms - self._core.now_ms()
+        if left_ms <= 0:
+            if not self._core.client.reached:
+                raise self._core.client.unreachable()
+            raise self._last or KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        self._core.runtime.wake()
+        if error is not None and backoff:
+            wait_ms = min(self._core.settings.retry_backoff_ms, left_ms)
+            await self._core.runtime.sleep(wait_ms)
+        else:
+            await self._core.runtime.wait_progress(left_ms)
+
+
+class Lookups:
+    """The questions of one consumer."""
+
+    def __init__(self, core: ConsumerCore) -> None:
+        self._core = core
+        self._client = core.client
+
+    async def _find_coordinator(self, deadline: Deadline) -> Coordinator:
+        self._core.runtime.attach()
+        coordinator = self._core.need_group()
+        while not coordinator.known:
+            if coordinator.fatal is not None:
+                error, coordinator.fatal = coordinator.fatal, None
+                raise error
+            coordinator.poll(self._core.now_ms())
+            await deadline.pause()
+        return coordinator
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None,
+        timeout: float | None,
+    ) -> None:
+        """Commit with retries."""
+        from ottla.clients.consumer.core import as_offsets
+
+        deadline = Deadline(self._core, timeout)
+        wanted = self._core.consumed() if offsets is None else as_offsets(offsets)
+        if not wanted:
+            return
+        while True:
+            await self._find_coordinator(deadline)
+            error: KafkaError | None
+            try:
+                answer = await self._core.runtime.wait_for(self._core.send_commit(wanted))
+                error = first_commit_error(answer)
+            except KafkaError as failure:
+                error = failure
+            if error is None:
+                return
+            await deadline.pause(error)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout: float | None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Ask the coordinator, with retries."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        deadline = Deadline(self._core, timeout)
+        while True:
+            coordinator = await self._find_coordinator(deadline)
+            request, limit = offset_fetch_request(coordinator.key, wanted, self._client.metadata)
+            request.require_stable = (
+                True  # as Java asks: what a transaction left open is waited for
+            )
+            names = dict(self._client.metadata.topic_names)
+            try:
+                answer = await self._core.runtime.wait_for(
+                    coordinator.send(request, max_version=limit)
+                )
+                found = read_offset_fetch(answer, names)
+                for one in found.values():
+                    if isinstance(one, KafkaError):
+                        raise one
+            except KafkaError as error:
+                coordinator.note_error(error.code)
+                await deadline.pause(error)
+            else:
+                good = {p: o for p, o in found.items() if not isinstance(o, KafkaError)}
+                return {partition: good.get(partition) for partition in wanted}
+
+    async def position(self, partition: TopicPartition, timeout: float | None) -> int:
+        """Wait until the position is known."""
+        self._core.runtime.attach()
+        deadline = Deadline(self._core, timeout)
+        while True:
+            state = self._core.subscription.state(partition)
+            position = self._core.position_of(state)
+            if position is not None:
+                return position
+            error = self._core.positions.errors.pop()
+            if error is not None:
+                raise error
+            await deadline.pause()
+
+    async def offsets(
+        self, timestamps: Mapping[TopicPartition, int], timeout: float | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Ask the leaders for offsets by timestamp, each until it answers."""
+        self._core.runtime.attach()
+        deadline = Deadline(self._core, timeout)
+        wanted = {TopicPartition(*partition): when for partition, when in timestamps.items()}
+        with self._core.looking_up(partition.topic for partition in wanted):
+            return await self._ask_leaders(wanted, deadline)
+
+    async def _ask_leaders(
+        self, left: dict[TopicPartition, int], deadline: Deadline
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        metadata = self._client.metadata
+        found: dict[TopicPartition, OffsetAndTimestamp] = {}
+        while True:
+            by_leader: dict[int, dict[TopicPartition, int]] = {}
+            for partition, when in left.items():
+                leader = metadata.leader(partition)
+                if leader >= 0:
+                    by_leader.setdefault(leader, {})[partition] = when
+            failure: KafkaError | None = None
+            for leader, part in by_leader.items():
+                failure = await self._ask_leader(leader, part, found) or failure
+            for partition in found:
+                left.pop(partition, None)
+            if not left:
+                return found
+            self._raise_topic_error(left)
+            metadata.mark_stale()
+            await deadline.pause(failure)
+
+    async def _ask_leader(
+        self,
+        leader: int,
+        part: dict[TopicPartition, int],
+        found: dict[TopicPartition, OffsetAndTimestamp],
+    ) -> KafkaError | None:
+        settings = self._core.settings
+        request = list_offsets_request(
+            part,
+            self._client.metadata,
+            committed_only=settings.isolation_level == "read_committed",
+            timeout_ms=settings.request_timeout_ms,
+        )
+        failure = None
+        try:
+            answer: Any = await self._core.runtime.wait_for(self._client.send(leader, request))
+        except KafkaError as error:
+            return error
+        for topic in answer.topics:
+            for one in topic.partitions:
+                partition = TopicPartition(topic.name, one.partition_index)
+                if one.error_code:
+                    failure = KafkaError(one.error_code)
+                else:
+                    found[partition] = OffsetAndTimestamp(
+                        one.offset, one.timestamp, one.leader_epoch
+                    )
+        return failure
+
+    def _raise_topic_error(self, left: Mapping[TopicPartition, int]) -> None:
+        metadata = self._client.metadata
+        for partition in left:
+            code = metadata.error(partition.topic)
+            if code and not KafkaError(code).is_retriable:
+                raise KafkaError(code, f"topic {partition.topic!r}: {ErrorCode(code).text}")
+            count = metadata.partition_count(partition.topic)
+            if count and partition.partition >= count:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"{partition} does not exist: the topic has {count} partition(s)",
+                )
+
+    async def partitions_for(self, topic: str, timeout: float | None) -> list[PartitionMetadata]:
+        """Wait for the topic's metadata."""
+        self._core.runtime.attach()
+        deadline = Deadline(self._core, timeout)
+        metadata = self._client.metadata
+        with self._core.looking_up((topic,)):
+            while not metadata.partition_count(topic):
+                code = metadata.error(topic)
+                await deadline.pause(KafkaError(code) if code else None, backoff=False)
+            return list(metadata.topics[topic].partitions)

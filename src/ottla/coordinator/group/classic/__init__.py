@@ -1,0 +1,4 @@
+"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+Kafka: org.apache.kafka.coordinator.group.classic.
+"""

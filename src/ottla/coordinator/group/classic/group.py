@@ -1,0 +1,312 @@
+"""A classic group in memory: members, generation, who has joined and who has synced.
+
+Kafka: org.apache.kafka.coordinator.group.classic.{ClassicGroup, ClassicGroupState}.
+
+This is soft state: what lies in the log is the last complete generation. Legal moves:
+
+    Empty → PreparingRebalance → CompletingRebalance → Stable → PreparingRebalance …
+    PreparingRebalance → Empty (nobody joined); any → Dead (deleted or unloaded)
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.group.classic.subscription import subscribed_topics
+from ottla.coordinator.group.java_hash import in_hash_map_order
+from ottla.coordinator.group.responses import join_error, sync_error
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.join_group import JoinGroupResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.coordinator.group.classic.member import ClassicMember
+    from ottla.protocol.apis.sync_group import SyncGroupResponse
+    from ottla.purgatory.pending import Pending
+
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+
+
+class ClassicState(StrEnum):
+    """States in Kafka's spelling."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+PREVIOUS_STATES: Final[dict[ClassicState, tuple[ClassicState, ...]]] = {
+    ClassicState.EMPTY: (ClassicState.PREPARING_REBALANCE,),
+    ClassicState.PREPARING_REBALANCE: (
+        ClassicState.STABLE,
+        ClassicState.COMPLETING_REBALANCE,
+        ClassicState.EMPTY,
+    ),
+    ClassicState.COMPLETING_REBALANCE: (ClassicState.PREPARING_REBALANCE,),
+    ClassicState.STABLE: (ClassicState.COMPLETING_REBALANCE,),
+    ClassicState.DEAD: tuple(ClassicState),
+}
+
+
+class ClassicGroup:
+    """All that is decided about a group is decided by the `classic_*` modules; this only holds."""
+
+    __slots__ = (
+        "_supporters",
+        "awaiting_join_count",
+        "generation_id",
+        "group_id",
+        "leader_id",
+        "members",
+        "new_member_added",
+        "pending_join",
+        "pending_sync",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "state_timestamp_ms",
+        "static_members",
+        "subscribed_topics",
+    )
+
+    def __init__(self, group_id: str, state: ClassicState, timestamp_ms: int | None) -> None:
+        self.group_id = group_id
+        self.state = state
+        self.previous_state = ClassicState.DEAD
+        self.state_timestamp_ms = timestamp_ms
+        self.generation_id = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, ClassicMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_join: dict[str, None] = {}
+        self.pending_sync: dict[str, None] = {}
+        self.awaiting_join_count = 0
+        self.new_member_added = False
+        self.subscribed_topics: frozenset[str] | None = None
+        self._supporters: dict[str, int] = {}
+
+    # ---------------------------------------------------------------- questions
+
+    def is_in(self, *states: ClassicState) -> bool:
+        """Whether the group is in one of the states."""
+        return self.state in states
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether only offsets were ever committed under its name."""
+        return (
+            self.protocol_type is None and self.is_in(ClassicState.EMPTY) and not self.pending_join
+        )
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """Whether its members are consumers, whose subscriptions can be read."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        """Whether nobody is missing for the next generation."""
+        return len(self.members) == self.awaiting_join_count and not self.pending_join
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance may begin in this state."""
+        return self.state in PREVIOUS_STATES[ClassicState.PREPARING_REBALANCE]
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest of the members'."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    def is_leader(self, member_id: str) -> bool:
+        """Whether the member computes the assignment."""
+        return self.leader_id == member_id
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads topic; unreadable subscriptions of consumers count as all."""
+        if self.subscribed_topics is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscribed_topics
+
+    def supports(self, protocol_type: str, protocols: Sequence[tuple[str, bytes]]) -> bool:
+        """Whether a member with these protocols can be in the group."""
+        if self.is_in(ClassicState.EMPTY):
+            return bool(protocol_type) and bool(protocols)
+        return self.protocol_type == protocol_type and any(
+            self._supporters.get(name, 0) == len(self.members) for name, _ in protocols
+        )
+
+    def validate_member(self, member_id: str, group_instance_id: str | None) -> None:
+        """Raise UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another has its instance id."""
+        if group_instance_id is not None:
+            existing = self.static_members.get(group_instance_id)
+            if existing is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if existing != member_id:
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+        if member_id not in self.members:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def select_protocol(self) -> str:
+        """Return the protocol most voted for among those that all members support."""
+        candidates = [n for n, count in self._supporters.items() if count == len(self.members)]
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(in_hash_map_order(votes), key=lambda name: votes[name])
+
+    def described_members(self) -> list[JoinGroupResponse.JoinGroupResponseMember]:
+        """Return what the leader needs to compute an assignment."""
+        return [
+            JoinGroupResponse.JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata(self.protocol_name),
+            )
+            for member in self.members.values()
+        ]
+
+    # ---------------------------------------------------------------- changes
+
+    def add(self, member: ClassicMember, join: Pending[JoinGroupResponse] | None) -> None:
+        """Add a member that the group supports; join is the answer that it waits for."""
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self.static_members
+            self.static_members[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._count_supporters(member, 1)
+        member.awaiting_join = join
+        self.awaiting_join_count += join is not None
+        self.pending_join.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member or a pending one; no effect for others.
+
+        What it still waits for is answered with UNKNOWN_MEMBER_ID.
+        """
+        member = self.members.get(member_id)
+        if member is not None:
+            unknown = ErrorCode.UNKNOWN_MEMBER_ID
+            self.complete_join(member, join_error(unknown))
+            self.complete_sync(member, sync_error(unknown))
+            del self.members[member_id]
+            self._count_supporters(member, -1)
+            if member.group_instance_id is not None:
+                self.static_members.pop(member.group_instance_id, None)
+        if self.is_leader(member_id):
+            self.leader_id = next(iter(self.members), None)
+        self.pending_join.pop(member_id, None)
+        self.pending_sync.pop(member_id, None)
+
+    def update(
+        self,
+        member: ClassicMember,
+        protocols: tuple[tuple[str, bytes], ...],
+        timeouts_ms: tuple[int, int],
+        join: Pending[JoinGroupResponse] | None,
+    ) -> None:
+        """Take over what a rejoin says; timeouts_ms is (rebalance, session)."""
+        self._count_supporters(member, -1)
+        member.protocols = protocols
+        self._count_supporters(member, 1)
+        member.rebalance_timeout_ms, member.session_timeout_ms = timeouts_ms
+        self.awaiting_join_count += (join is not None) - (member.awaiting_join is not None)
+        member.awaiting_join = join
+
+    def replace_static_member(self, instance_id: str, old_id: str, new_id: str) -> ClassicMember:
+        """Give a static member's place to a new member id; the old holder is told it is fenced."""
+        member = self.members[old_id]
+        fenced = join_error(ErrorCode.FENCED_INSTANCE_ID, old_id)
+        fenced.protocol_name = None
+        self.complete_join(member, fenced)
+        self.complete_sync(member, sync_error(ErrorCode.FENCED_INSTANCE_ID))
+        del self.members[old_id]
+        member.member_id = new_id
+        member.is_new = False
+        self.members[new_id] = member
+        if self.is_leader(old_id):
+            self.leader_id = new_id
+        self.static_members[instance_id] = new_id
+        self.pending_sync.pop(old_id, None)
+        return member
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader has joined; False when no member has."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].awaiting_join is not None:
+            return True
+        joined = (m.member_id for m in self.members.values() if m.awaiting_join is not None)
+        elected = next(joined, None)
+        if elected is None:
+            return False
+        self.leader_id = elected
+        return True
+
+    def complete_join(self, member: ClassicMember, response: JoinGroupResponse) -> bool:
+        """Answer the join that a member waits for; False when it waits for none."""
+        waiting = member.awaiting_join
+        if waiting is None:
+            return False
+        member.awaiting_join = None
+        self.awaiting_join_count -= 1
+        waiting.complete(response)
+        return True
+
+    def complete_sync(self, member: ClassicMember, response: SyncGroupResponse) -> bool:
+        """Answer the sync that a member waits for; False when it waits for none."""
+        waiting = member.awaiting_sync
+        if waiting is None:
+            return False
+        member.awaiting_sync = None
+        waiting.complete(response)
+        return True
+
+    def move_to(self, state: ClassicState, now_ms: int) -> None:
+        """Change state, along the table above."""
+        assert self.state in PREVIOUS_STATES[state], f"{self.group_id}: {self.state} → {state}"
+        self.previous_state, self.state = self.state, state
+        self.state_timestamp_ms = now_ms
+
+    def begin_generation(self, now_ms: int) -> None:
+        """Close the join phase: the next generation, of those who are members now."""
+        self.generation_id += 1
+        if self.generation_id > 0x7FFF_FFFF:  # Java's int wraps to a negative one; start over
+            self.generation_id = 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.read_subscriptions()
+        self.pending_sync.clear()
+        target = ClassicState.COMPLETING_REBALANCE if self.members else ClassicState.EMPTY
+        self.move_to(target, now_ms)
+
+    def read_subscriptions(self) -> None:
+        """Find out which topics the members read, where their protocol tells."""
+        self.subscribed_topics = None
+        if self.uses_consumer_protocol:
+            if not self.members:
+                self.subscribed_topics = frozenset()
+            elif self.protocol_name is not None:
+                name = self.protocol_name
+                self.subscribed_topics = subscribed_topics(
+                    member.metadata(name) for member in self.members.values()
+                )
+
+    def _count_supporters(self, member: ClassicMember, change: int) -> None:
+        for name in dict.fromkeys(name for name, _ in member.protocols):
+            count = self._supporters.get(name, 0) + change
+            if count:
+                self._supporters[name] = count
+            else:
+                del self._supporters[name]

@@ -1,0 +1,125 @@
+"""The classic groups of one shard: what was replayed, and the live groups made from it.
+
+Kafka: the classic part of org.apache.kafka.coordinator.group.GroupMetadataManager's state.
+
+`stored` is replayed state: the last complete generation of each group, a timeline. `live` is the
+shard's soft state: groups with their awaiting joins and syncs. A live group is made when it is
+first asked for, from the stored one, and vanishes with the shard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
+from ottla.coordinator.group.classic.member import ClassicMember
+from ottla.coordinator.runtime.result import nothing
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from ottla.clock import Clock
+    from ottla.coordinator.group.config import GroupCoordinatorConfig
+    from ottla.coordinator.runtime import Result, ShardTimers
+    from ottla.protocol.records.group import GroupMetadataValue
+    from ottla.timeline import TimelineDict
+
+
+@dataclass(slots=True, eq=False)
+class ClassicGroups:
+    """State and surroundings that the `classic_*` modules work with."""
+
+    config: GroupCoordinatorConfig
+    timers: ShardTimers
+    clock: Clock
+    new_uuid: Callable[[], str]
+    stored: TimelineDict[str, GroupMetadataValue]
+    live: dict[str, ClassicGroup] = field(default_factory=dict)
+
+    def find(self, group_id: str) -> ClassicGroup | None:
+        """Return the group; None when there is none of that name."""
+        group = self.live.get(group_id)
+        if group is None:
+            value = self.stored.get(group_id)
+            if value is not None:
+                group = self.live[group_id] = group_of(group_id, value)
+        return group
+
+    def get(self, group_id: str) -> ClassicGroup:
+        """Return the group; raises GROUP_ID_NOT_FOUND."""
+        group = self.find(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    def get_or_create(self, group_id: str) -> ClassicGroup:
+        """Return the group, a new and empty one if need be."""
+        group = self.find(group_id)
+        if group is None:
+            group = ClassicGroup(group_id, ClassicState.EMPTY, self.clock.now_ms())
+            self.live[group_id] = group
+        return group
+
+    def schedule_heartbeat(
+        self,
+        group: ClassicGroup,
+        member_id: str,
+        delay_ms: int,
+        expire: Callable[[ClassicGroups, str, str], Result[None]],
+    ) -> None:
+        """Expire the member unless it is heard of within delay_ms."""
+        group_id = group.group_id
+        self.timers.schedule(
+            heartbeat_key(group_id, member_id),
+            delay_ms,
+            lambda: expire(self, group_id, member_id) if group_id in self.live else nothing(),
+        )
+
+
+def heartbeat_key(group_id: str, member_id: str) -> Hashable:
+    """Return the key of a member's session timer."""
+    return "heartbeat", group_id, member_id
+
+
+def join_key(group_id: str) -> Hashable:
+    """Return the key of the timer that ends a group's join phase."""
+    return "join", group_id
+
+
+def sync_key(group_id: str) -> Hashable:
+    """Return the key of the timer that ends a group's sync phase."""
+    return "sync", group_id
+
+
+def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """Return the live group of a stored generation: Stable with members, else Empty."""
+    timestamp_ms = value.current_state_timestamp
+    group = ClassicGroup(
+        group_id,
+        ClassicState.STABLE if value.members else ClassicState.EMPTY,
+        None if timestamp_ms == -1 else timestamp_ms,
+    )
+    group.generation_id = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    group.leader_id = value.leader
+    for stored in value.members:
+        timeout_ms = stored.rebalance_timeout
+        group.add(
+            ClassicMember(
+                member_id=stored.member_id,
+                group_instance_id=stored.group_instance_id,
+                client_id=stored.client_id,
+                client_host=stored.client_host,
+                rebalance_timeout_ms=stored.session_timeout if timeout_ms == -1 else timeout_ms,
+                session_timeout_ms=stored.session_timeout,
+                protocol_type=value.protocol_type,
+                protocols=((value.protocol or "", stored.subscription),),
+                assignment=stored.assignment,
+            ),
+            None,
+        )
+    group.read_subscriptions()
+    return group

@@ -1,0 +1,198 @@
+"""JoinGroup for classic groups.
+
+Kafka: GroupMetadataManager.{classicGroupJoinToClassicGroup, classicGroupJoinNewMember,
+classicGroupJoinExistingMember, updateStaticMemberThenRebalanceOrCompleteJoin, …}.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.group import records
+from ottla.coordinator.group.classic import expiry, rebalance
+from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
+from ottla.coordinator.group.classic.groups import heartbeat_key, join_key
+from ottla.coordinator.group.classic.member import ClassicMember
+from ottla.coordinator.group.classic.static import replace_static_member
+from ottla.coordinator.group.error_mapping import append_error
+from ottla.coordinator.group.responses import join_error, join_success
+from ottla.coordinator.runtime.result import Result, nothing
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.classic.groups import ClassicGroups
+    from ottla.coordinator.group.context import RequestContext
+    from ottla.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
+    from ottla.purgatory.pending import Pending
+
+NEEDS_MEMBER_ID_VERSION: Final = 4
+"""From this version on a dynamic member is given an id first and joins with it (KIP-394)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A join on its way: the request, who sent it, and the answer that may have to wait."""
+
+    request: JoinGroupRequest
+    context: RequestContext
+    answer: Pending[JoinGroupResponse]
+    protocols: tuple[tuple[str, bytes], ...]
+
+    @property
+    def timeouts_ms(self) -> tuple[int, int]:
+        """Rebalance and session timeout; version 0 knows only the latter."""
+        session_ms = self.request.session_timeout_ms
+        if self.context.api_version == 0:
+            return session_ms, session_ms
+        return self.request.rebalance_timeout_ms, session_ms
+
+    def refuse(self, error: ErrorCode, member_id: str = "") -> Result[None]:
+        """Answer with an error now."""
+        self.answer.complete(join_error(error, member_id))
+        return nothing()
+
+
+def make_join(
+    request: JoinGroupRequest, context: RequestContext, answer: Pending[JoinGroupResponse]
+) -> Join:
+    """Return the join of a request."""
+    protocols = tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
+    return Join(request, context, answer, protocols)
+
+
+def join(groups: ClassicGroups, call: Join) -> Result[None]:
+    """Take a member in, or back in; the answer comes when the join phase ends."""
+    request = call.request
+    is_new_group = groups.find(request.group_id) is None
+    if is_new_group and request.member_id:
+        return call.refuse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+    group = groups.get_or_create(request.group_id)
+    if not _has_room(groups, group, request.member_id):
+        group.remove(request.member_id)
+        result = call.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    elif request.member_id:
+        result = _join_known(groups, group, call)
+    else:
+        result = _join_unknown(groups, group, call)
+    if is_new_group and not result.records:
+        return _announce(groups, group, call)
+    return result
+
+
+def _announce(groups: ClassicGroups, group: ClassicGroup, call: Join) -> Result[None]:
+    """Write the new group down before it has a generation; without that there is no group."""
+
+    def on_append(error: KafkaError | None) -> None:
+        if error is None:
+            return
+        call.refuse(append_error(error.code))
+        if group.group_id not in groups.stored and groups.live.get(group.group_id) is group:
+            del groups.live[group.group_id]
+            for member_id in (*group.members, *group.pending_join):
+                group.remove(member_id)
+                groups.timers.cancel(heartbeat_key(group.group_id, member_id))
+            groups.timers.cancel(join_key(group.group_id))
+
+    return Result(None, [records.empty_group_metadata(group)], on_append)
+
+
+def _has_room(groups: ClassicGroups, group: ClassicGroup, member_id: str) -> bool:
+    """Whether group.max.size lets the member in; members that have not rejoined do not count."""
+    limit = groups.config.group_max_size
+    member = group.members.get(member_id)
+    if group.is_in(ClassicState.EMPTY, ClassicState.DEAD):
+        return len(group.pending_join) < groups.config.max_pending_members
+    if group.is_in(ClassicState.PREPARING_REBALANCE):
+        is_counted = member is not None and member.awaiting_join is not None
+        return is_counted or group.awaiting_join_count < limit
+    return member is not None or len(group.members) < limit
+
+
+def _join_unknown(groups: ClassicGroups, group: ClassicGroup, call: Join) -> Result[None]:
+    request = call.request
+    if not group.supports(request.protocol_type, call.protocols):
+        return call.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    instance_id = request.group_instance_id
+    stem = call.context.client_id if instance_id is None else instance_id
+    member_id = f"{stem}-{groups.new_uuid()}"
+    if instance_id is not None:
+        old_id = group.static_members.get(instance_id)
+        if old_id is not None:
+            return replace_static_member(groups, group, call, (old_id, member_id))
+    elif call.context.api_version >= NEEDS_MEMBER_ID_VERSION:
+        return _hand_out_member_id(groups, group, call, member_id)
+    return _add(groups, group, call, member_id)
+
+
+def _hand_out_member_id(
+    groups: ClassicGroups, group: ClassicGroup, call: Join, member_id: str
+) -> Result[None]:
+    """Make the client join again with an id, so that lost answers leave no ghosts (KIP-394)."""
+    if len(group.pending_join) >= groups.config.max_pending_members:
+        return call.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    group.pending_join[member_id] = None
+    session_ms = call.request.session_timeout_ms
+    groups.schedule_heartbeat(group, member_id, session_ms, expiry.expire)
+    return call.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+
+
+def _join_known(groups: ClassicGroups, group: ClassicGroup, call: Join) -> Result[None]:
+    request = call.request
+    member_id = request.member_id
+    if not group.supports(request.protocol_type, call.protocols):
+        return call.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+    if member_id in group.pending_join:
+        if request.group_instance_id is not None:  # ids are handed out to dynamic members only
+            return call.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return _add(groups, group, call, member_id)
+    try:
+        group.validate_member(member_id, request.group_instance_id)
+    except KafkaError as error:
+        answer = join_error(error.code, member_id)
+        answer.protocol_name = None
+        call.answer.complete(answer)
+        return nothing()
+    return _rejoin(groups, group, call, group.members[member_id])
+
+
+def _rejoin(
+    groups: ClassicGroups, group: ClassicGroup, call: Join, member: ClassicMember
+) -> Result[None]:
+    is_unchanged = member.protocols == call.protocols
+    is_leader = group.is_leader(member.member_id)
+    if group.is_in(ClassicState.COMPLETING_REBALANCE) and is_unchanged:
+        # its answer was lost: give it again, there is nothing new to agree on
+        response = join_success(group, member.member_id)
+        if is_leader:
+            response.members = group.described_members()
+        call.answer.complete(response)
+        return nothing()
+    if group.is_in(ClassicState.STABLE) and is_unchanged and not is_leader:
+        call.answer.complete(join_success(group, member.member_id))
+        return nothing()
+    if group.is_in(ClassicState.EMPTY, ClassicState.DEAD):
+        return call.refuse(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
+    group.update(member, call.protocols, call.timeouts_ms, call.answer)
+    return rebalance.prepare_or_complete(groups, group)
+
+
+def _add(groups: ClassicGroups, group: ClassicGroup, call: Join, member_id: str) -> Result[None]:
+    rebalance_ms, session_ms = call.timeouts_ms
+    member = ClassicMember(
+        member_id=member_id,
+        group_instance_id=call.request.group_instance_id,
+        client_id=call.context.client_id,
+        client_host=call.context.client_host,
+        rebalance_timeout_ms=rebalance_ms,
+        session_timeout_ms=session_ms,
+        protocol_type=call.request.protocol_type,
+        protocols=call.protocols,
+        is_new=True,
+    )
+    is_preparing = group.is_in(ClassicState.PREPARING_REBALANCE)
+    if is_preparing and group.previous_state == ClassicState.EMPTY:
+        group.new_member_added = True
+    group.add(member, call.answer)
+    expiry.reschedule(groups, group, member, groups.config.new_member_join_timeout_ms)
+    return rebalance.prepare_or_complete(groups, group)

@@ -1,0 +1,185 @@
+"""How a classic group gets from one generation to the next.
+
+Kafka: GroupMetadataManager.{prepareRebalance, completeClassicGroupJoin, expirePendingSync, …}.
+
+Join phase: members rejoin until all have, or until the longest rebalance timeout; who has not
+joined by then is out, except static members. The first rebalance of an empty group waits
+group.initial.rebalance.delay.ms instead, and again as long as new members keep coming. Sync
+phase: the leader's assignment is written to the log; once committed the group is Stable and the
+syncs are answered. Who does not sync within the rebalance timeout is out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.group import records
+from ottla.coordinator.group.classic import expiry
+from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
+from ottla.coordinator.group.classic.groups import heartbeat_key, join_key, sync_key
+from ottla.coordinator.group.responses import join_success, sync_error, sync_success
+from ottla.coordinator.runtime.result import Result, nothing
+from ottla.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.classic.groups import ClassicGroups
+
+
+def prepare_or_complete(groups: ClassicGroups, group: ClassicGroup) -> Result[None]:
+    """Begin a rebalance, or close the join phase of the one that runs if nobody is missing."""
+    if group.can_rebalance:
+        return prepare_rebalance(groups, group)
+    return maybe_complete_join_phase(groups, group)
+
+
+def prepare_rebalance(groups: ClassicGroups, group: ClassicGroup) -> Result[None]:
+    """Begin the join phase."""
+    if group.is_in(ClassicState.COMPLETING_REBALANCE):
+        reset_assignments(groups, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.pending_sync.clear()
+    groups.timers.cancel(sync_key(group.group_id))
+    is_initial = group.is_in(ClassicState.EMPTY)
+    if is_initial:
+        delay_ms = groups.config.group_initial_rebalance_delay_ms
+        remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        _schedule_initial(groups, group, delay_ms, remaining_ms)
+    group.move_to(ClassicState.PREPARING_REBALANCE, groups.clock.now_ms())
+    return nothing() if is_initial else _complete_or_schedule(groups, group)
+
+
+def maybe_complete_join_phase(groups: ClassicGroups, group: ClassicGroup) -> Result[None]:
+    """Close the join phase when all have joined; an initial rebalance waits for its delay."""
+    is_open = group.is_in(ClassicState.PREPARING_REBALANCE)
+    if not is_open or group.previous_state == ClassicState.EMPTY:
+        return nothing()
+    return complete_join_phase(groups, group) if group.has_all_members_joined else nothing()
+
+
+def _complete_or_schedule(groups: ClassicGroups, group: ClassicGroup) -> Result[None]:
+    if group.has_all_members_joined:
+        return complete_join_phase(groups, group)
+    _schedule_join_deadline(groups, group)
+    return nothing()
+
+
+def _schedule_join_deadline(groups: ClassicGroups, group: ClassicGroup) -> None:
+    groups.timers.schedule(
+        join_key(group.group_id),
+        group.rebalance_timeout_ms,
+        lambda: _on_join_deadline(groups, group.group_id),
+    )
+
+
+def _on_join_deadline(groups: ClassicGroups, group_id: str) -> Result[None]:
+    group = groups.find(group_id)
+    if group is None or not group.is_in(ClassicState.PREPARING_REBALANCE):
+        return nothing()
+    return complete_join_phase(groups, group)
+
+
+def _schedule_initial(
+    groups: ClassicGroups, group: ClassicGroup, delay_ms: int, remaining_ms: int
+) -> None:
+    group_id = group.group_id
+    groups.timers.schedule(
+        join_key(group_id),
+        delay_ms,
+        lambda: _on_initial_delay(groups, group_id, delay_ms, remaining_ms),
+    )
+
+
+def _on_initial_delay(
+    groups: ClassicGroups, group_id: str, delay_ms: int, remaining_ms: int
+) -> Result[None]:
+    """Wait once more if somebody came meanwhile, at most for the rebalance timeout in all."""
+    group = groups.find(group_id)
+    if group is None or not group.is_in(ClassicState.PREPARING_REBALANCE):
+        return nothing()
+    if not group.new_member_added or remaining_ms == 0:
+        return complete_join_phase(groups, group)
+    group.new_member_added = False
+    next_delay_ms = min(groups.config.group_initial_rebalance_delay_ms, remaining_ms)
+    _schedule_initial(groups, group, next_delay_ms, max(remaining_ms - delay_ms, 0))
+    return nothing()
+
+
+def complete_join_phase(groups: ClassicGroups, group: ClassicGroup) -> Result[None]:
+    """Begin the next generation with those who joined, or empty the group."""
+    groups.timers.cancel(join_key(group.group_id))
+    for member in tuple(group.members.values()):
+        if member.awaiting_join is None and member.group_instance_id is None:
+            group.remove(member.member_id)
+            groups.timers.cancel(heartbeat_key(group.group_id, member.member_id))
+    if group.members and not group.elect_joined_leader():
+        _schedule_join_deadline(groups, group)  # only static members, none of them here: wait on
+        return nothing()
+    group.begin_generation(groups.clock.now_ms())
+    if group.is_in(ClassicState.EMPTY):
+        return Result(None, [records.group_metadata(group, {})])
+    _answer_joins(groups, group)
+    _schedule_sync_deadline(groups, group)
+    return nothing()
+
+
+def _answer_joins(groups: ClassicGroups, group: ClassicGroup) -> None:
+    members = group.described_members()
+    for member in tuple(group.members.values()):
+        response = join_success(group, member.member_id)
+        if group.is_leader(member.member_id):
+            response.members = members
+        group.complete_join(member, response)
+        expiry.reschedule(groups, group, member)
+        member.is_new = False
+        group.pending_sync[member.member_id] = None
+
+
+def _schedule_sync_deadline(groups: ClassicGroups, group: ClassicGroup) -> None:
+    group_id, generation_id = group.group_id, group.generation_id
+    groups.timers.schedule(
+        sync_key(group_id),
+        group.rebalance_timeout_ms,
+        lambda: _on_sync_deadline(groups, group_id, generation_id),
+    )
+
+
+def _on_sync_deadline(groups: ClassicGroups, group_id: str, generation_id: int) -> Result[None]:
+    group = groups.find(group_id)
+    if group is None or group.generation_id != generation_id or not group.pending_sync:
+        return nothing()
+    if not group.is_in(ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
+        return nothing()
+    for member_id in tuple(group.pending_sync):
+        group.remove(member_id)
+        groups.timers.cancel(heartbeat_key(group_id, member_id))
+    return prepare_rebalance(groups, group)
+
+
+def note_sync(groups: ClassicGroups, group: ClassicGroup, member_id: str) -> None:
+    """Take the member off the list of those whose sync is missing."""
+    group.pending_sync.pop(member_id, None)
+    if not group.pending_sync:
+        groups.timers.cancel(sync_key(group.group_id))
+
+
+def set_assignments(groups: ClassicGroups, group: ClassicGroup, given: dict[str, bytes]) -> None:
+    """Give each member its assignment and answer the syncs."""
+    for member in group.members.values():
+        member.assignment = given.get(member.member_id, b"")
+    _answer_syncs(groups, group, ErrorCode.NONE)
+
+
+def reset_assignments(groups: ClassicGroups, group: ClassicGroup, error: ErrorCode) -> None:
+    """Take all assignments back and answer the syncs with error."""
+    for member in group.members.values():
+        member.assignment = b""
+    _answer_syncs(groups, group, error)
+
+
+def _answer_syncs(groups: ClassicGroups, group: ClassicGroup, error: ErrorCode) -> None:
+    for member in tuple(group.members.values()):
+        if error == ErrorCode.NONE:
+            response = sync_success(group, member.assignment)
+        else:
+            response = sync_error(error)
+        if group.complete_sync(member, response):
+            expiry.reschedule(groups, group, member)

@@ -1,0 +1,4 @@
+"""Committed offsets of groups.
+
+Kafka: org.apache.kafka.coordinator.group.OffsetMetadataManager.
+"""

@@ -1,0 +1,119 @@
+"""OffsetCommit: who may commit, and the records of what is committed.
+
+Kafka: OffsetMetadataManager.commitOffset, ClassicGroup.validateOffsetCommit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.group import records
+from ottla.coordinator.group.classic import expiry
+from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
+from ottla.coordinator.group.offsets.committed import CommittedOffset
+from ottla.coordinator.runtime import CoordinatorRecord, Result
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.groups import Groups
+
+    RequestTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+    RequestPartition = RequestTopic.OffsetCommitRequestPartition
+
+ResponseTopic = OffsetCommitResponse.OffsetCommitResponseTopic
+ResponsePartition = ResponseTopic.OffsetCommitResponsePartition
+
+STALE_GROUP_VERSION: Final = 9
+"""From this version on an unknown group is said to be unknown (KIP-848)."""
+LATEST_MS: Final = 2**63 - 1
+
+
+def commit(
+    groups: Groups, request: OffsetCommitRequest, api_version: int
+) -> Result[OffsetCommitResponse]:
+    """Commit each offset whose metadata is not too long; topics have their names here."""
+    _validate(groups, request, api_version)
+    config = groups.classic.config
+    now_ms = groups.classic.clock.now_ms()
+    retention_ms = request.retention_time_ms
+    expire_ms = -1 if retention_ms == -1 else min(now_ms + retention_ms, LATEST_MS)
+    result = Result(OffsetCommitResponse(topics=[]))
+    for topic in request.topics:
+        answer = ResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[])
+        result.response.topics.append(answer)
+        for partition in topic.partitions:
+            code = ErrorCode.NONE
+            if _utf16_length(partition.committed_metadata) > config.offset_metadata_max_bytes:
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                result.records.append(
+                    _record(request.group_id, topic, partition, (now_ms, expire_ms))
+                )
+            answer.partitions.append(
+                ResponsePartition(partition_index=partition.partition_index, error_code=code)
+            )
+    return result
+
+
+def _utf16_length(text: str | None) -> int:
+    """Return the length as Java counts it: the limit is in characters, whatever its name says."""
+    return 0 if text is None else len(text) + sum(ord(c) > 0xFFFF for c in text)
+
+
+def _record(
+    group_id: str, topic: RequestTopic, partition: RequestPartition, times_ms: tuple[int, int]
+) -> CoordinatorRecord:
+    committed = CommittedOffset(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_timestamp_ms=times_ms[0],
+        expire_timestamp_ms=times_ms[1],
+        topic_id=topic.topic_id,
+    )
+    return records.offset_commit(group_id, topic.name, partition.partition_index, committed)
+
+
+def _validate(groups: Groups, request: OffsetCommitRequest, api_version: int) -> None:
+    generation_id = request.generation_id_or_member_epoch
+    group = groups.find(request.group_id)
+    if group is None:
+        if generation_id >= 0:
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND
+                if api_version >= STALE_GROUP_VERSION
+                else ErrorCode.ILLEGAL_GENERATION
+            )
+        return  # commits without membership make a simple group by themselves
+    validate_committer(
+        group, request.member_id, request.group_instance_id, generation_id, transactional=False
+    )
+    if group.is_in(ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
+        member = group.members.get(request.member_id)
+        if member is not None:
+            expiry.reschedule(groups.classic, group, member)
+
+
+def validate_committer(
+    group: ClassicGroup,
+    member_id: str,
+    group_instance_id: str | None,
+    generation_id: int,
+    *,
+    transactional: bool,
+) -> None:
+    """Raise unless the committer belongs to the generation, or the group has no members.
+
+    A transaction may commit without naming a member; then only its producer is fenced.
+    """
+    if generation_id < 0 and group.is_in(ClassicState.EMPTY):
+        return
+    if generation_id >= 0 or member_id or group_instance_id is not None:
+        group.validate_member(member_id, group_instance_id)
+        if generation_id != group.generation_id:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    elif not transactional and not group.is_in(ClassicState.EMPTY):
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if not transactional and group.is_in(ClassicState.COMPLETING_REBALANCE):
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)

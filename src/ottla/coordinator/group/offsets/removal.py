@@ -1,0 +1,121 @@
+"""Offsets go: deleted by request, with their group, with their topic, or expired.
+
+Kafka: OffsetMetadataManager.{deleteOffsets, deleteAllOffsets, cleanupExpiredOffsets,
+onTopicsDeleted}, ClassicGroup.offsetExpirationCondition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.group import records
+from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
+from ottla.coordinator.runtime import CoordinatorRecord, Result
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from ottla.types import TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.coordinator.group.groups import Groups
+    from ottla.coordinator.group.offsets.committed import CommittedOffset
+
+ResponseTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+ResponsePartition = ResponseTopic.OffsetDeleteResponsePartition
+
+
+def delete_offsets(groups: Groups, request: OffsetDeleteRequest) -> Result[OffsetDeleteResponse]:
+    """Delete the named offsets of topics that no member reads.
+
+    Raises GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP for members whose topics are unknown.
+    """
+    group = groups.get(request.group_id)
+    if not group.is_in(ClassicState.EMPTY) and not group.uses_consumer_protocol:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    result = Result(OffsetDeleteResponse(topics=[]))
+    for topic in request.topics:
+        answer = ResponseTopic(name=topic.name, partitions=[])
+        result.response.topics.append(answer)
+        is_subscribed = group.is_subscribed_to(topic.name)
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE
+        for partition in topic.partitions:
+            index = partition.partition_index
+            answer.partitions.append(ResponsePartition(partition_index=index, error_code=code))
+            if not is_subscribed and _is_known(groups, group, TopicPartition(topic.name, index)):
+                result.records.append(records.offset_tombstone(group.group_id, topic.name, index))
+    return result
+
+
+def _is_known(groups: Groups, group: ClassicGroup, partition: TopicPartition) -> bool:
+    offsets = groups.offsets
+    return offsets.get(group.group_id, partition) is not None or offsets.has_staged(
+        group.group_id, partition
+    )
+
+
+def delete_all(groups: Groups, group_id: str) -> list[CoordinatorRecord]:
+    """Return the tombstones of everything that a group committed or staged."""
+    known = dict.fromkeys(groups.offsets.by_group.get(group_id, ()))
+    known.update(dict.fromkeys(groups.offsets.staged_partitions(group_id)))
+    return [records.offset_tombstone(group_id, *partition) for partition in known]
+
+
+def delete_topic(groups: Groups, topic: str, topic_id: Uuid) -> list[CoordinatorRecord]:
+    """Return the tombstones of a deleted topic's offsets; a later one of its name keeps its own."""
+    return list(
+        {
+            (group_id, partition): records.offset_tombstone(group_id, *partition)
+            for group_id, partition, committed in groups.offsets.all_of_topic(topic)
+            if not committed.topic_id or not topic_id or committed.topic_id == topic_id
+        }.values()
+    )
+
+
+def expire(groups: Groups, group: ClassicGroup) -> tuple[list[CoordinatorRecord], bool]:
+    """Return the tombstones of a group's expired offsets, and whether none are left then.
+
+    Offsets of subscribed topics do not expire, nor do those that a transaction is about to set.
+    """
+    offsets = groups.offsets
+    committed = offsets.by_group.get(group.group_id)
+    if committed is None:
+        return [], not offsets.has_staged(group.group_id)
+    base_timestamp = _expiry_base(group)
+    if base_timestamp is None:
+        return [], False
+    now_ms = groups.classic.clock.now_ms()
+    retention_ms = groups.classic.config.offsets_retention_ms
+    tombstones = []
+    for partition, offset in committed.items():
+        if offset.expire_timestamp_ms != -1:
+            is_expired = now_ms >= offset.expire_timestamp_ms
+        else:
+            is_expired = now_ms - base_timestamp(offset) >= retention_ms
+        if (
+            is_expired
+            and not group.is_subscribed_to(partition.topic)
+            and not offsets.has_staged(group.group_id, partition)
+        ):
+            tombstones.append(records.offset_tombstone(group.group_id, *partition))
+    is_all = len(tombstones) == len(committed) and not offsets.has_staged(group.group_id)
+    return tombstones, is_all
+
+
+def _expiry_base(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
+    """Return from when an offset's retention counts; None when nothing of the group expires.
+
+    An empty group's offsets count from when it became empty, a Stable consumer group's and a
+    simple group's from their commit; other groups with members keep theirs.
+    """
+
+    def since_commit(offset: CommittedOffset) -> int:
+        return offset.commit_timestamp_ms
+
+    if group.protocol_type is None:
+        return since_commit
+    if group.is_in(ClassicState.EMPTY):
+        emptied_ms = group.state_timestamp_ms
+        return since_commit if emptied_ms is None else lambda _offset: emptied_ms
+    is_readable = group.uses_consumer_protocol and group.subscribed_topics is not None
+    return since_commit if is_readable and group.is_in(ClassicState.STABLE) else None

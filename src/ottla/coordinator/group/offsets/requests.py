@@ -1,0 +1,365 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete in all their versions, around the shard's work.
+
+Kafka: the offset handlers of kafka.server.KafkaApis and of GroupCoordinatorService: topic ids and
+names are resolved, topics not allowed or not there are answered, the rest goes to the shard.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.group.answers import gather, recover
+from ottla.coordinator.group.error_mapping import fetch_error, operation_error
+from ottla.coordinator.group.offsets import commit, removal
+from ottla.coordinator.group.offsets import fetch as offset_fetch
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from ottla.purgatory.pending import Pending
+from ottla.types import ZERO_UUID, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.coordinator.group.context import RequestContext, TopicNames
+    from ottla.coordinator.group.shard import GroupShard
+    from ottla.coordinator.runtime import CoordinatorRuntime
+
+    Allowed = Callable[[str], bool]
+    CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+    CommitPartition = CommitTopic.OffsetCommitRequestPartition
+    DeleteTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    DeletePartition = DeleteTopic.OffsetDeleteRequestPartition
+    FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+    FetchTopic = FetchGroup.OffsetFetchRequestTopics
+
+TOPIC_ID_VERSION: Final = 10
+"""From this version of OffsetCommit and OffsetFetch on topics are named by id."""
+MANY_GROUPS_VERSION: Final = 8
+TOP_LEVEL_ERROR_VERSION: Final = 2
+
+
+class OffsetRequests:
+    """What the offset APIs need: the shards, the owner of a group, the names of topics."""
+
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime[GroupShard],
+        partition_for: Callable[[str], int],
+        topics: TopicNames,
+    ) -> None:
+        self._runtime = runtime
+        self._partition_for = partition_for
+        self._topics = topics
+
+    # ---------------------------------------------------------------- commit
+
+    def commit(
+        self, request: OffsetCommitRequest, context: RequestContext, may_read: Allowed
+    ) -> Pending[OffsetCommitResponse]:
+        """Commit what is allowed of partitions that exist; the refused come first in the answer."""
+        uses_ids = context.api_version >= TOPIC_ID_VERSION
+        good: list[CommitTopic] = []
+        refused: dict[tuple[str, Uuid], commit.ResponseTopic] = {}
+        for topic in request.topics:
+            code = self._resolve(topic, may_read, uses_ids=uses_ids)
+            known, unknown = self._known(topic) if not code else ([], topic.partitions)
+            if code or unknown:  # a topic that is refused is named, with or without partitions
+                code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                refused[topic.name, topic.topic_id] = _commit_error(topic, unknown, code)
+            if known:
+                good.append(
+                    OffsetCommitRequest.OffsetCommitRequestTopic(
+                        name=topic.name, topic_id=topic.topic_id, partitions=known
+                    )
+                )
+        if not good:
+            return Pending.of(OffsetCommitResponse(topics=list(refused.values())))
+        allowed = OffsetCommitRequest(
+            group_id=request.group_id,
+            generation_id_or_member_epoch=request.generation_id_or_member_epoch,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            retention_time_ms=request.retention_time_ms,
+            topics=good,
+        )
+        pending = self._runtime.write(
+            self._partition_for(request.group_id),
+            lambda shard: commit.commit(shard.groups, allowed, context.api_version),
+        )
+
+        def refuse(error: Exception) -> OffsetCommitResponse:
+            code = operation_error(error)
+            return OffsetCommitResponse(
+                topics=[_commit_error(topic, topic.partitions, code) for topic in good]
+            )
+
+        def merge(response: OffsetCommitResponse) -> OffsetCommitResponse:
+            for topic in response.topics:
+                before = refused.get((topic.name, topic.topic_id))
+                if before is None:
+                    refused[topic.name, topic.topic_id] = topic
+                else:
+                    before.partitions += topic.partitions
+            return OffsetCommitResponse(topics=list(refused.values()))
+
+        return recover(pending, refuse).then(merge)
+
+    def _resolve(self, topic: CommitTopic, may_read: Allowed, *, uses_ids: bool) -> ErrorCode:
+        """Fill in the name or the id; the order of the errors hides what may not be seen."""
+        if uses_ids:
+            name = self._topics.topic_name(topic.topic_id)
+            if name is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            topic.name = name
+        if not may_read(topic.name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if not uses_ids:
+            topic_id = self._topics.topic_id(topic.name)
+            if topic_id is None:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topic.topic_id = topic_id
+        return ErrorCode.NONE
+
+    def _known(self, topic: CommitTopic) -> tuple[list[CommitPartition], list[CommitPartition]]:
+        """Return the partitions that exist, and those that do not."""
+        known: list[CommitPartition] = []
+        unknown: list[CommitPartition] = []
+        for partition in topic.partitions:
+            exists = self._topics.has_partition(topic.name, partition.partition_index)
+            (known if exists else unknown).append(partition)
+        return known, unknown
+
+    # ---------------------------------------------------------------- fetch
+
+    def fetch(
+        self,
+        request: OffsetFetchRequest,
+        context: RequestContext,
+        may_describe: Allowed,
+        may_describe_group: Allowed,
+    ) -> Pending[OffsetFetchResponse]:
+        """Fetch the offsets of each group in the request, which up to version 7 is one."""
+        version = context.api_version
+        asked = request.groups if version >= MANY_GROUPS_VERSION else [_as_group(request)]
+        parts = []
+        for group in asked:
+            if may_describe_group(group.group_id):
+                part = self._fetch_group(
+                    group, may_describe, version, require_stable=request.require_stable
+                )
+            else:
+                code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+                part = Pending.of(_group_error(group, code, version))
+            parts.append(part)
+
+        def combine(
+            results: list[Pending[offset_fetch.ResponseGroup]],
+        ) -> OffsetFetchResponse:
+            groups = [part.value for part in results]
+            if version >= MANY_GROUPS_VERSION:
+                return OffsetFetchResponse(groups=groups)
+            return _as_single(groups[0])
+
+        return gather(parts, combine)
+
+    def _fetch_group(
+        self, group: FetchGroup, may_describe: Allowed, version: int, *, require_stable: bool
+    ) -> Pending[offset_fetch.ResponseGroup]:
+        fetches_all = group.topics is None
+        refused: list[offset_fetch.ResponseTopic] = []
+        if group.topics is not None:
+            group.topics, refused = self._resolve_fetch(group.topics, may_describe, version)
+        partition = self._partition_for(group.group_id)
+
+        def read(shard: GroupShard, epoch: int) -> offset_fetch.ResponseGroup:
+            return offset_fetch.fetch(shard.groups, group, epoch, require_stable=require_stable)
+
+        def in_version(response: offset_fetch.ResponseGroup) -> offset_fetch.ResponseGroup:
+            if fetches_all and not response.error_code:
+                response.topics = self._visible(response.topics, may_describe, version)
+            if not response.error_code:
+                response.topics += refused
+            return response
+
+        return recover(
+            self._runtime.read(partition, read),
+            lambda error: _group_error(group, fetch_error(error), version),
+        ).then(in_version)
+
+    def _resolve_fetch(
+        self, topics: list[FetchTopic], may_describe: Allowed, version: int
+    ) -> tuple[list[FetchTopic], list[offset_fetch.ResponseTopic]]:
+        good, refused = [], []
+        for topic in topics:
+            if version >= TOPIC_ID_VERSION:
+                name = self._topics.topic_name(topic.topic_id)
+                if name is None:
+                    refused.append(_fetch_error(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+                    continue
+                topic.name = name
+            if may_describe(topic.name):
+                good.append(topic)
+            else:
+                refused.append(_fetch_error(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        return good, refused
+
+    def _visible(
+        self, topics: list[offset_fetch.ResponseTopic], may_describe: Allowed, version: int
+    ) -> list[offset_fetch.ResponseTopic]:
+        """Leave out topics that the client may not see and, by id, those that are gone."""
+        shown = []
+        for topic in topics:
+            if not may_describe(topic.name):
+                continue
+            if version >= TOPIC_ID_VERSION:
+                topic.topic_id = self._topics.topic_id(topic.name) or ZERO_UUID
+                if not topic.topic_id:
+                    continue
+            shown.append(topic)
+        return shown
+
+    # ---------------------------------------------------------------- delete
+
+    def delete(
+        self, request: OffsetDeleteRequest, may_read: Allowed
+    ) -> Pending[OffsetDeleteResponse]:
+        """Delete offsets of partitions that exist and are allowed; a group error hides the rest."""
+        if not request.group_id:
+            return Pending.of(_delete_failed(ErrorCode.INVALID_GROUP_ID))
+        refused: dict[str, removal.ResponseTopic] = {}
+        good: list[DeleteTopic] = []
+        for topic in request.topics:
+            known, unknown, code = self._deletable(topic, may_read)
+            if code or unknown:
+                code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                refused[topic.name] = _delete_error(topic.name, unknown, code)
+            if known:
+                topic_class = OffsetDeleteRequest.OffsetDeleteRequestTopic
+                good.append(topic_class(name=topic.name, partitions=known))
+        allowed = OffsetDeleteRequest(group_id=request.group_id, topics=good)
+        pending = self._runtime.write(
+            self._partition_for(request.group_id),
+            lambda shard: removal.delete_offsets(shard.groups, allowed),
+        )
+
+        def merge(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
+            if response.error_code:
+                return response
+            for topic in response.topics:
+                before = refused.get(topic.name)
+                if before is None:
+                    refused[topic.name] = topic
+                else:
+                    before.partitions += topic.partitions
+            return OffsetDeleteResponse(topics=list(refused.values()))
+
+        return recover(
+            pending,
+            lambda error: OffsetDeleteResponse(error_code=operation_error(error), topics=[]),
+        ).then(merge)
+
+    def _deletable(
+        self, topic: DeleteTopic, may_read: Allowed
+    ) -> tuple[list[DeletePartition], list[DeletePartition], ErrorCode]:
+        """Return the partitions that exist, the others, and why the whole topic is refused."""
+        if not may_read(topic.name):
+            return [], topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if self._topics.topic_id(topic.name) is None:
+            return [], topic.partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        known: list[DeletePartition] = []
+        unknown: list[DeletePartition] = []
+        for partition in topic.partitions:
+            exists = self._topics.has_partition(topic.name, partition.partition_index)
+            (known if exists else unknown).append(partition)
+        return known, unknown, ErrorCode.NONE
+
+
+# ---------------------------------------------------------------- shapes of answers
+
+
+def _commit_error(
+    topic: CommitTopic, partitions: list[CommitPartition], code: ErrorCode
+) -> commit.ResponseTopic:
+    return commit.ResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            commit.ResponsePartition(partition_index=p.partition_index, error_code=code)
+            for p in partitions
+        ],
+    )
+
+
+def _delete_error(
+    name: str, partitions: list[DeletePartition], code: ErrorCode
+) -> removal.ResponseTopic:
+    return removal.ResponseTopic(
+        name=name,
+        partitions=[
+            removal.ResponsePartition(partition_index=p.partition_index, error_code=code)
+            for p in partitions
+        ],
+    )
+
+
+def _delete_failed(code: ErrorCode) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(error_code=code, topics=[])
+
+
+def _fetch_error(topic: FetchTopic, code: ErrorCode) -> offset_fetch.ResponseTopic:
+    return offset_fetch.ResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            offset_fetch.ResponsePartition(
+                partition_index=index, committed_offset=-1, metadata="", error_code=code
+            )
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _group_error(group: FetchGroup, code: ErrorCode, version: int) -> offset_fetch.ResponseGroup:
+    """Return a group's error; version 1 has room for it beside each partition only."""
+    response = offset_fetch.ResponseGroup(group_id=group.group_id, error_code=code, topics=[])
+    if version < TOP_LEVEL_ERROR_VERSION:
+        response.topics = [_fetch_error(topic, code) for topic in group.topics or ()]
+    return response
+
+
+def _as_group(request: OffsetFetchRequest) -> FetchGroup:
+    group_class = OffsetFetchRequest.OffsetFetchRequestGroup
+    topics = None
+    if request.topics is not None:
+        topics = [
+            group_class.OffsetFetchRequestTopics(
+                name=topic.name, partition_indexes=topic.partition_indexes
+            )
+            for topic in request.topics
+        ]
+    return group_class(group_id=request.group_id, topics=topics)
+
+
+def _as_single(group: offset_fetch.ResponseGroup) -> OffsetFetchResponse:
+    topic_class = OffsetFetchResponse.OffsetFetchResponseTopic
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            topic_class(
+                name=topic.name,
+                partitions=[
+                    topic_class.OffsetFetchResponsePartition(
+                        partition_index=p.partition_index,
+                        committed_offset=p.committed_offset,
+                        committed_leader_epoch=p.committed_leader_epoch,
+                        metadata=p.metadata,
+                        error_code=p.error_code,
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
+    )

@@ -1,0 +1,4 @@
+"""The broker role: what handlers work on, internal topics, telemetry and log maintenance.
+
+Kafka: kafka.server.BrokerServer.
+"""

@@ -1,0 +1,74 @@
+"""The coordinators' view of an internal topic: its partitions as logs.
+
+Kafka: org.apache.kafka.coordinator.common.runtime.PartitionWriter, CoordinatorPartitionWriter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.validator import AppendOrigin
+from ottla.storage.log.append_info import FetchIsolation
+from ottla.types import FileSlice
+
+if TYPE_CHECKING:
+    from ottla.clock import Clock
+    from ottla.replication.partition import Partition
+    from ottla.replication.replica_set import ReplicaSet
+    from ottla.types import Buffer
+
+_ACKS_ALL = -1
+
+
+class TopicLog:
+    """Implements coordinator.runtime.CoordinatorLog over the partitions of one topic."""
+
+    def __init__(self, topic: str, replicas: ReplicaSet, clock: Clock) -> None:
+        self._topic = topic
+        self._replicas = replicas
+        self._clock = clock
+
+    def _partition(self, partition: int) -> Partition:
+        found = self._replicas.find(self._topic, partition)
+        if found is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return found
+
+    def append(self, partition: int, batch: bytearray, leader_epoch: int) -> int:
+        """Append as the leader of this epoch; return the offset behind the batch."""
+        replica = self._partition(partition)
+        replica.check_leader(leader_epoch)
+        info = self._replicas.append(
+            replica,
+            memoryview(batch),
+            required_acks=_ACKS_ALL,
+            now_ms=self._clock.now_ms(),
+            origin=AppendOrigin.COORDINATOR,
+        )
+        return info.last_offset + 1
+
+    def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
+        """Return whole batches from offset on."""
+        log = self._partition(partition).log
+        records = log.read(
+            offset, max_bytes, isolation=FetchIsolation.LOG_END, min_one_message=True
+        ).records
+        return records.read() if isinstance(records, FileSlice) else records
+
+    def max_batch_bytes(self, partition: int) -> int:
+        """Return the topic's max.message.bytes, or the size of its segments if that is less."""
+        config = self._partition(partition).log.config
+        return min(config.max_message_bytes, config.segment_bytes)
+
+    def start_offset(self, partition: int) -> int:
+        """Return the log start offset."""
+        return self._partition(partition).log.log_start_offset
+
+    def end_offset(self, partition: int) -> int:
+        """Return the log end offset."""
+        return self._partition(partition).log.log_end_offset
+
+    def high_watermark(self, partition: int) -> int:
+        """Return the high watermark."""
+        return self._partition(partition).log.high_watermark

@@ -1,0 +1,100 @@
+"""Watches the space left for each log directory and has clients refused before none is left.
+
+Kafka: none; a broker there finds out when a write fails, and its directory goes offline.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.config.disk_reserve import reserve_bytes
+
+if TYPE_CHECKING:
+    from ottla.replication.replica_set import ReplicaSet
+    from ottla.server.system.workers import RunInWorker
+    from ottla.storage.directories.log_dir import LogDirectory
+
+    Found = list[tuple[LogDirectory, int, int]]
+
+log = logging.getLogger("ottla.disk")
+LONGEST_PAUSE_MS = 1000
+SHORTEST_PAUSE_MS = 50
+FASTEST_BYTES_PER_MS = 250_000
+"""More than one node's loop takes from clients: so soon may what is above the reserve be gone."""
+
+
+class SpaceWatch:
+    """Compares what is free with the reserve; the owner's thread alone acts on it."""
+
+    def __init__(self, replicas: ReplicaSet, setting_bytes: int) -> None:
+        """setting_bytes is what `log.dir.reserve.bytes` says; with 0 nobody is refused."""
+        self._replicas = replicas
+        self._setting_bytes = setting_bytes
+        self._is_looking = False
+        self.pause_ms = LONGEST_PAUSE_MS
+        """Milliseconds until the next look: fewer while the reserve is near."""
+
+    def look_now(self) -> None:
+        """Look on this thread; for the start of a node."""
+        self._measured(self._measure(), None)
+
+    def look(self, run_in_worker: RunInWorker) -> None:
+        """Look in a worker, unless the last look still hangs there."""
+        if not self._is_looking:
+            self._is_looking = True
+            run_in_worker(self._measure, self._measured)
+
+    def _measure(self) -> Found:
+        """Return each live directory with its free and all bytes; touches no shared state."""
+        found = []
+        for log_dir in self._replicas.logs.online_directories:
+            try:
+                found.append(
+                    (log_dir, log_dir.directory.free_space(), log_dir.directory.total_space())
+                )
+            except OSError:
+                continue  # it keeps its last state: the next write tells whether the disk is broken
+        return found
+
+    def _measured(self, found: Found | None, _error: Exception | None) -> None:
+        self._is_looking = False
+        for log_dir, free_bytes, total_bytes in found or ():
+            log_dir.free_bytes = free_bytes
+            log_dir.reserve_bytes = reserve_bytes(self._setting_bytes, total_bytes)
+            was_short, log_dir.is_short_of_space = log_dir.is_short_of_space, log_dir.lacks_space
+            if log_dir.is_short_of_space != was_short:
+                _tell(log_dir)
+        online = self._replicas.logs.online_directories
+        self._replicas.is_short_of_space = any(log_dir.is_short_of_space for log_dir in online)
+        self.pause_ms = min(map(_throttle_time_ms, online), default=LONGEST_PAUSE_MS)
+
+
+def _throttle_time_ms(log_dir: LogDirectory) -> int:
+    """Return how long the directory can be left alone."""
+    if log_dir.is_short_of_space or not log_dir.reserve_bytes:
+        return LONGEST_PAUSE_MS
+    soonest_ms = (log_dir.free_bytes - log_dir.reserve_bytes) // FASTEST_BYTES_PER_MS
+    return min(max(soonest_ms, SHORTEST_PAUSE_MS), LONGEST_PAUSE_MS)
+
+
+def _tell(log_dir: LogDirectory) -> None:
+    """Say once that produces are refused, and once that they are taken again."""
+    if not log_dir.is_short_of_space:
+        log.warning(
+            "log directory %s has %d bytes left again: produces to its partitions are taken",
+            log_dir.path,
+            log_dir.free_bytes,
+            extra={"event": "disk.space", "path": log_dir.path},
+        )
+        return
+    log.error(
+        "log directory %s has %d bytes left, %d less than its reserve of %d: produces to its "
+        "partitions are refused with KAFKA_STORAGE_ERROR, all else goes on; free some space, "
+        "shorten the retention of topics, or set log.dir.reserve.bytes lower (0 turns it off)",
+        log_dir.path,
+        log_dir.free_bytes,
+        log_dir.reserve_bytes - log_dir.free_bytes,
+        log_dir.reserve_bytes,
+        extra={"event": "disk.reserve", "path": log_dir.path},
+    )

@@ -1,0 +1,214 @@
+"""What a broker does by the clock: retention, flushes, checkpoints, removal of deleted files.
+
+Kafka: the scheduled tasks of kafka.log.LogManager and kafka.server.ReplicaManager.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.server.broker.disk_space import SpaceWatch
+from ottla.server.system.timers import next_aligned_tick
+from ottla.storage.log_set.clock_jumps import ClockJumpDetector
+from ottla.storage.log_set.retention_check import SLICE_LOGS, RetentionCheck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ottla.clock import Clock
+    from ottla.config.broker import BrokerConfig
+    from ottla.errors import CorruptMessage
+    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.replication.replica_set import ReplicaSet
+    from ottla.server.system.workers import Workers
+    from ottla.storage.directories.log_dir import LogDirectory
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.log.retention import ClockStep
+    from ottla.storage.log.state import LogState
+    from ottla.storage.log_set.jobs import StorageJob
+    from ottla.types import TopicPartition
+
+log = logging.getLogger("ottla.maintenance")
+JOBS_INTERVAL_MS = 250
+SLICE_PAUSE_MS = 5
+"""Between two slices of a retention check: requests go first."""
+_WHAT_TO_DO = {
+    errno.ENOSPC: "free some space or move the directory to a larger disk, then start again",
+    errno.EDQUOT: "raise the quota or free some space, then start again",
+    errno.EFBIG: "raise the limit on file sizes, then start again",
+    errno.EROFS: "mount it writable, then start again",
+    errno.EACCES: "make it writable for this user, then start again",
+}
+
+
+class Maintenance:
+    """Timers over one node's logs; jobs that wait for the disk go to the workers."""
+
+    def __init__(
+        self,
+        replicas: ReplicaSet,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        timer: TimingWheel,
+        workers: Workers,
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        """on_failure(error) is called when no directory is left, or the metadata's is gone."""
+        self._replicas = replicas
+        self._logs = replicas.logs
+        self._config = config
+        self._logs.on_flush_awaited = self._flush_soon
+        self._clock = clock
+        self._steps = ClockJumpDetector(clock.now_ms(), clock.monotonic_ms())
+        self._timer = timer
+        self._workers = workers
+        self._on_failure = on_failure
+        self._space = SpaceWatch(replicas, config.own.log_dir_reserve_bytes)
+        self._offline: set[str] = set()
+        self._damaged: set[TopicPartition] = set()
+        self._is_stopped = False
+        self._saved_at = -1
+        self._check: RetentionCheck | None = None
+        self._checked_step: ClockStep | None = None
+        """The step of the clock that the check under way knew of when it began."""
+
+    def start(self) -> None:
+        """Begin; retention first waits for log.initial.task.delay.ms."""
+        config = self._config
+        self._every(JOBS_INTERVAL_MS, self._run_jobs)
+        self._every(config.replica_high_watermark_checkpoint_interval_ms, self._save_watermarks)
+        self._every(config.log_flush_offset_checkpoint_interval_ms, self._save_recovery_points)
+        self._every(
+            config.log_retention_check_interval_ms,
+            self._apply_retention,
+            first_ms=config.log_initial_task_delay_ms,
+        )
+        self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
+        self._space.look_now()
+        self._look_at_space(0)
+
+    def stop(self) -> None:
+        """No task begins any more (KAFKA-13315)."""
+        self._is_stopped = True
+
+    def _every(
+        self, interval_ms: int, task: Callable[[], None], *, first_ms: int | None = None
+    ) -> None:
+        def run(_now_ms: int) -> None:
+            if self._is_stopped:
+                return
+            self._timer.add(next_aligned_tick(self._clock.monotonic_ms(), interval_ms), run)
+            _attempt(task)
+
+        delay_ms = interval_ms if first_ms is None else first_ms
+        self._timer.add(self._clock.monotonic_ms() + delay_ms, run)
+
+    def _look_at_space(self, _now_ms: int) -> None:
+        if not self._is_stopped:
+            self._space.look(self._workers.run)
+            next_ms = next_aligned_tick(self._clock.monotonic_ms(), self._space.pause_ms)
+            self._timer.add(next_ms, self._look_at_space)
+
+    def _submit(self, jobs: Iterable[StorageJob]) -> None:
+        for job in jobs:
+            self._workers.run(job.run, lambda _none, error, job=job: job.done(error))  # type: ignore[misc] # a lambda's default binds the loop's value
+
+    def _flush_soon(self, log: LogState) -> None:
+        self._submit(self._logs.take_flush(log, self._clock.now_ms()))
+
+    def _run_jobs(self) -> None:
+        self._watch_directories()
+        self._watch_clock()
+        self._submit(self._logs.take_jobs(self._clock.now_ms()))
+        self._submit(self._logs.remove_due(self._clock.now_ms()))
+
+    def _watch_directories(self) -> None:
+        """Say once that a directory went offline; a node that can serve nothing more halts."""
+        for log_dir in self._logs.directories:
+            if log_dir.is_online or log_dir.path in self._offline:
+                continue
+            self._offline.add(log_dir.path)
+            self._replicas.report_failures()
+            text = _offline_text(log_dir)
+            log.error(text, extra={"event": "directory.offline", "path": log_dir.path})
+            is_last = not self._logs.online_directories
+            if is_last or log_dir.path == self._config.metadata_directory:
+                self._on_failure(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
+
+    def _save_watermarks(self) -> None:
+        if self._replicas.append_count != self._saved_at:
+            self._saved_at = self._replicas.append_count
+            self._submit(self._logs.high_watermark_jobs())
+
+    def _save_recovery_points(self) -> None:
+        self._logs.checkpoint_recovery_points()
+
+    def _apply_retention(self) -> None:
+        if self._check is None:
+            self._check = RetentionCheck(self._logs, self._report_damage)
+            self._checked_step = self._steps.step
+            self._go_on_with_retention()
+
+    def _go_on_with_retention(self) -> None:
+        """Take the next slice; a check that fails is over, and the next interval begins anew."""
+        check, self._check = self._check, None
+        if check is None or self._is_stopped:
+            return
+        self._watch_clock()
+        if check.step(self._clock.now_ms(), self._steps.step, SLICE_LOGS):
+            self._check = check
+            next_ms = self._clock.monotonic_ms() + SLICE_PAUSE_MS
+            self._timer.add(next_ms, lambda _now_ms: _attempt(self._go_on_with_retention))
+        elif self._steps.step == self._checked_step and not self._logs.is_holding_back:
+            self._steps.forget()  # a step that came meanwhile is news to the first slices
+
+    def _report_damage(self, damaged: PartitionLog, error: CorruptMessage) -> None:
+        """Say once of each log that retention cannot read it; the others have theirs."""
+        if damaged.topic_partition not in self._damaged:
+            self._damaged.add(damaged.topic_partition)
+            log.error(
+                "retention cannot read the log of %s, which keeps all it has: %s",
+                damaged.topic_partition,
+                error,
+                extra={"event": "log.damaged", "partition": str(damaged.topic_partition)},
+            )
+
+    def _watch_clock(self) -> None:
+        """Say once that the clock stepped; retention holds back until its effect is over."""
+        if self._steps.look(self._clock.now_ms(), self._clock.monotonic_ms()):
+            assert self._steps.step is not None
+            log.warning(
+                "the clock of this machine stepped %d s ahead: of what is too old only by that, "
+                "retention deletes one segment of each log every %d s; set the clock right if it "
+                "is wrong now",
+                round(self._steps.step.size_ms / 1000),
+                self._config.log_retention_check_interval_ms // 1000,
+                extra={"event": "clock.step"},
+            )
+
+    def _flush_due(self) -> None:
+        self._logs.want_due_flushes(self._clock.now_ms())
+
+
+def _attempt(task: Callable[[], None]) -> None:
+    """Do it; what goes wrong is said, and the next task is done all the same."""
+    try:
+        task()
+    except (KafkaError, OSError) as error:
+        log.error("upkeep: %s", error, extra={"event": "maintenance.failed"})  # noqa: TRY400 - the text says all
+
+
+def _offline_text(log_dir: LogDirectory) -> str:
+    """Say in one line which directory failed, why, and what to do."""
+    error = log_dir.failure
+    number = None if error is None else error.errno
+    advice = _WHAT_TO_DO.get(number or 0, "check the disk, then start again")
+    try:
+        left = f", {log_dir.directory.free_space()} bytes are free"
+    except OSError:
+        left = ""
+    return f"log directory {log_dir.path} is offline: {error}{left}; {advice}"

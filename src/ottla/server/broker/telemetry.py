@@ -1,0 +1,278 @@
+"""Clients' own metrics: who is asked for which, how often, and who receives them (KIP-714).
+
+Kafka: org.apache.kafka.server.ClientMetricsManager, ClientMetricsInstance, ClientTelemetry.
+
+A receiver is a plug-in of metric.reporters with `export_metrics(context, payload)`. It is called
+on a thread of its own, so that it may wait for a network.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.config.group import ClientMetricsConfig, client_pattern
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.resources import ConfigResourceType
+from ottla.protocol.apis.push_telemetry import PushTelemetryResponse
+from ottla.purgatory.pending import Pending
+from ottla.records.compression import Compression, decompress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import regex
+
+    from ottla.metadata.image.image import MetadataImage
+    from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
+    from ottla.server.system.workers import RunInWorker
+    from ottla.types import Uuid
+
+log = logging.getLogger("ottla.telemetry")
+MAX_INSTANCES: Final = 16_384
+MAX_WAITING: Final = 64
+"""Messages that wait for a slow receiver; what comes beyond is told to come later."""
+DEFAULT_INTERVAL_MS: Final = 300_000
+ALL_METRICS: Final = "*"
+ACCEPTED: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
+_LARGEST_PLAIN_BYTES: Final = 100 * 1024 * 1024
+_BEFORE: Final = -1
+_MATCH_TIMEOUT_S: Final = 0.01
+_ASK_AGAIN: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+"""After these a client asks at once what has changed."""
+
+
+class TelemetryContext(NamedTuple):
+    """Which client sends metrics, and how."""
+
+    client_id: str
+    client_address: str
+    client_port: int
+    client_software_name: str
+    client_software_version: str
+    listener_name: str
+    push_interval_ms: int = DEFAULT_INTERVAL_MS
+
+
+class TelemetryPayload(NamedTuple):
+    """What a client measured: OTLP metrics, decompressed."""
+
+    client_instance_id: Uuid
+    is_terminating: bool
+    data: bytes
+    content_type: str = "OTLP"
+
+
+class Subscription(NamedTuple):
+    """One subscription as its settings say it."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    patterns: tuple[tuple[str, regex.Pattern[str]], ...]
+
+
+class ClientInstance:
+    """What is remembered of one client; times are monotonic ms."""
+
+    __slots__ = (
+        "context",
+        "interval_ms",
+        "is_terminating",
+        "last_error",
+        "last_get_ms",
+        "last_push_ms",
+        "metrics",
+        "subscription_id",
+        "version",
+    )
+
+    def __init__(
+        self, context: TelemetryContext, metrics: list[str], subscription_id: int, version: int
+    ) -> None:
+        self.context = context
+        self.interval_ms = context.push_interval_ms
+        self.metrics = metrics
+        self.subscription_id = subscription_id
+        self.version = version
+        self.is_terminating = False
+        self.last_error = ErrorCode.NONE
+        self.last_get_ms = self.last_push_ms = _BEFORE
+
+    def may_get(self, now_ms: int) -> bool:
+        """Whether the interval is over since anything was asked, or the last push went wrong."""
+        last_ms = max(self.last_get_ms, self.last_push_ms)
+        if last_ms != _BEFORE and now_ms - last_ms < self.interval_ms:
+            return self.last_error in _ASK_AGAIN
+        self.last_get_ms = now_ms
+        return True
+
+    def may_push(self, now_ms: int) -> bool:
+        """Whether metrics are due: once after each question, then every interval."""
+        is_first = self.last_push_ms == _BEFORE or self.last_get_ms > self.last_push_ms
+        if not is_first and now_ms - self.last_push_ms < self.interval_ms:
+            return False
+        self.last_push_ms = now_ms
+        return True
+
+
+class Telemetry:
+    """The node's subscriptions, the clients it knows, and the receivers."""
+
+    def __init__(self, max_bytes: int, run_in_worker: RunInWorker) -> None:
+        """Take telemetry.max.bytes, the largest message, and where receivers run."""
+        self.max_bytes = max_bytes
+        self.receivers: list[Any] = []
+        self._run_in_worker = run_in_worker
+        self._subscriptions: dict[str, Subscription] = {}
+        self._version = 0
+        self._instances: OrderedDict[Uuid, ClientInstance] = OrderedDict()
+        self._by_connection: dict[str, Uuid] = {}
+        self._waiting = 0
+
+    @property
+    def has_receiver(self) -> bool:
+        """Whether anybody wants clients' metrics: else clients are not told of this part."""
+        return bool(self.receivers)
+
+    @property
+    def instance_count(self) -> int:
+        """Clients that are remembered."""
+        return len(self._instances)
+
+    def update(self, image: MetadataImage, name: str) -> None:
+        """Take over the settings of a subscription, or that it is gone."""
+        stored = image.configs.of(ConfigResourceType.CLIENT_METRICS, name)
+        self._version += 1
+        subscription = read_subscription(stored) if stored else None
+        if subscription is not None:
+            self._subscriptions[name] = subscription
+            return
+        self._subscriptions.pop(name, None)
+        if stored:
+            extra = {"event": "telemetry.unreadable", "subscription": name}
+            log.error("nobody matches %s", stored.get("match"), extra=extra)
+
+    def connection_closed(self, connection_id: str) -> None:
+        """Forget the client of a connection."""
+        instance_id = self._by_connection.pop(connection_id, None)
+        if instance_id is not None:
+            self._instances.pop(instance_id, None)
+
+    def instance(
+        self, instance_id: Uuid, context: TelemetryContext, connection_id: str
+    ) -> ClientInstance:
+        """Return what is known of a client, anew when subscriptions have changed meanwhile."""
+        known = self._instances.get(instance_id)
+        if known is None or known.version < self._version:
+            known = self._new_instance(instance_id, known.context if known else context)
+            self._instances[instance_id] = known
+            self._by_connection[connection_id] = instance_id
+            while len(self._instances) > MAX_INSTANCES:
+                self._instances.popitem(last=False)
+        self._instances.move_to_end(instance_id)
+        return known
+
+    def _new_instance(self, instance_id: Uuid, context: TelemetryContext) -> ClientInstance:
+        matching = [
+            one for one in self._subscriptions.values() if _matches(one, instance_id, context)
+        ]
+        metrics = sorted({name for one in matching for name in one.metrics})
+        if ALL_METRICS in metrics:
+            metrics = [ALL_METRICS]
+        interval_ms = min([DEFAULT_INTERVAL_MS, *(one.interval_ms for one in matching)])
+        digest = zlib.crc32(f"{metrics}{interval_ms}".encode() + instance_id)
+        return ClientInstance(
+            context._replace(push_interval_ms=interval_ms),
+            metrics,
+            digest - (1 << 32) if digest >> 31 else digest,
+            self._version,
+        )
+
+    def check_push(
+        self, request: PushTelemetryRequest, instance: ClientInstance, now_ms: int
+    ) -> None:
+        """Raise KafkaError when a client's message may not come now, or not like this."""
+        if instance.is_terminating:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        if not instance.may_push(now_ms) and not request.terminating:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        if request.subscription_id != instance.subscription_id:
+            raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
+        if request.compression_type not in (Compression.NONE, *ACCEPTED):
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if len(request.metrics) > self.max_bytes:
+            raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
+        if self._waiting >= MAX_WAITING:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+
+    def export(
+        self, request: PushTelemetryRequest, instance: ClientInstance
+    ) -> Pending[PushTelemetryResponse]:
+        """Hand the metrics to all receivers; INVALID_RECORD when one of them failed."""
+        pending: Pending[PushTelemetryResponse] = Pending()
+        receivers = tuple(self.receivers)
+        message = bytes(request.metrics)
+
+        def run() -> None:
+            codec = Compression(request.compression_type)
+            data = message
+            if codec is not Compression.NONE:
+                data = bytes(decompress(codec, message, _LARGEST_PLAIN_BYTES))
+            payload = TelemetryPayload(request.client_instance_id, request.terminating, data)
+            for receiver in receivers:
+                receiver.export_metrics(instance.context, payload)
+
+        def done(_nothing: None, error: Exception | None) -> None:
+            self._waiting -= 1
+            if error is not None:
+                client = instance.context.client_address
+                extra = {"event": "telemetry.failed", "client": client}
+                log.error("metrics lost: %s", error, extra=extra)
+            code = ErrorCode.NONE if error is None else ErrorCode.INVALID_RECORD
+            instance.last_error = code
+            pending.complete(PushTelemetryResponse(error_code=int(code)))
+
+        self._waiting += 1
+        self._run_in_worker(run, done)
+        return pending
+
+
+def read_subscription(stored: Mapping[str, str]) -> Subscription | None:
+    """Return a subscription from its stored settings; None when nobody can be matched by it.
+
+    They were checked when they were stored, yet Java's expressions are not all Python's. Of an
+    attribute that is named twice the last expression counts, as in Kafka.
+    """
+    config = ClientMetricsConfig(ClientMetricsConfig.read(stored).values, stored)
+    patterns: dict[str, regex.Pattern[str]] = {}
+    for text in config.match:
+        pattern = client_pattern(text)
+        if pattern is None:
+            return None
+        name, expression = pattern
+        patterns[name] = expression
+    return Subscription(config.metrics, config.interval_ms, tuple(patterns.items()))
+
+
+def _matches(one: Subscription, instance_id: Uuid, context: TelemetryContext) -> bool:
+    values = {
+        "client_instance_id": str(instance_id),
+        "client_id": context.client_id,
+        "client_software_name": context.client_software_name,
+        "client_software_version": context.client_software_version,
+        "client_source_address": context.client_address,
+        "client_source_port": str(context.client_port),
+    }
+    return all(_fits(pattern, values[name]) for name, pattern in one.patterns)
+
+
+def _fits(pattern: regex.Pattern[str], value: str) -> bool:
+    """Whether a value matches; one that takes too long to tell does not: the loop has to go on."""
+    try:
+        return pattern.fullmatch(value, timeout=_MATCH_TIMEOUT_S) is not None
+    except TimeoutError:
+        extra = {"event": "telemetry.endless"}
+        log.warning("gave up matching %s", pattern.pattern, extra=extra)
+        return False

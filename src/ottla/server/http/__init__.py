@@ -1,0 +1,4 @@
+"""The HTTP endpoint: /metrics and the health probes.
+
+Kafka: none.
+"""

@@ -1,0 +1,119 @@
+"""The pages of a node's HTTP server: /metrics and the probes.
+
+`/livez` asks whether the loop answers, `/readyz` whether clients should come, `/startupz` whether
+the start is over, with what is left of the recovery. A node that recovers is alive: killing it
+would only make it begin again.
+
+Kafka: none; Kubernetes users probe its port, which is closed while it recovers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from starlette.routing import Route
+
+from ottla.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Exposition
+from ottla.server.http.health import BrokerState
+from ottla.server.metrics.process import ProcessMetrics
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from ottla.metrics.families import Series, Spelling
+    from ottla.server.http.health import NodeHealth
+
+OK, UNAVAILABLE = 200, 503
+SCRAPES_MAX = 16
+"""Scrapes gathered at a time: each holds megabytes, also when its client has left."""
+
+
+def make_app(health: NodeHealth, spelling: Spelling) -> Starlette:
+    """Return the application; imported and made on the server's thread."""
+    pages = Pages(health, spelling)
+    return Starlette(
+        routes=[
+            Route("/metrics", pages.metrics),
+            Route("/livez", pages.livez),
+            Route("/readyz", pages.readyz),
+            Route("/startupz", pages.startupz),
+        ],
+        middleware=[Middleware(GZipMiddleware, compresslevel=1)],
+    )
+
+
+class Pages:
+    """One function a page."""
+
+    def __init__(self, health: NodeHealth, spelling: Spelling) -> None:
+        self._health = health
+        self._process = ProcessMetrics()
+        self._exposition = Exposition(spelling)
+        self._scrape_count = 0
+
+    async def metrics(self, request: Request) -> Response:
+        """Answer a scrape, in OpenMetrics when that is accepted."""
+        if self._scrape_count >= SCRAPES_MAX:
+            return PlainTextResponse("too many scrapes at a time\n", UNAVAILABLE)
+        self._scrape_count += 1
+        try:
+            series = await self._health.gather()
+        except TimeoutError:
+            return PlainTextResponse("the node's loop does not answer\n", UNAVAILABLE)
+        finally:
+            self._scrape_count -= 1
+        openmetrics = "application/openmetrics-text" in request.headers.get("accept", "")
+        whole = chain(self._health.series(), self._process.collect(), series)
+        return StreamingResponse(
+            self._text(whole, openmetrics=openmetrics),
+            headers={"content-type": OPENMETRICS_TYPE if openmetrics else TEXT_TYPE},
+        )
+
+    async def _text(self, series: Iterable[Series], *, openmetrics: bool) -> AsyncIterator[bytes]:
+        for piece in self._exposition.render(series, openmetrics=openmetrics):
+            yield piece
+            time.sleep(0)  # noqa: ASYNC251 - gives the interpreter to the node's loop
+            await asyncio.sleep(0)
+
+    async def livez(self, _request: Request) -> Response:
+        """Say whether the loop answers; a node that starts or recovers is alive."""
+        if self._health.state is not BrokerState.RUNNING:
+            return _answer(is_good=True, state=self._health.state)
+        try:
+            await self._health.ask(lambda: None)
+        except TimeoutError:
+            return _answer(is_good=False, state=self._health.state, reason="the loop is stuck")
+        return _answer(is_good=True, state=self._health.state)
+
+    async def readyz(self, _request: Request) -> Response:
+        """Say whether the node serves clients: running, unfenced, caught up."""
+        health = self._health
+        if health.state is not BrokerState.RUNNING:
+            return _answer(is_good=False, state=health.state)
+        try:
+            checks = await health.ask(health.checks)
+        except TimeoutError:
+            return _answer(is_good=False, state=health.state, reason="the loop is stuck")
+        return _answer(is_good=all(checks.values()), state=health.state, checks=checks)
+
+    async def startupz(self, _request: Request) -> Response:
+        """Say whether the start is over, and how many logs are left to open."""
+        health = self._health
+        is_over = health.state in {BrokerState.RUNNING, BrokerState.SHUTTING_DOWN}
+        return _answer(is_good=is_over, state=health.state, recovery=health.progress())
+
+
+def _answer(*, is_good: bool, state: BrokerState, **more: Any) -> JSONResponse:
+    status = "ok" if is_good else "unavailable"
+    content = {"status": status, "state": state.name.lower(), **more}
+    return JSONResponse(content, OK if is_good else UNAVAILABLE)

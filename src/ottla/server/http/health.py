@@ -1,0 +1,148 @@
+"""What the HTTP threads may know of a node: its phase, its recovery, and questions to its loop.
+
+Kafka: org.apache.kafka.metadata.BrokerState; LogManager's remainingLogsToRecover.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeVar
+
+from ottla.metrics.families import Series, gauge, label_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ottla.server.broker.broker import Broker
+    from ottla.server.metrics.node import NodeMetrics
+    from ottla.storage.directories.loader import FoundLog
+    from ottla.storage.directories.log_dir import LogDirectory
+
+T = TypeVar("T")
+_ONE = ("",)
+_STATE = gauge(
+    "kafka.server", "KafkaServer", "BrokerState", "1 starts, 2 recovers, 3 runs, 7 stops."
+)
+_REMAINING = gauge(
+    "kafka.log", "LogManager", "remainingLogsToRecover", "Logs that are still to be opened."
+)
+LIVE_LIMIT_S = 5.0
+"""A loop that has not answered for this long is held for stuck."""
+
+
+class BrokerState(IntEnum):
+    """A broker's phases, with Kafka's numbers."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    SHUTTING_DOWN = 7
+
+
+class NodeHealth:
+    """Written by the node's loop, read by others: plain attributes only."""
+
+    def __init__(self) -> None:
+        self.state = BrokerState.NOT_RUNNING
+        self.failure: Exception | None = None
+        self.metrics: NodeMetrics | None = None
+        self._broker: Broker | None = None
+        self._paths: dict[int, str] = {}
+        self._total: dict[str, int] = {}
+        self.opened_counts: dict[str, int] = {}
+        """Logs opened so far by directory."""
+
+    # The node tells
+
+    def recovering(self, log_dirs: Iterable[LogDirectory]) -> None:
+        """Count the logs that are about to be opened."""
+        for log_dir in log_dirs:
+            names = log_dir.directory.list()
+            self._paths[id(log_dir.directory)] = log_dir.path
+            self._total[log_dir.path] = sum(log_dir.directory.is_directory(one) for one in names)
+            self.opened_counts[log_dir.path] = 0
+        self.state = BrokerState.RECOVERY
+
+    def opened(self, log: FoundLog) -> None:
+        """Count a log that was opened."""
+        path = self._paths.get(id(log.directory))
+        if path is not None:
+            self.opened_counts[path] += 1
+
+    def recovered(self) -> None:
+        """Say that no log is left to open, whatever was counted."""
+        self.opened_counts.update(self._total)
+        self.state = BrokerState.STARTING
+
+    def running(self, broker: Broker, metrics: NodeMetrics) -> None:
+        """Serve requests from now on."""
+        self._broker, self.metrics = broker, metrics
+        self.state = BrokerState.RUNNING
+
+    # Others ask
+
+    def progress(self) -> dict[str, dict[str, int]]:
+        """Return total and remaining logs by directory; empty before recovery begins."""
+        opened = dict(self.opened_counts)
+        return {
+            path: {"logs": total, "remaining": max(0, total - opened[path])}
+            for path, total in dict(self._total).items()
+        }
+
+    def series(self) -> Iterator[Series]:
+        """Yield the broker's state and what is left to recover; on any thread."""
+        yield Series(_STATE, _ONE, (int(self.state),))
+        progress = self.progress()
+        labels = tuple(label_text(dir=path) for path in progress)
+        yield Series(_REMAINING, labels, [one["remaining"] for one in progress.values()])
+
+    def checks(self) -> dict[str, bool]:
+        """Say what a ready node must be; on the node's loop."""
+        broker = self._broker
+        assert broker is not None, "asked of a running node only"
+        controller = broker.controller
+        registration = controller.image.cluster.brokers.get(broker.node_id)
+        applied = controller.image.offset_and_epoch.offset
+        return {
+            "serving": self.failure is None,
+            "unfenced": registration is not None and not registration.fenced,
+            "caught_up": applied + 1 >= controller.high_watermark,
+            "disks": bool(broker.logs.online_directories),
+        }
+
+    async def ask(self, question: Callable[[], T]) -> T:
+        """Let the node's loop answer a question; TimeoutError when it does not in time."""
+        metrics = self.metrics
+        if metrics is None:
+            raise TimeoutError("the node does not run")
+        answer: Future[T] = Future()
+        answer.set_running_or_notify_cancel()  # an asker that gave up is answered all the same
+
+        def run() -> None:
+            try:
+                answer.set_result(question())
+            except Exception as error:  # noqa: BLE001 - handed to whom it concerns
+                answer.set_exception(error)
+
+        _on(metrics, run)
+        return await asyncio.wait_for(asyncio.wrap_future(answer), LIVE_LIMIT_S)
+
+    async def gather(self) -> list[Series]:
+        """Return all series of the node; TimeoutError when its loop does not answer."""
+        metrics = self.metrics
+        if metrics is None:
+            return []
+        answer: Future[list[Series]] = Future()
+        answer.set_running_or_notify_cancel()
+        _on(metrics, lambda: metrics.gather(answer.set_result, answer.set_exception))
+        return await asyncio.wait_for(asyncio.wrap_future(answer), 2 * LIVE_LIMIT_S)
+
+
+def _on(metrics: NodeMetrics, call: Callable[[], None]) -> None:
+    try:
+        metrics.loop.call_soon_threadsafe(call)
+    except RuntimeError as error:  # the loop is closed
+        raise TimeoutError(str(error)) from error

@@ -1,0 +1,110 @@
+"""An HTTP server on a thread and loop of its own, beside the node's loop.
+
+A node that recovers keeps its loop busy for as long as its disks need, and a scrape of ten
+thousand partitions is megabytes of text: neither must wait for the other. The socket is bound at
+once, so that a taken port is told before anything else; the library is imported on the thread,
+and only after the node has started or START_DELAY_S have passed.
+
+Kafka: none; the JVM's exporters bring their own server, as Connect brings Jetty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import ASGIApp
+
+log = logging.getLogger("ottla.http")
+START_DELAY_S = 1.0
+"""How long a starting node has the processor for itself; connections wait in the backlog."""
+STOP_LIMIT_S = 2.0
+_BACKLOG = 128
+_KEEP_ALIVE_S = 12
+"""Below usual scrape intervals, lest a connection ends just as the next request is sent."""
+
+
+class HttpServer:
+    """Serves one ASGI application; `bind`, `start`, then `stop` from any thread."""
+
+    def __init__(self, host: str, port: int, make_app: Callable[[], ASGIApp]) -> None:
+        """make_app() is called on the server's thread. OSError when the port is taken."""
+        self._make_app = make_app
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        self.address: tuple[str, int] = self._socket.getsockname()[:2]
+        self._may_begin = threading.Event()
+        self._is_stopping = False
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="ottla-http", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; it waits for `node_started`, or a second."""
+        self._thread.start()
+
+    def node_started(self) -> None:
+        """Serve from now on."""
+        self._may_begin.set()
+
+    def stop(self) -> None:
+        """End the server and wait for its thread."""
+        with self._lock:
+            self._is_stopping = True
+            if self._loop is not None and self._stopped is not None:
+                self._loop.call_soon_threadsafe(self._stopped.set)
+        self._may_begin.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_LIMIT_S)
+        self._socket.close()
+
+    def _run(self) -> None:
+        self._may_begin.wait(START_DELAY_S)
+        if not self._is_stopping:
+            try:
+                asyncio.run(self._serve())
+            except Exception:
+                log.exception("the HTTP server ended", extra={"event": "http.failed"})
+
+    async def _serve(self) -> None:
+        import uvicorn
+
+        from ottla.server.http.connection import HttpConnection
+
+        stopped = asyncio.Event()
+        config = uvicorn.Config(
+            self._make_app(),
+            loop="asyncio",
+            http=HttpConnection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=1,
+        )
+        # its warnings are about what strangers send, a line for each request
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        config.load()
+        server = uvicorn.Server(config)
+        server.lifespan = config.lifespan_class(config)
+        with self._lock:
+            self._loop, self._stopped = asyncio.get_running_loop(), stopped
+            if self._is_stopping:
+                return
+        await server.startup(sockets=[self._socket])
+        await stopped.wait()  # instead of the library's own loop, which wakes ten times a second
+        server.should_exit = True
+        await server.shutdown(sockets=[self._socket])
+        with self._lock:
+            self._loop = None

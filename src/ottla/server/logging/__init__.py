@@ -1,0 +1,4 @@
+"""Log lines, log levels and rate limits of log messages.
+
+Kafka: none.
+"""

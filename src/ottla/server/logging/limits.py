@@ -1,0 +1,130 @@
+"""Keeps strangers from filling the log: one line of a kind a client a second, then how many more.
+
+A line is limited when it names a client (`extra={"client": …}`); lines about the node itself are
+all written. Two lines are of a kind when logger, level and text before its arguments are the same.
+
+Kafka: none.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+INTERVAL_MS: Final = 1000
+MAX_KINDS: Final = 10_000
+_KIND_CHARACTERS: Final = 200
+
+
+class LineKind(NamedTuple):
+    """What lines have in common that count as one."""
+
+    client: str
+    logger: str
+    level: int
+    text: str
+
+
+class _Seen:
+    """When a line of a kind was last written (ms), and how many were left out since."""
+
+    __slots__ = ("left_out", "written_ms")
+
+    def __init__(self, written_ms: int) -> None:
+        self.written_ms = written_ms
+        self.left_out = 0
+
+
+class LineLimit:
+    """Decides which lines are written, with the memory of at most `max_kinds` of them.
+
+    Where there are more, the kind that was written longest ago is told of and forgotten early.
+    """
+
+    def __init__(self, now_ms: Callable[[], int], *, max_kinds: int = MAX_KINDS) -> None:
+        """`now_ms` is a clock that never goes back."""
+        self._now_ms = now_ms
+        self._max_kinds = max_kinds
+        self._seen: dict[LineKind, _Seen] = {}  # in order of the last line written
+        self._ended: list[tuple[LineKind, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def admits(self, kind: LineKind) -> bool:
+        """Whether a line of this kind is to be written now; otherwise it is counted."""
+        now_ms = self._now_ms()
+        seen = self._seen.get(kind)
+        if seen is not None:
+            if now_ms - seen.written_ms < INTERVAL_MS:
+                seen.left_out += 1
+                return False
+            self._end(kind)
+        elif len(self._seen) >= self._max_kinds:
+            self._end(next(iter(self._seen)))
+        self._seen[kind] = _Seen(now_ms)
+        return True
+
+    def _end(self, kind: LineKind) -> None:
+        left_out = self._seen.pop(kind).left_out
+        if left_out:
+            self._ended.append((kind, left_out))
+
+    def take_left_out(self, *, all_of_them: bool = False) -> list[tuple[LineKind, int]]:
+        """Return the kinds whose second is over, each with how many were left out; once."""
+        limit_ms = self._now_ms() - INTERVAL_MS
+        for kind, seen in list(self._seen.items()):
+            if seen.written_ms > limit_ms and not all_of_them:
+                break
+            self._end(kind)
+        ended, self._ended = self._ended, []
+        return ended
+
+
+class LimitedHandler(logging.StreamHandler[TextIO]):
+    """Writes lines to a stream as far as a `LineLimit` admits them."""
+
+    def __init__(self, limit: LineLimit, stream: TextIO | None = None) -> None:
+        super().__init__(stream)
+        self._limit = limit
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, and before it how many were left out of those whose second is over."""
+        client = record.__dict__.get("client")
+        if client is not None:
+            text = str(record.msg)[:_KIND_CHARACTERS]
+            kind = LineKind(str(client), record.name, record.levelno, text)
+            if not self._limit.admits(kind):
+                return
+            self._write_left_out(self._limit.take_left_out())
+        super().emit(record)
+
+    def report_suppressed(self, *, all_of_them: bool = False) -> None:
+        """Write how many lines were left out of kinds that came to rest; called now and then."""
+        self.acquire()
+        try:
+            self._write_left_out(self._limit.take_left_out(all_of_them=all_of_them))
+        finally:
+            self.release()
+
+    def _write_left_out(self, ended: list[tuple[LineKind, int]]) -> None:
+        for kind, count in ended:
+            text = f"… {count:,} more like it: {kind.text}"
+            record = logging.LogRecord(kind.logger, kind.level, "", 0, text, None, None)
+            record.client = kind.client
+            super().emit(record)
+
+    def close(self) -> None:
+        """Tell of all that was left out before the end."""
+        self.report_suppressed(all_of_them=True)
+        super().close()
+
+
+def report_suppressed() -> None:
+    """Have all of Ottla's handlers write how many lines they left out."""
+    for handler in logging.getLogger("ottla").handlers:
+        if isinstance(handler, LimitedHandler):
+            handler.report_suppressed()

@@ -1,0 +1,201 @@
+"""Consumer groups: what they committed, how far behind they are in records and in time.
+
+Apache Kafka has no such metric; people run exporters that ask over the network. Here the offsets
+lie in memory. The time is that of the first record which the group has not consumed: its batch's
+header is read once for each committed offset, and within a batch the time is interpolated.
+
+Kafka: GroupMetadataManager's gauges; kafka_exporter and kafka-lag-exporter for the lag.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, TypeAlias
+
+from ottla.coordinator.group.classic.group import ClassicState
+from ottla.coordinator.runtime.active import ShardState
+from ottla.metrics.families import Series, client_gauge, gauge, label_text, own
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.clock import Clock
+    from ottla.coordinator.group.coordinator import GroupCoordinator
+    from ottla.coordinator.group.shard import GroupShard
+    from ottla.replication.replica_set import ReplicaSet
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.types import TopicPartition
+
+_ONE = ("",)
+_A_SLICE = 50
+"""Offsets looked at between two turns of the loop, of which each may read a batch's header."""
+_LOG_APPEND_TIME = 0x08
+
+_LAG = own("kafka_consumergroup_lag", "Records between committed offset and high watermark.")
+_LAG_SUM = own("kafka_consumergroup_lag_sum", "The same, summed over the topic.")
+_OFFSET = own("kafka_consumergroup_current_offset", "Committed offset.")
+_OFFSET_SUM = own("kafka_consumergroup_current_offset_sum", "The same, summed over the topic.")
+_LAG_MILLIS = own("kafka_consumer_lag_millis", "Age of the first record not consumed; 0 if none.")
+_LAG_SECONDS = own(
+    "kafka_consumergroup_group_lag_seconds", "Age of the first record not consumed; 0 if none."
+)
+_MEMBERS = own("kafka_consumergroup_members", "Members of the group.")
+
+_PLACE = ("kafka.coordinator.group", "GroupMetadataManager")
+_GROUPS = gauge(*_PLACE, "NumGroups", "Groups coordinated here.")
+_OFFSETS = gauge(*_PLACE, "NumOffsets", "Offsets kept for them.")
+_IN_STATE = {
+    state: gauge(*_PLACE, f"NumGroups{state.value}", f"Groups in state {state.value}.")
+    for state in ClassicState
+}
+_GROUP_COUNT = client_gauge("group-coordinator-metrics", "group-count", "Groups by protocol.")
+_GROUP_COUNT_NAME = _GROUP_COUNT._replace(classic=_GROUP_COUNT.reporter)
+_CLASSIC = (label_text(protocol="classic"),)
+
+
+class _Entry:
+    """A group's offset in one partition: what need not be found out again at each scrape."""
+
+    __slots__ = ("label", "log", "offset", "sum_key", "timestamp_ms")
+
+    def __init__(self, group_id: str, partition: TopicPartition, log: PartitionLog) -> None:
+        self.label = label_text(
+            consumergroup=group_id, topic=partition.topic, partition=partition.partition
+        )
+        self.sum_key = (group_id, partition.topic)
+        self.log = log
+        self.offset = -1
+        self.timestamp_ms: int | None = None
+        """When the record at `offset` was made; None when the log does not tell."""
+
+    def age_ms(self, offset: int, now_ms: int) -> int | None:
+        """Return how old the record at an offset is; None when the log does not tell."""
+        if offset != self.offset:
+            self.offset = offset
+            self.timestamp_ms = _timestamp_ms(self.log, offset)
+        return None if self.timestamp_ms is None else max(0, now_ms - self.timestamp_ms)
+
+
+class _Rows:
+    """The columns of one scrape."""
+
+    def __init__(self) -> None:
+        self.labels: list[str] = []
+        self.lags: list[int] = []
+        self.offsets: list[int] = []
+        self.millis: list[int] = []
+        self.timed_labels: list[str] = []
+        self.lag_sums: Counter[tuple[str, str]] = Counter()
+        self.offset_sums: Counter[tuple[str, str]] = Counter()
+
+
+_Entries: TypeAlias = "dict[str, dict[TopicPartition, _Entry | None]]"
+
+
+class GroupMetrics:
+    """Reads a coordinator's shards; owned by the loop."""
+
+    def __init__(self, groups: GroupCoordinator, replicas: ReplicaSet, clock: Clock) -> None:
+        self._groups = groups
+        self._replicas = replicas
+        self._clock = clock
+        self._entries: _Entries = {}
+        """By group and partition; None for partitions that this node does not lead."""
+
+    def metadata_changed(self) -> None:
+        """Look for each partition again: it may be gone, led elsewhere or another one."""
+        self._entries = {}
+
+    def collect(self) -> Iterator[Series | None]:
+        """Yield all series; None now and then, where the loop may take a turn."""
+        rows, entries = _Rows(), self._entries
+        seen: _Entries = {}
+        for shard in self._shards():
+            for group_id in list(shard.offsets.by_group):
+                known = entries.get(group_id, {})
+                seen[group_id] = here = {}
+                offsets = list((shard.offsets.by_group.get(group_id) or {}).items())
+                for start in range(0, len(offsets), _A_SLICE):
+                    for partition, committed in offsets[start : start + _A_SLICE]:
+                        try:
+                            entry = known[partition]
+                        except KeyError:
+                            entry = self._find(group_id, partition)
+                        here[partition] = entry
+                        if entry is not None:
+                            self._add(rows, entry, committed.offset)
+                    yield None
+        if self._entries is entries:  # else metadata changed between two slices
+            self._entries = seen
+        yield from _lag_series(rows)
+        yield from self._group_series()
+
+    def _shards(self) -> list[GroupShard]:
+        runtime = self._groups.runtime
+        return [
+            runtime.shard(partition)
+            for partition, state in runtime.partitions.items()
+            if state is ShardState.ACTIVE
+        ]
+
+    def _find(self, group_id: str, partition: TopicPartition) -> _Entry | None:
+        replica = self._replicas.find(*partition)
+        if replica is None or not replica.is_leader:
+            return None
+        return _Entry(group_id, partition, replica.log)
+
+    def _add(self, rows: _Rows, entry: _Entry, offset: int) -> None:
+        lag = max(0, entry.log.high_watermark - offset)
+        rows.labels.append(entry.label)
+        rows.lags.append(lag)
+        rows.offsets.append(offset)
+        rows.lag_sums[entry.sum_key] += lag
+        rows.offset_sums[entry.sum_key] += offset
+        age_ms = entry.age_ms(offset, self._clock.now_ms()) if lag else 0
+        if age_ms is not None:
+            rows.timed_labels.append(entry.label)
+            rows.millis.append(age_ms)
+
+    def _group_series(self) -> Iterator[Series]:
+        shards = self._shards()
+        ids = [group_id for shard in shards for group_id in shard.groups.ids()]
+        live = [group for shard in shards for group in shard.classic.live.values()]
+        states = Counter(group.state for group in live)
+        states[ClassicState.EMPTY] += len(ids) - len(live)  # those that only have offsets
+        offset_count = sum(
+            len(offsets) for shard in shards for offsets in shard.offsets.by_group.values()
+        )
+        labels = tuple(label_text(consumergroup=group.group_id) for group in live)
+        yield Series(_MEMBERS, labels, [len(group.members) for group in live])
+        yield Series(_GROUPS, _ONE, (len(ids),))
+        yield Series(_OFFSETS, _ONE, (offset_count,))
+        for state, family in _IN_STATE.items():
+            yield Series(family, _ONE, (states[state],))
+        yield Series(_GROUP_COUNT_NAME, _CLASSIC, (len(ids),))
+
+
+def _lag_series(rows: _Rows) -> Iterator[Series]:
+    labels, timed = tuple(rows.labels), tuple(rows.timed_labels)
+    yield Series(_LAG, labels, rows.lags)
+    yield Series(_OFFSET, labels, rows.offsets)
+    yield Series(_LAG_MILLIS, timed, rows.millis)
+    yield Series(_LAG_SECONDS, timed, [millis / 1000 for millis in rows.millis])
+    sums = tuple(label_text(consumergroup=group, topic=topic) for group, topic in rows.lag_sums)
+    yield Series(_LAG_SUM, sums, list(rows.lag_sums.values()))
+    yield Series(_OFFSET_SUM, sums, list(rows.offset_sums.values()))
+
+
+def _timestamp_ms(log: PartitionLog, offset: int) -> int | None:
+    """Return when the record at an offset was made; None when the log does not tell."""
+    wanted = max(offset, log.log_start_offset)
+    try:
+        header = log.segments[log.segments.number_for(wanted)].batch_at(wanted)
+    except (OSError, IndexError):
+        return None
+    if header is None or header.max_timestamp < 0:
+        return None
+    if header.attributes & _LOG_APPEND_TIME or header.base_timestamp < 0:
+        return header.max_timestamp
+    span = header.last_offset - header.base_offset
+    share = max(0, wanted - header.base_offset) / span if span else 0.0
+    return header.base_timestamp + int(share * (header.max_timestamp - header.base_timestamp))

@@ -1,0 +1,235 @@
+"""All that a running node tells about itself, gathered on its loop in slices of a millisecond.
+
+Kafka: the MBeans of a broker and a controller.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ottla.metrics.families import Kind, Series, client_gauge, gauge, label_text, own
+from ottla.server.metrics.cluster import ClusterMetrics
+from ottla.server.metrics.groups import GroupMetrics
+from ottla.server.metrics.loop import LoopWatch
+from ottla.server.metrics.partitions import PartitionMetrics
+from ottla.server.metrics.quotas import QuotaMetrics
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.image.image import MetadataImage
+    from ottla.network.server import Listener
+    from ottla.server.broker.broker import Broker
+    from ottla.server.metrics.requests import RequestMetrics
+
+SLICE_S = 0.001
+_ONE = ("",)
+
+_DIRECTORIES_OFFLINE = gauge(
+    "kafka.log", "LogManager", "OfflineLogDirectoryCount", "Log directories whose disk failed."
+)
+_DIRECTORY_OFFLINE = gauge("kafka.log", "LogManager", "LogDirectoryOffline", "1 if it failed.")
+_DIRECTORY_FREE = own("ottla_log_directory_free_bytes", "Bytes left on the directory's disk.")
+_DIRECTORY_RESERVE = own("ottla_log_directory_reserve_bytes", "Bytes of them kept from clients.")
+_DIRECTORY_SHORT = own(
+    "ottla_log_directory_short_of_space", "1 while less is left and produces are refused."
+)
+_REFUSED_FOR_SPACE = own(
+    "ottla_produces_refused_for_space", "Appends refused for the reserve.", Kind.COUNTER
+)
+_PURGATORY = ("kafka.server", "DelayedOperationPurgatory")
+_PURGATORY_SIZE = gauge(*_PURGATORY, "PurgatorySize", "Watched keys of waiting operations.")
+_DELAYED = gauge(*_PURGATORY, "NumDelayedOperations", "Operations that wait.")
+_SESSIONS = gauge(
+    "kafka.server", "FetchSessionCache", "NumIncrementalFetchSessions", "Fetch sessions kept."
+)
+_SESSION_PARTITIONS = gauge(
+    "kafka.server",
+    "FetchSessionCache",
+    "NumIncrementalFetchPartitionsCached",
+    "Partitions in them.",
+)
+_CONNECTIONS = client_gauge("socket-server-metrics", "connection-count", "Open connections.")
+_CONNECTIONS_NAME = _CONNECTIONS._replace(classic=_CONNECTIONS.reporter)
+_ACCEPTED = own(
+    "kafka_server_socket_server_metrics_connection_creation",
+    "Connections accepted.",
+    Kind.COUNTER,
+)
+_CLOSED = own(
+    "kafka_server_socket_server_metrics_connection_close", "Connections closed.", Kind.COUNTER
+)
+_UNFOLDED = own(
+    "ottla_large_batches_checked", "Batches that workers checked, not the loop.", Kind.COUNTER
+)
+_UNFOLD_REFUSED = own(
+    "ottla_large_batches_over_limits", "Those that cost more than unfold.max.*.", Kind.COUNTER
+)
+_UNFOLD_WAITING = own("ottla_large_batches_waiting", "Batches that wait for a worker.")
+_PRODUCERS = own("ottla_producer_states", "Idempotent producers remembered in all partitions.")
+_PRODUCERS_REFUSED = own(
+    "ottla_producer_states_refused",
+    "Batches of new producers refused: more than producer.states.max.",
+    Kind.COUNTER,
+)
+_SCRAPE = own("ottla_scrape_loop_seconds", "Loop time that the previous scrape took.")
+_SCRAPES = own("ottla_scrapes", "Scrapes so far.", Kind.COUNTER)
+
+
+class NodeMetrics:
+    """One node's metrics; everything runs on the node's loop."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        listeners: Sequence[Listener],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        level: str,
+        requests: RequestMetrics,
+    ) -> None:
+        now_s = time.monotonic()
+        self._broker = broker
+        self._listeners = listeners
+        self._loop = loop
+        self._partitions = PartitionMetrics(broker.replicas, level=level, now_s=now_s)
+        self._groups = GroupMetrics(broker.groups, broker.replicas, broker.clock)
+        self._cluster = ClusterMetrics(broker.node_id, broker.controller, now_s=now_s)
+        self._quotas = QuotaMetrics(broker.quotas, broker.clock)
+        self._requests = requests
+        self._watch = LoopWatch(loop, self._tick, on_beat=requests.drain)
+        self.last_scrape_s = 0.0
+        """Loop time of the last scrape."""
+        self.last_scrape_cpu_s = 0.0
+        """The processor's share of it: less where the loop's thread had to wait for a core."""
+        self._scrapes = 0
+
+    def start(self) -> None:
+        """Begin to watch the loop and the metadata."""
+        self._broker.controller.add_listener(self._metadata_changed)
+        self._watch.start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._watch.stop()
+
+    def _metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self._partitions.metadata_changed()
+        self._groups.metadata_changed()
+        self._cluster.metadata_changed(delta, image)
+
+    def _tick(self, now_s: float) -> None:
+        self._partitions.tick(now_s)
+        self._cluster.tick(now_s)
+
+    def collect(self) -> Iterator[Series | None]:
+        """Yield all series; between two of them the loop may take a turn."""
+        yield from self._watch.collect()
+        yield from self._cluster.collect()
+        yield from self._disks()
+        yield from self._network()
+        yield from self._limits()
+        yield from self._requests.collect()
+        yield from self._partitions.collect()
+        yield from self._groups.collect()
+        yield from self._quotas.collect()
+        yield Series(_SCRAPE, _ONE, (self.last_scrape_s,))
+        yield Series(_SCRAPES, _ONE, (self._scrapes,))
+
+    def _disks(self) -> Iterator[Series]:
+        directories = self._broker.logs.directories
+        failed = [int(not one.is_online) for one in directories]
+        labels = tuple(label_text(logDirectory=one.path) for one in directories)
+        yield Series(_DIRECTORIES_OFFLINE, _ONE, (sum(failed),))
+        yield Series(_DIRECTORY_OFFLINE, labels, failed)
+        yield Series(_DIRECTORY_FREE, labels, [one.free_bytes for one in directories])
+        yield Series(_DIRECTORY_RESERVE, labels, [one.reserve_bytes for one in directories])
+        yield Series(_DIRECTORY_SHORT, labels, [int(one.is_short_of_space) for one in directories])
+        yield Series(_REFUSED_FOR_SPACE, _ONE, (self._broker.replicas.refused_for_space_count,))
+
+    def _network(self) -> Iterator[Series]:
+        broker = self._broker
+        fetches = (label_text(delayedOperation="Fetch"),)
+        yield Series(_PURGATORY_SIZE, fetches, (broker.delayed_fetches.watched_count,))
+        yield Series(_DELAYED, fetches, (broker.delayed_fetches.delayed_count,))
+        yield Series(_SESSIONS, _ONE, (len(broker.fetch_sessions),))
+        yield Series(_SESSION_PARTITIONS, _ONE, (broker.fetch_sessions.partition_count,))
+        listeners = self._listeners
+        labels = tuple(label_text(listener=one.name, networkProcessor=0) for one in listeners)
+        open_now = [len(one.connections) for one in listeners]
+        accepted = [one.accepted_count for one in listeners]
+        closed = [a - b for a, b in zip(accepted, open_now, strict=True)]
+        yield Series(_CONNECTIONS_NAME, labels, open_now)
+        yield Series(_ACCEPTED, labels, accepted)
+        yield Series(_CLOSED, labels, closed)
+
+    def _limits(self) -> Iterator[Series]:
+        decompression = self._broker.decompression
+        yield Series(_UNFOLDED, _ONE, (decompression.checked_count,))
+        yield Series(_UNFOLD_REFUSED, _ONE, (decompression.refused_count,))
+        yield Series(_UNFOLD_WAITING, _ONE, (decompression.waiting_count,))
+        producers = self._broker.logs.producers
+        yield Series(_PRODUCERS, _ONE, (producers.count,))
+        yield Series(_PRODUCERS_REFUSED, _ONE, (producers.refused_count,))
+
+    def gather(
+        self, done: Callable[[list[Series]], None], failed: Callable[[Exception], None]
+    ) -> None:
+        """Gather in slices, then call done(series) or failed(error), all on the loop."""
+        _Gathering(self, done, failed).step()
+
+    def gathered(self, loop_s: float, cpu_s: float) -> None:
+        """Note what a scrape cost the loop."""
+        self._scrapes += 1
+        self.last_scrape_cpu_s = cpu_s
+        self.last_scrape_s = loop_s
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The node's loop."""
+        return self._loop
+
+
+class _Gathering:
+    """One scrape under way."""
+
+    def __init__(
+        self,
+        metrics: NodeMetrics,
+        done: Callable[[list[Series]], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._metrics = metrics
+        self._done = done
+        self._failed = failed
+        self._source = metrics.collect()
+        self._series: list[Series] = []
+        self._loop_s = 0.0
+        self._cpu_s = 0.0
+
+    def step(self) -> None:
+        """Gather for a millisecond, then let the loop take a turn."""
+        start_s, start_cpu_s = time.perf_counter(), time.thread_time()
+        try:
+            is_over = self._gather_until(start_s + SLICE_S)
+        except Exception as error:  # noqa: BLE001 - a scrape that fails must not end the node
+            self._failed(error)
+            return
+        self._loop_s += time.perf_counter() - start_s
+        self._cpu_s += time.thread_time() - start_cpu_s
+        if is_over:
+            self._metrics.gathered(self._loop_s, self._cpu_s)
+            self._done(self._series)
+        else:
+            self._metrics.loop.call_soon(self.step)
+
+    def _gather_until(self, end_s: float) -> bool:
+        for one in self._source:
+            if one is not None:
+                self._series.append(one)
+            if time.perf_counter() > end_s:
+                return False
+        return True

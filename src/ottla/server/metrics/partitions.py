@@ -1,0 +1,356 @@
+"""Topics and partitions of this node as series, at a few milliseconds for ten thousand.
+
+Label texts are made when the set of partitions changes, what depends on metadata alone when
+metadata change, and the rest is one comprehension a family. Messages and bytes are counted by
+nobody: they follow from the logs' offsets and from counters that partitions keep anyway.
+
+Kafka: kafka.cluster.Partition, UnifiedLog, ReplicaManager and BrokerTopicMetrics; and what
+kafka_exporter tells about topics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from operator import attrgetter, sub
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.metrics.families import Family, Series, gauge, label_text, meter, own, rate
+from ottla.metrics.rates import Meter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ottla.replication.partition import Partition
+    from ottla.replication.replica_set import ReplicaSet
+    from ottla.storage.log.partition_log import PartitionLog
+
+AUTO_LEVEL_LIMIT = 20_000
+"""With more partitions than this, `metrics.partition.level=auto` leaves theirs out."""
+_ONE = ("",)
+_READ_SIZE = attrgetter("size_bytes")
+_READ_START = attrgetter("log_start_offset")
+_READ_END = attrgetter("log_end_offset")
+_READ_WATERMARK = attrgetter("high_watermark")
+_READ_STABLE = attrgetter("last_stable_offset")
+
+_SIZE = gauge("kafka.log", "Log", "Size", "Bytes of the partition's log.")
+_START = gauge("kafka.log", "Log", "LogStartOffset", "First offset that can be read.")
+_END = gauge("kafka.log", "Log", "LogEndOffset", "Offset after the last record.")
+_STABLE_LAG = gauge(
+    "kafka.cluster", "Partition", "LastStableOffsetLag", "High watermark less last stable offset."
+)
+_UNDER_REPLICATED = gauge(
+    "kafka.cluster", "Partition", "UnderReplicated", "1 while a replica is out of sync."
+)
+_UNDER_MIN_ISR = gauge(
+    "kafka.cluster", "Partition", "UnderMinIsr", "1 with fewer in sync than min.insync.replicas."
+)
+_AT_MIN_ISR = gauge(
+    "kafka.cluster", "Partition", "AtMinIsr", "1 with just min.insync.replicas in sync."
+)
+_REPLICAS = gauge("kafka.cluster", "Partition", "ReplicasCount", "Replicas of the partition.")
+_IN_SYNC = gauge("kafka.cluster", "Partition", "InSyncReplicasCount", "Replicas in sync.")
+
+_TOPIC_PARTITIONS = own("kafka_topic_partitions", "Partitions of the topic that this node leads.")
+_CURRENT_OFFSET = own("kafka_topic_partition_current_offset", "High watermark.")
+_OLDEST_OFFSET = own("kafka_topic_partition_oldest_offset", "First offset that can be read.")
+_LEADER = own("kafka_topic_partition_leader", "The broker that leads the partition.")
+_TOPIC_REPLICAS = own("kafka_topic_partition_replicas", "Replicas of the partition.")
+_TOPIC_IN_SYNC = own("kafka_topic_partition_in_sync_replica", "Replicas in sync.")
+_IS_PREFERRED = own(
+    "kafka_topic_partition_leader_is_preferred", "1 when the first replica is the leader."
+)
+_TOPIC_UNDER_REPLICATED = own(
+    "kafka_topic_partition_under_replicated_partition", "1 while a replica is out of sync."
+)
+
+_LEADER_COUNT = gauge("kafka.server", "ReplicaManager", "LeaderCount", "Partitions led here.")
+_PARTITION_COUNT = gauge("kafka.server", "ReplicaManager", "PartitionCount", "Partitions here.")
+_OFFLINE_REPLICAS = gauge(
+    "kafka.server", "ReplicaManager", "OfflineReplicaCount", "Replicas whose disk failed."
+)
+_UNDER_REPLICATED_COUNT = gauge(
+    "kafka.server", "ReplicaManager", "UnderReplicatedPartitions", "Led here, a replica behind."
+)
+_UNDER_MIN_ISR_COUNT = gauge(
+    "kafka.server", "ReplicaManager", "UnderMinIsrPartitionCount", "Led here, too few in sync."
+)
+_AT_MIN_ISR_COUNT = gauge(
+    "kafka.server", "ReplicaManager", "AtMinIsrPartitionCount", "Led here, just enough in sync."
+)
+
+
+class Traffic(NamedTuple):
+    """One of BrokerTopicMetrics: its family, its rates, and the attribute that counts it."""
+
+    family: Family
+    rates: tuple[Family, ...]
+    read: attrgetter[int]
+    is_of_log: bool
+    """Whether it is an attribute of the partition's log."""
+
+    def counts(self, view: _View) -> list[int]:
+        """Return each partition's count."""
+        return list(map(self.read, view.logs if self.is_of_log else view.partitions))
+
+    def count_of(self, partition: Partition) -> int:
+        """Return one partition's count."""
+        return self.read(partition.log if self.is_of_log else partition)
+
+
+_WINDOWS = ("oneminuterate", "fiveminuterate", "fifteenminuterate", "meanrate")
+
+
+def _traffic(name: str, attribute: str, text: str, *, is_of_log: bool = False) -> Traffic:
+    place = ("kafka.server", "BrokerTopicMetrics", name)
+    rates = tuple(rate(*place, window, f"{text} A second, all topics.") for window in _WINDOWS)
+    return Traffic(meter(*place, text), rates, attrgetter(attribute), is_of_log)
+
+
+TRAFFIC = (
+    _traffic("MessagesInPerSec", "log_end_offset", "Records appended.", is_of_log=True),
+    _traffic("BytesInPerSec", "bytes_in", "Bytes appended."),
+    _traffic("BytesOutPerSec", "bytes_out", "Bytes read by consumers."),
+    _traffic("TotalProduceRequestsPerSec", "append_count", "Appends, refused ones included."),
+    _traffic("TotalFetchRequestsPerSec", "read_count", "Reads, refused ones included."),
+    _traffic(
+        "FailedProduceRequestsPerSec",
+        "failed_append_count",
+        "Appends refused but for what clients must expect.",
+    ),
+)
+
+
+class _Counted(NamedTuple):
+    """What totals start from, never changed: a scrape under way keeps what it began with."""
+
+    baselines: tuple[dict[Partition, int], ...]
+    """Per traffic: what each partition's count was when the node began to count."""
+    ended: tuple[int, ...]
+    """Per traffic: what partitions counted that are gone."""
+
+
+class _View(NamedTuple):
+    """What follows from the set of partitions alone: it is made anew when that changes."""
+
+    partitions: list[Partition]
+    logs: list[PartitionLog]
+    labels: tuple[str, ...]
+    leaders: list[Partition]
+    leader_logs: list[PartitionLog]
+    leader_labels: tuple[str, ...]
+    topics: list[tuple[str, int, int]]
+    """Name, and where its partitions begin and end in `partitions`."""
+    traffic_labels: tuple[str, ...]
+    """None for all topics, then one a topic."""
+    led_labels: tuple[str, ...]
+    led_counts: tuple[int, ...]
+    """Partitions led here, by topic."""
+    counted: _Counted
+    baseline_sums: dict[int, list[int]]
+    """By number of the traffic: one a topic."""
+
+
+class _Standing(NamedTuple):
+    """What follows from the partitions' metadata: remade when metadata change."""
+
+    replicas: list[int]
+    in_sync: list[int]
+    under_replicated: list[int]
+    under_min_isr: list[int]
+    at_min_isr: list[int]
+    leader: list[int]
+    is_preferred: list[int]
+
+
+class PartitionMetrics:
+    """Reads a ReplicaSet; owned by the loop."""
+
+    def __init__(self, replicas: ReplicaSet, *, level: str, now_s: float) -> None:
+        self._replicas = replicas
+        self._level = level
+        nothing = _Counted(tuple({} for _ in TRAFFIC), (0,) * len(TRAFFIC))
+        self._view = _view([], nothing)
+        self._standing: _Standing | None = None
+        self._meters = [Meter(now_s) for _ in TRAFFIC]
+        self._is_stale = False
+        """Whether metadata changed: only then do partitions come and go, or change their leader."""
+        self._rebuild(list(replicas), is_first=True)
+
+    def metadata_changed(self) -> None:
+        """Read partitions, replicas and in-sync sets again at the next scrape."""
+        self._standing = None
+        self._is_stale = True
+
+    def refresh(self) -> None:
+        """Look whether partitions came or went; what ended ones counted stays in the totals.
+
+        What partitions held before the node started was not received by this process.
+        """
+        if not self._is_stale:
+            return
+        self._is_stale = False
+        partitions = list(self._replicas)
+        leaders = [one for one in partitions if one.is_leader]
+        if partitions != self._view.partitions or leaders != self._view.leaders:
+            self._rebuild(partitions, is_first=False)
+
+    def _rebuild(self, partitions: list[Partition], *, is_first: bool) -> None:
+        there = set(partitions)
+        counted = self._view.counted
+        baselines, ended = [], []
+        for one, before, total in zip(TRAFFIC, counted.baselines, counted.ended, strict=True):
+            gone = [key for key in before if key not in there]
+            ended.append(total + sum(one.count_of(key) - before[key] for key in gone))
+            first = {key: one.count_of(key) for key in partitions} if is_first else {}
+            baselines.append({key: before.get(key, first.get(key, 0)) for key in partitions})
+        self._view = _view(partitions, _Counted(tuple(baselines), tuple(ended)))
+        self._standing = None
+
+    def tick(self, now_s: float) -> None:
+        """Let the rates take what was counted since the last tick."""
+        self.refresh()
+        for number, one in enumerate(self._meters):
+            one.update(self._total(number), now_s)
+
+    def _total(self, number: int) -> int:
+        view = self._view
+        baselines = view.counted.baselines[number]
+        counts = TRAFFIC[number].counts(view)
+        return view.counted.ended[number] + sum(counts) - sum(baselines.values())
+
+    def collect(self) -> Iterator[Series]:
+        """Yield all series, each within about a millisecond; all of one set of partitions.
+
+        Between two of them a tick may find other partitions, which the next scrape will tell.
+        """
+        self.refresh()
+        view = self._view
+        standing = self._standing
+        if standing is None or len(standing.replicas) != len(view.leaders):
+            standing = self._standing = _standing(view.leaders)
+        yield from self._broker(view, standing)
+        for number, one in enumerate(TRAFFIC):
+            yield from self._topics(number, one, view)
+        many = len(view.partitions) > AUTO_LEVEL_LIMIT
+        if self._level == "partition" or (self._level == "auto" and not many):
+            yield from _logs(view)
+            yield from _leaders(view, standing)
+
+    def _broker(self, view: _View, standing: _Standing) -> Iterator[Series]:
+        offline = len(view.logs) - [log.failure for log in view.logs].count(None)
+        yield Series(_LEADER_COUNT, _ONE, (len(view.leaders),))
+        yield Series(_PARTITION_COUNT, _ONE, (len(view.partitions),))
+        yield Series(_OFFLINE_REPLICAS, _ONE, (offline,))
+        yield Series(_UNDER_REPLICATED_COUNT, _ONE, (sum(standing.under_replicated),))
+        yield Series(_UNDER_MIN_ISR_COUNT, _ONE, (sum(standing.under_min_isr),))
+        yield Series(_AT_MIN_ISR_COUNT, _ONE, (sum(standing.at_min_isr),))
+
+    def _topics(self, number: int, traffic: Traffic, view: _View) -> Iterator[Series]:
+        counts, sums = traffic.counts(view), _baseline_sums(number, view)
+        by_topic = [
+            sum(counts[a:b]) - base for (_, a, b), base in zip(view.topics, sums, strict=True)
+        ]
+        total = view.counted.ended[number] + sum(by_topic)
+        yield Series(traffic.family, view.traffic_labels, [total, *by_topic])
+        one = self._meters[number]
+        values = (
+            one.one_minute_rate,
+            one.five_minute_rate,
+            one.fifteen_minute_rate,
+            one.mean_rate,
+        )
+        for family, value in zip(traffic.rates, values, strict=True):
+            yield Series(family, _ONE, (value,))
+
+
+def _baseline_sums(number: int, view: _View) -> list[int]:
+    """Return what each topic's count was when the node began to count; kept in the view."""
+    sums = view.baseline_sums.get(number)
+    if sums is None:
+        base = list(map(view.counted.baselines[number].__getitem__, view.partitions))
+        sums = view.baseline_sums[number] = [sum(base[a:b]) for _, a, b in view.topics]
+    return sums
+
+
+def _logs(view: _View) -> Iterator[Series]:
+    logs, labels = view.logs, view.labels
+    for family, read in ((_SIZE, _READ_SIZE), (_START, _READ_START), (_END, _READ_END)):
+        yield Series(family, labels, list(map(read, logs)))
+
+
+def _leaders(view: _View, standing: _Standing) -> Iterator[Series]:
+    logs, labels = view.leader_logs, view.leader_labels
+    high_watermarks = list(map(_READ_WATERMARK, logs))
+    yield Series(_CURRENT_OFFSET, labels, high_watermarks)
+    stable_lag = list(map(sub, high_watermarks, map(_READ_STABLE, logs)))
+    yield Series(_STABLE_LAG, labels, stable_lag)
+    yield Series(_OLDEST_OFFSET, labels, list(map(_READ_START, logs)))
+    for family, values in (
+        (_UNDER_REPLICATED, standing.under_replicated),
+        (_UNDER_MIN_ISR, standing.under_min_isr),
+        (_AT_MIN_ISR, standing.at_min_isr),
+        (_REPLICAS, standing.replicas),
+        (_IN_SYNC, standing.in_sync),
+        (_LEADER, standing.leader),
+        (_TOPIC_REPLICAS, standing.replicas),
+        (_TOPIC_IN_SYNC, standing.in_sync),
+        (_IS_PREFERRED, standing.is_preferred),
+        (_TOPIC_UNDER_REPLICATED, standing.under_replicated),
+    ):
+        yield Series(family, labels, values)
+    yield Series(_TOPIC_PARTITIONS, view.led_labels, view.led_counts)
+
+
+def _view(partitions: list[Partition], counted: _Counted) -> _View:
+    logs = [one.log for one in partitions]
+    labels = _labels(partitions)
+    leaders = [one for one in partitions if one.is_leader]
+    leads_all = len(leaders) == len(partitions)
+    topics: list[tuple[str, int, int]] = []
+    for number, one in enumerate(partitions):
+        name = one.topic_partition.topic
+        if not topics or topics[-1][0] != name:
+            topics.append((name, number, number + 1))
+        else:
+            topics[-1] = (name, topics[-1][1], number + 1)
+    led = Counter(one.topic_partition.topic for one in leaders)
+    return _View(
+        partitions,
+        logs,
+        labels,
+        leaders,
+        logs if leads_all else [one.log for one in leaders],
+        labels if leads_all else _labels(leaders),
+        topics,
+        ("", *(label_text(topic=name) for name, _, _ in topics)),
+        tuple(label_text(topic=name) for name in led),
+        tuple(led.values()),
+        counted,
+        {},
+    )
+
+
+def _labels(partitions: Sequence[Partition]) -> tuple[str, ...]:
+    # topics' names need no escapes
+    return tuple(
+        [
+            f'{{topic="{topic}",partition="{index}"}}'
+            for topic, index in [one.topic_partition for one in partitions]
+        ]
+    )
+
+
+def _standing(leaders: list[Partition]) -> _Standing:
+    replicas = [len(one.replicas) for one in leaders]
+    in_sync = [len(one.isr) for one in leaders]
+    needed = [one.effective_min_isr for one in leaders]
+    return _Standing(
+        replicas,
+        in_sync,
+        [int(a < b) for a, b in zip(in_sync, replicas, strict=True)],
+        [int(a < b) for a, b in zip(in_sync, needed, strict=True)],
+        [int(a == b) for a, b in zip(in_sync, needed, strict=True)],
+        [one.leader_id for one in leaders],
+        [int(one.replicas[:1] == (one.leader_id,)) for one in leaders],
+    )

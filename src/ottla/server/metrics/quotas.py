@@ -1,0 +1,77 @@
+"""Clients that a quota limits: what they use a second and how long they are kept waiting.
+
+Who is not limited is not measured, as in Kafka. An empty label stands for all users or all client
+ids that share the limit.
+
+Kafka: ClientQuotaManager, kafka.server:type={Produce,Fetch,Request},user=…,client-id=….
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.metrics.families import Family, Series, client_gauge, label_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.clock import Clock
+    from ottla.quota.quotas import Quotas
+    from ottla.quota.rates import ClientUse, RateQuota
+
+_A_SLICE = 100
+"""Clients looked at between two turns of the loop."""
+_PAUSES = "Mean pause of throttled requests over the window, in milliseconds."
+
+
+class _Kind(NamedTuple):
+    """The families of one kind of quota."""
+
+    use: Family
+    pause: Family
+
+
+_PRODUCE = _Kind(
+    client_gauge("Produce", "byte-rate", "Bytes a second that limited clients produce."),
+    client_gauge("Produce", "throttle-time", _PAUSES),
+)
+_FETCH = _Kind(
+    client_gauge("Fetch", "byte-rate", "Bytes a second that limited clients fetch."),
+    client_gauge("Fetch", "throttle-time", _PAUSES),
+)
+_REQUEST = _Kind(
+    client_gauge("Request", "request-time", "Share of the loop's time, in percent."),
+    client_gauge("Request", "throttle-time", _PAUSES),
+)
+
+
+class QuotaMetrics:
+    """Reads a node's quotas."""
+
+    def __init__(self, quotas: Quotas, clock: Clock) -> None:
+        self._clock = clock
+        self._kinds = (
+            (_PRODUCE, quotas.produced),
+            (_FETCH, quotas.fetched),
+            (_REQUEST, quotas.requests),
+        )
+
+    def collect(self) -> Iterator[Series | None]:
+        """Yield rates and pauses by client; None where the loop may take a turn."""
+        for kind, quota in self._kinds:
+            yield from self._of_one(kind, quota)
+
+    def _of_one(self, kind: _Kind, quota: RateQuota) -> Iterator[Series | None]:
+        uses = quota.uses(self._clock.monotonic_ms())
+        found: list[ClientUse] = []
+        while some := list(islice(uses, _A_SLICE)):
+            found += some
+            yield None
+        labels = [
+            label_text(user=one.quota_entities.user, client_id=one.quota_entities.client_id)
+            for one in found
+        ]
+        if labels:
+            yield Series(kind.use, labels, [round(one.rate, 3) for one in found])
+            yield Series(kind.pause, labels, [round(one.pause_ms, 3) for one in found])

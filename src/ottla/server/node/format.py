@@ -1,0 +1,288 @@
+"""Makes log directories ready for their first start.
+
+Kafka: org.apache.kafka.metadata.storage.Formatter, MetaPropertiesEnsemble.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ottla.config.properties import write_properties
+from ottla.metadata.bootstrap import BOOTSTRAP_CHECKPOINT, feature_records
+from ottla.metadata.features import (
+    KRAFT_VERSION,
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+    default_levels,
+    metadata_version_name,
+)
+from ottla.metadata.framing import MessageAndVersion, encode_record
+from ottla.raft.replicated_log import METADATA_LOG
+from ottla.raft.snapshot import SNAPSHOT_MODE, encode_snapshot, snapshot_name
+from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
+from ottla.storage.directories.log_dir import (
+    META_PROPERTIES,
+    MetaProperties,
+    decode_meta_properties,
+)
+from ottla.types import OffsetAndEpoch, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ottla.config.broker import BrokerConfig
+    from ottla.protocol.records.metadata import UserScramCredentialRecord
+    from ottla.storage.directory import Directory
+
+
+class FormatError(Exception):
+    """What keeps directories from being formatted; the text is for the user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatRequest:
+    """What kafka-storage format was asked for."""
+
+    cluster_id: str
+    metadata_version: int = LATEST_METADATA_VERSION
+    feature_levels: Mapping[str, int] = field(default_factory=dict)
+    """Levels that differ from the release's own."""
+    standalone: bool = False
+    no_initial_controllers: bool = False
+    initial_controllers: tuple[Voter, ...] = ()
+    ignore_formatted: bool = False
+    scram_credentials: tuple[UserScramCredentialRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What formatting takes from outside: luck, time, disks, and where its lines go."""
+
+    directories: Mapping[str, Directory]
+    """By path, the metadata directory among them."""
+    new_uuid: Callable[[], Uuid]
+    now_ms: int
+    date: str
+    """As Java writes it: Sat Nov 21 10:34:29 UTC 2026."""
+    echo: Callable[[str], None]
+
+
+def format_directories(
+    config: BrokerConfig, request: FormatRequest, environment: Environment
+) -> None:
+    """Format every directory that is not; FormatError with Kafka's text when that cannot be."""
+    voters = _initial_voters(config, request, environment)
+    levels, kraft_version = _levels(request, is_dynamic=_is_dynamic(request))
+    fresh = _directories_to_format(config, request, environment)
+    if not fresh:
+        environment.echo("All of the log directories are already formatted.")
+        return
+    records = feature_records(levels)
+    records += [MessageAndVersion(record, 0) for record in request.scram_credentials]
+    environment.echo(f"Bootstrap metadata: {_describe(records, request.metadata_version)}")
+    for path in fresh:
+        is_metadata = path == config.metadata_directory
+        kind = _directory_kind(request, is_metadata=is_metadata, has_voters=voters is not None)
+        environment.echo(
+            f"Formatting {kind} {path} with metadata.version "
+            f"{metadata_version_name(request.metadata_version)}."
+        )
+        _write(
+            environment.directories[path],
+            records,
+            environment,
+            voters=voters if is_metadata else None,
+            kraft_version=kraft_version,
+            meta=MetaProperties(
+                1,
+                request.cluster_id,
+                config.node_id,
+                _directory_id(config, voters, environment, is_metadata=is_metadata),
+            ),
+        )
+
+
+def encode_meta_properties(meta: MetaProperties, date: str) -> bytes:
+    """Return the file's content as Java's Properties write it."""
+    settings = {
+        "node.id": str(meta.node_id),
+        "directory.id": str(meta.directory_id),
+        "version": str(meta.version),
+        "cluster.id": meta.cluster_id,
+    }
+    return write_properties(settings, comments=("", date)).encode("ascii")
+
+
+def read_meta_properties(directory: Directory) -> MetaProperties | None:
+    """Return who the directory belongs to, None when it is not formatted."""
+    if not directory.exists(META_PROPERTIES):
+        return None
+    return decode_meta_properties(directory.read_file(META_PROPERTIES))
+
+
+def _is_dynamic(request: FormatRequest) -> bool:
+    return bool(request.standalone or request.initial_controllers or request.no_initial_controllers)
+
+
+def _initial_voters(
+    config: BrokerConfig, request: FormatRequest, environment: Environment
+) -> VoterSet | None:
+    """Return the voters to write, None for a static quorum or a node that joins later."""
+    if config.voters and (request.standalone or request.initial_controllers):
+        raise FormatError(
+            "You cannot specify controller.quorum.voters and format the node with "
+            "--initial-controllers or --standalone. If you want to use dynamic quorum, please "
+            "remove controller.quorum.voters and specify controller.quorum.bootstrap.servers "
+            "instead."
+        )
+    if config.is_controller and not config.voters and not _is_dynamic(request):
+        raise FormatError(
+            "Because controller.quorum.voters is not set on this controller, you must specify one "
+            "of the following: --standalone, --initial-controllers, or --no-initial-controllers."
+        )
+    if request.standalone:
+        return VoterSet([_standalone_voter(config, environment.new_uuid())])
+    if request.initial_controllers:
+        return VoterSet(request.initial_controllers)
+    return None
+
+
+def _standalone_voter(config: BrokerConfig, directory_id: Uuid) -> Voter:
+    if not config.is_controller:
+        raise FormatError("You can only use --standalone on a controller.")
+    if not config.controller_endpoints:
+        raise FormatError("No controller listeners found.")
+    endpoints = tuple(
+        VoterEndpoint(endpoint.listener, endpoint.host or "localhost", endpoint.port)
+        for endpoint in config.controller_endpoints
+    )
+    return Voter(config.node_id, directory_id, endpoints)
+
+
+def _levels(request: FormatRequest, *, is_dynamic: bool) -> tuple[dict[str, int], int]:
+    """Return the feature levels to write and the kraft.version."""
+    levels = default_levels(request.metadata_version)
+    wanted = dict(request.feature_levels)
+    if METADATA_VERSION in wanted:
+        raise FormatError(
+            "Use --release-version instead of --feature metadata.version=X to avoid ambiguity."
+        )
+    kraft_version = wanted.pop(KRAFT_VERSION, 1 if is_dynamic else 0)
+    if kraft_version == 0 and is_dynamic:
+        raise FormatError(
+            "Cannot set kraft.version to 0 if controller.quorum.voters is empty and one of the "
+            "flags --standalone, --initial-controllers, or --no-initial-controllers is used. For "
+            "dynamic controllers support, try removing the --feature flag for kraft.version."
+        )
+    if kraft_version > 0 and not is_dynamic:
+        raise FormatError(
+            f"Cannot set kraft.version to {kraft_version} unless controller.quorum.voters is empty "
+            "and one of the flags --standalone, --initial-controllers, or "
+            "--no-initial-controllers is used. For dynamic controllers support, try using one of "
+            "--standalone, --initial-controllers, or --no-initial-controllers and removing "
+            "controller.quorum.voters."
+        )
+    for name, level in wanted.items():
+        supported = SUPPORTED_FEATURES.get(name)
+        if supported is None:
+            names = ", ".join(sorted(SUPPORTED_FEATURES))
+            raise FormatError(f"Unsupported feature: {name}. Supported features are: {names}")
+        if level not in supported:
+            raise FormatError(f"No feature:{name} with feature level {level}")
+        levels[name] = level
+    return levels, kraft_version
+
+
+def _directories_to_format(
+    config: BrokerConfig, request: FormatRequest, environment: Environment
+) -> list[str]:
+    """Return the paths without meta.properties; FormatError when the others disagree."""
+    fresh = []
+    for path, directory in environment.directories.items():
+        meta = read_meta_properties(directory)
+        if meta is None:
+            fresh.append(path)
+            continue
+        for name, expected, found in (
+            ("cluster.id", request.cluster_id, meta.cluster_id),
+            ("node.id", str(config.node_id), str(meta.node_id)),
+        ):
+            if expected != found:
+                raise FormatError(
+                    f"Invalid {name} in: {path}/{META_PROPERTIES}. Expected {expected}, but read "
+                    f"{found}"
+                )
+        if not request.ignore_formatted:
+            raise FormatError(
+                f"Log directory {path} is already formatted. Use --ignore-formatted to ignore "
+                "this directory and format the others."
+            )
+    return fresh
+
+
+def _directory_id(
+    config: BrokerConfig,
+    voters: VoterSet | None,
+    environment: Environment,
+    *,
+    is_metadata: bool,
+) -> Uuid:
+    """Return the directory's new id: a voter votes with the one in the voter set."""
+    voter = voters.get(config.node_id) if voters is not None and is_metadata else None
+    return voter.directory_id if voter is not None else environment.new_uuid()
+
+
+def _directory_kind(request: FormatRequest, *, is_metadata: bool, has_voters: bool) -> str:
+    if not is_metadata:
+        return "data directory"
+    if has_voters:
+        return "dynamic metadata voter directory"
+    return "dynamic metadata directory" if _is_dynamic(request) else "metadata directory"
+
+
+def _write(
+    directory: Directory,
+    records: Sequence[MessageAndVersion],
+    environment: Environment,
+    *,
+    voters: VoterSet | None,
+    kraft_version: int,
+    meta: MetaProperties,
+) -> None:
+    """Write everything, meta.properties last: with it the directory counts as formatted."""
+    now_ms = environment.now_ms
+    bootstrap = encode_snapshot(map(encode_record, records), now_ms=now_ms)
+    directory.write_file_atomically(BOOTSTRAP_CHECKPOINT, bootstrap)
+    if voters is not None:
+        directory.make(METADATA_LOG)
+        snapshot = encode_snapshot(
+            [],
+            now_ms=now_ms,
+            last_contained_log_timestamp=now_ms,
+            kraft_version=kraft_version,
+            voters=voters,
+        )
+        path = f"{METADATA_LOG}/{snapshot_name(OffsetAndEpoch(0, 0))}"
+        directory.write_file_atomically(path, snapshot, mode=SNAPSHOT_MODE)
+    data = encode_meta_properties(meta, environment.date)
+    directory.write_file_atomically(META_PROPERTIES, data)
+    directory.sync()
+
+
+def _describe(records: Sequence[MessageAndVersion], metadata_version: int) -> str:
+    """Show the bootstrap records as Kafka's tool does; credentials stay hidden."""
+    shown = []
+    for message, version in records:
+        kind = type(message).__name__
+        if kind == "FeatureLevelRecord":
+            name, level = getattr(message, "name", ""), getattr(message, "feature_level", 0)
+            text = f"FeatureLevelRecord(name='{name}', featureLevel={level})"
+        else:
+            text = f"{kind}(name='{getattr(message, 'name', '')}')"
+        shown.append(f"ApiMessageAndVersion({text} at version {version})")
+    return (
+        f"BootstrapMetadata(records=[{', '.join(shown)}], "
+        f"metadataVersionLevel={metadata_version}, source=format command)"
+    )

@@ -1,0 +1,384 @@
+"""One node: its sockets, its disk, its loop, and the roles on it.
+
+Kafka: kafka.server.KafkaRaftServer, SharedServer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import uuid
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from ottla.coordinator.group.coordinator import GroupCoordinator
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.broker import ListenerAddress
+from ottla.network.limits import sweep_interval_ms
+from ottla.server.broker.broker import Broker
+from ottla.server.broker.group_config import group_coordinator_config
+from ottla.server.broker.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from ottla.server.broker.maintenance import Maintenance
+from ottla.server.broker.producer_ids import ProducerIds
+from ottla.server.broker.telemetry import Telemetry
+from ottla.server.controller.controller_node import ControllerNode
+from ottla.server.http.endpoint import HttpEndpoint
+from ottla.server.logging.limits import report_suppressed
+from ottla.server.node.dynamic_settings import cordoned_directories
+from ottla.server.node.identity import identify
+from ottla.server.node.lifecycle import BrokerLifecycle
+from ottla.server.node.listeners import NodeListeners
+from ottla.server.node.plugins import load_policies
+from ottla.server.node.reporters import Reporters, reporters_refusal
+from ottla.server.node.startup import Banner
+from ottla.server.requests.decompression import Decompression
+from ottla.server.system.clock import SystemClock
+from ottla.server.system.files import RealDirectory
+from ottla.server.system.timers import LoopTimer, next_aligned_tick
+from ottla.server.system.workers import Workers
+from ottla.storage.directories.log_dir import LogDirectory
+from ottla.storage.log_set.log_set import LogSet
+from ottla.types import Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.clock import Clock
+    from ottla.config.broker import BrokerConfig
+    from ottla.network.server import Listener
+    from ottla.purgatory.pending import Pending
+    from ottla.storage.directories.loader import FoundLog
+
+log = logging.getLogger("ottla.node")
+CONTROLLER_TICK_MS = 500
+START_LIMIT_MS = 60_000
+CONTROLLED_SHUTDOWN_LIMIT_S = 5.0
+
+
+class Node:
+    """A combined broker and controller on the running event loop; `start`, then `stop`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        seed: int | None = None,
+        may_format: bool = False,
+    ) -> None:
+        """Take the configuration; may_format lets `start` format an empty data directory."""
+        self.config = config
+        self._may_format = may_format
+        self.failure: Exception | None = None
+        self.halted = asyncio.Event()
+        self.clock = clock or SystemClock()
+        self._rng = random.Random(seed)  # noqa: S311 - session ids and names, no secrets
+        self._log_dirs: list[LogDirectory] = []
+        self._plugins = ExitStack()
+        self.http = HttpEndpoint(config.own)
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """By listener: the host that is advertised and the port that was bound."""
+        return self._listeners.addresses
+
+    @property
+    def bootstrap(self) -> str:
+        """The address that clients on this machine connect to, as it is advertised."""
+        name = self.config.broker_endpoints[0].listener
+        host, port = self.addresses[name]
+        return f"{host}:{port}"
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id."""
+        return self._identity.cluster_id
+
+    @property
+    def banner(self) -> Banner:
+        """What a person is shown at start."""
+        topics = [name for name in self.broker.image.topics.by_name if name not in INTERNAL_TOPICS]
+        return Banner(
+            node_id=self.config.node_id,
+            cluster_id=self.cluster_id,
+            bootstrap=self.bootstrap,
+            data_directory=", ".join(self.config.data_directories),
+            is_new=self._identity.is_new,
+            topic_count=len(topics),
+            metrics_url=self.http.url,
+        )
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open now."""
+        return self._listeners.quota.count
+
+    async def start(self) -> None:
+        """Open sockets, disk and roles; return when requests are served.
+
+        Raises PortTaken, KafkaError for a directory in use, OSError for the disk.
+        """
+        loop = asyncio.get_running_loop()
+        self._listeners = NodeListeners(loop, self.config)
+        self._timer = LoopTimer(loop, self.clock)
+        self._workers = Workers(loop)
+        self._receiving = Workers(loop, threads=1)  # a receiver of metrics may wait for a network
+        self._decompression = Workers(
+            loop
+        )  # busy for a second at worst, which no disk shall wait for
+        try:
+            self._policies = load_policies(self.config)
+            self._plugins.callback(self._policies.close)
+            self._reporters = Reporters(self.config)
+            self._plugins.callback(self._reporters.close)
+            self._listeners.bind()
+            self.http.bind()
+            self._lock()
+            await self._open()
+        except BaseException:
+            self._abandon()
+            raise
+        self._listeners.start()
+        self.http.running(self.broker, self._listeners.open, loop)
+        self._sweep_connections(self.clock.monotonic_ms())
+
+    def _sweep_connections(self, now_ms: int) -> None:
+        """Close silent and trickling connections, now and every few seconds from now on."""
+        max_idle_ms = self.config.connections_max_idle_ms
+        self._listeners.sweep(now_ms, max_idle_ms)
+        report_suppressed()
+        next_ms = next_aligned_tick(now_ms, sweep_interval_ms(max_idle_ms))
+        self._timer.add(next_ms, self._sweep_connections)
+
+    def _lock(self) -> None:
+        """Take the directories: nothing is read or written before they are ours."""
+        for path in self.config.data_directories:
+            log_dir = LogDirectory(path, RealDirectory(path, create=True))
+            log_dir.lock()
+            self._log_dirs.append(log_dir)
+
+    async def _open(self) -> None:
+        self._identity = identify(self.config, self._log_dirs, may_format=self._may_format)
+        self._start_controller()
+        await self._until(lambda: self.controller.active)
+        # only the committed image says which logs are ours: an older one would set them aside
+        end_offset = self.controller.log_end_offset
+        await self._until(lambda: self.controller.high_watermark >= end_offset)
+        self.broker = self._make_broker()
+        self._lifecycle = BrokerLifecycle(
+            self.config,
+            self.controller,
+            incarnation_id=Uuid(uuid.uuid4().bytes),
+            clock=self.clock,
+            timer=self._timer,
+        )
+        self._open_logs()
+        self._cordon(self.config)
+        await self._completed(
+            self._lifecycle.register(
+                self._listeners.advertised,
+                features=self.controller.supported_features,
+                directory_ids=self._identity.directory_ids,
+                previous_broker_epoch=self.broker.logs.previous_broker_epoch,
+            )
+        )
+        self.broker.settings.on_change(self._reconfigured)
+        self.broker.settings.refuse_when(reporters_refusal)
+        self.controller.validate_broker_changes_with(self.broker.refusal)
+        self.controller.add_listener(self.broker.metadata_changed)
+        await self._completed(self._lifecycle.start_heartbeats())
+        self._maintenance.start()
+        self._listeners.serve(self._prepare)
+
+    def _reconfigured(self, config: BrokerConfig) -> None:
+        """Act on settings that were changed while the node runs."""
+        self._listeners.apply(config)
+        self._cordon(config)
+        self._reporters.apply(config, self.broker.telemetry)
+
+    def _cordon(self, config: BrokerConfig) -> None:
+        paths = cordoned_directories(config)
+        found = [log_dir.directory_id for log_dir in self._log_dirs if log_dir.path in paths]
+        self._lifecycle.cordon([one for one in found if one is not None])
+
+    def _start_controller(self) -> None:
+        self.controller = ControllerNode(
+            node_id=self.config.node_id,
+            cluster_id=self._identity.cluster_id,
+            directory_id=self._identity.metadata_directory_id,
+            directory=self._log_dir_of(self.config.metadata_directory).directory,
+            clock=self.clock,
+            rng=self._rng,
+            config=self.config,
+            run_in_worker=self._workers.run,
+            controller_listeners=self._controller_addresses(),
+            on_failure=self._halt,
+        )
+        self.controller.start(self.clock.now_ms())
+        self.controller.obey(self._policies)
+        self._tick_controller(0)
+
+    def _tick_controller(self, _now_ms: int) -> None:
+        now_ms = self.clock.monotonic_ms()
+        deadline_ms = None
+        try:
+            deadline_ms = self.controller.tick(now_ms)
+        finally:  # a fault of ours must not end all ticks
+            next_ms = now_ms + CONTROLLER_TICK_MS if deadline_ms is None else deadline_ms
+            self._timer.add(max(next_ms, now_ms + 1), self._tick_controller)
+
+    def _make_broker(self) -> Broker:
+        config = self.config
+        broker = Broker(
+            config,
+            cluster_id=self._identity.cluster_id,
+            clock=self.clock,
+            rng=self._rng,
+            controller=self.controller,
+            timer=self._timer,
+        )
+        broker.producer_ids = ProducerIds(
+            config.node_id,
+            lambda: self._lifecycle.broker_epoch,
+            self.controller.allocate_producer_ids,
+        )
+        broker.run_in_worker = self._workers.run
+        broker.telemetry = Telemetry(config.telemetry_max_bytes, self._receiving.run)
+        broker.decompression = Decompression(config.own, self._decompression.run)
+        self._reporters.serve(broker.telemetry)
+        return broker
+
+    def _open_logs(self) -> None:
+        """Load the logs; those whose topic the cluster does not know any more are set aside."""
+        broker, topics = self.broker, self.controller.image.topics
+
+        def is_stray(log: FoundLog) -> bool:
+            self.http.opened(log)
+            return log.topic_id not in topics.by_id
+
+        self.http.recovering(self._log_dirs)
+        logs = LogSet.open(
+            self._log_dirs,
+            config_for=broker.log_config,
+            now_ms=self.clock.now_ms(),
+            rng=self._rng,
+            is_stray=is_stray,
+        )
+        self.http.recovered()
+        broker.open_logs(logs)
+        broker.groups = GroupCoordinator(
+            group_coordinator_config(self.config),
+            log=broker.topic_log(OFFSETS_TOPIC),
+            timer=self._timer,
+            clock=self.clock,
+            topics=broker,
+            new_uuid=lambda: str(uuid.uuid4()),
+            on_fault=_log_fault,
+            offsets_partitions=broker.offsets_partitions,
+        )
+        self._maintenance = Maintenance(
+            broker.replicas,
+            self.config,
+            clock=self.clock,
+            timer=self._timer,
+            workers=self._workers,
+            on_failure=self._halt,
+        )
+
+    def _controller_addresses(self) -> dict[str, ListenerAddress]:
+        names = [one.listener for one in self.config.controller_endpoints]
+        return {name: ListenerAddress(*self.addresses[name], 0) for name in names}
+
+    def _log_dir_of(self, path: str) -> LogDirectory:
+        return next(log_dir for log_dir in self._log_dirs if log_dir.path == path)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Wait for the controller; it answers within a few milliseconds or not at all."""
+        for _ in range(START_LIMIT_MS):
+            if condition():
+                return
+            if self.failure is not None:
+                raise self.failure
+            await asyncio.sleep(0.001)
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the controller did not become active")
+
+    async def _completed(self, pending: Pending[Any]) -> None:
+        await self._until(lambda: pending.done)
+        _ = pending.value
+
+    def _halt(self, error: Exception) -> None:
+        """Stop serving: the metadata's or the last disk failed, nothing may be promised now."""
+        log.critical("halting: %s", error, extra={"event": "node.halted"})
+        self.failure = error
+        self.http.failed(error)
+        self._listeners.stop_accepting()
+        self.halted.set()
+
+    def _prepare(self, listener: Listener) -> None:
+        """Give a listener who answers on it."""
+        controllers = {one.listener for one in self.config.controller_endpoints}
+        kind = "controller" if listener.name in controllers else "broker"
+        if kind == "broker":
+            listener.pace = self.broker.quotas.connections
+        listener.serve(self.http.dispatcher(self.broker, kind))
+
+    def _abandon(self) -> None:
+        self.http.stop()
+        self._listeners.close()
+        for log_dir in self._log_dirs:
+            log_dir.release()
+        self._timer.close()
+        self._end_threads()
+        self._plugins.close()
+
+    async def stop(self) -> None:
+        """Stop serving, flush and close the logs, leave the clean marker."""
+        self.http.stopping()
+        self._listeners.close()
+        self.broker.decompression.close()
+        self._maintenance.stop()
+        if self.failure is None:
+            await self._controlled_shutdown()
+        self.broker.delayed_fetches.complete_all()
+        self.broker.groups.close()
+        self._lifecycle.stop()
+        self._timer.close()
+        self._end_threads()
+        await asyncio.sleep(0)  # lets the workers' last answers arrive
+        self.controller.stop()
+        self._plugins.close()
+        self.broker.logs.shutdown(self._lifecycle.broker_epoch)
+        self.http.stop()
+
+    def _end_threads(self) -> None:
+        """Wait for what is under way; nothing is done for what waits behind it."""
+        for workers in (self._workers, self._receiving, self._decompression):
+            workers.close()
+
+    async def _controlled_shutdown(self) -> None:
+        """Leave the cluster in order; a broker that cannot is fenced when its session ends."""
+        try:
+            await asyncio.wait_for(
+                self._completed(self._lifecycle.shut_down()), CONTROLLED_SHUTDOWN_LIMIT_S
+            )
+        except (KafkaError, OSError) as error:
+            log.warning(
+                "controlled shutdown failed: %s", error, extra={"event": "node.controlled_shutdown"}
+            )
+
+    def kill(self) -> None:
+        """End as a killed process does: no flush, no checkpoint, no marker; the lock is freed."""
+        self.http.stop()
+        self._listeners.close()
+        self.broker.decompression.close()
+        self._maintenance.stop()
+        self._lifecycle.stop()
+        self._timer.close()
+        self._end_threads()
+        for log_dir in self._log_dirs:
+            log_dir.release()
+
+
+def _log_fault(error: Exception) -> None:
+    log.error("coordinator fault", exc_info=error, extra={"event": "coordinator.fault"})

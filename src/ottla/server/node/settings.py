@@ -1,0 +1,172 @@
+"""From a file, the environment, overrides and defaults to the settings a node starts with.
+
+Kafka: kafka.Kafka.getPropsFromArgs; without a file Kafka does not start, we do. The later of these
+wins: file (or the development defaults), KAFKA_… variables, OTTLA_… variables, overrides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.config.broker import BrokerConfig, parse_broker_config
+from ottla.config.dynamic import definition_of, listener_problems
+from ottla.config.environment import NOTHING, Environment, Setting, read_environment
+from ottla.config.own import OwnSettings
+from ottla.config.problems import ConfigErrors, ConfigProblem, nearest
+from ottla.config.properties import read_properties
+from ottla.server.node.plugins import plugin_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+DEVELOPMENT_DIRECTORY = "ottla-data"
+DEVELOPMENT_PORT = 9092
+DEVELOPMENT_ORIGIN = "node without a file"
+OVERRIDE_ORIGIN = "--override"
+PORT_ORIGIN = "--port"
+
+
+class ConfigFile(NamedTuple):
+    """A properties file that was read: its name as the user wrote it, and its text."""
+
+    name: str
+    text: str
+
+
+class NodeSettings(NamedTuple):
+    """What to start; a development node formats its directory by itself."""
+
+    config: BrokerConfig
+    is_development: bool
+    warnings: tuple[str, ...] = ()
+    """Names that nobody knows and that look like no known one: passed over, as in Kafka."""
+    given: Mapping[str, Setting] = {}
+    """What was given, with where it comes from; the rest are defaults."""
+
+
+def development_defaults(port: int = DEVELOPMENT_PORT) -> dict[str, str]:
+    """Return the settings of a node that is started without a file: one copy of everything."""
+    return {
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "listeners": f"PLAINTEXT://localhost:{port},CONTROLLER://localhost:0",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": "localhost:9093",
+        "log.dirs": f"./{DEVELOPMENT_DIRECTORY}",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
+    """Read `key=value` texts; ValueError names the one without `=`."""
+    settings = {}
+    for override in overrides:
+        name, separator, value = override.partition("=")
+        if not separator:
+            raise ValueError(f"--override takes key=value, not {override!r}")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def node_environment(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Environment:
+    """Read the variables that give a node's settings; `read_file` opens what *_FILE names."""
+    return read_environment(
+        environ,
+        is_known=lambda name: name in OwnSettings.keys or definition_of(name) is not None,
+        own=tuple(OwnSettings.keys),
+        read_file=read_file,
+    )
+
+
+def node_settings(
+    file: ConfigFile | None,
+    overrides: Mapping[str, str],
+    *,
+    port: int | None = None,
+    environment: Environment = NOTHING,
+) -> NodeSettings:
+    """Put environment and overrides over the file, or over the development defaults without one.
+
+    Raises ConfigErrors with all that is wrong, each with where it comes from: values, what is not
+    built yet, and names that are not known but near to one that is.
+    """
+    given, warnings = gather(file, overrides, port=port, environment=environment)
+    config, found = _parse(texts(given))
+    unknown = _with_origins(config.unknown_settings, given)
+    misspelt = [one for one in unknown if one.name in overrides or nearest(one.name, config.keys)]
+    problems = [*environment.problems, *_with_origins(found, given), *misspelt]
+    if problems:
+        raise ConfigErrors(problems)
+    warnings += [one.message for one in unknown]
+    return NodeSettings(config, file is None, (*warnings, *environment.warnings), given)
+
+
+def gather(
+    file: ConfigFile | None,
+    overrides: Mapping[str, str],
+    *,
+    port: int | None = None,
+    environment: Environment = NOTHING,
+) -> tuple[dict[str, Setting], list[str]]:
+    """Lay all that was given over each other; return it unread, and what is strange about it."""
+    given, warnings = _base(file, DEVELOPMENT_PORT if port is None else port)
+    listeners = given.get("listeners")
+    given.update(environment.settings)
+    if port is not None and listeners is not None:
+        given["listeners"] = Setting(listeners.value, PORT_ORIGIN)
+    given.update({name: Setting(value, OVERRIDE_ORIGIN) for name, value in overrides.items()})
+    return given, warnings
+
+
+def texts(given: Mapping[str, Setting]) -> dict[str, str]:
+    """Return the values alone."""
+    return {name: one.value for name, one in given.items()}
+
+
+def _base(file: ConfigFile | None, port: int) -> tuple[dict[str, Setting], list[str]]:
+    """Return the lowest layer, and a warning for each name that the file gives twice."""
+    if file is None:
+        defaults = development_defaults(port)
+        return {name: Setting(text, DEVELOPMENT_ORIGIN) for name, text in defaults.items()}, []
+    given: dict[str, Setting] = {}
+    warnings = []
+    for found in read_properties(file.text):
+        origin = f"{file.name}:{found.line}"
+        if found.name in given:
+            before = given[found.name].origin
+            warnings.append(f"{found.name} is given twice, {origin} counts, not {before}")
+        given[found.name] = Setting(found.value, origin)
+    return given, warnings
+
+
+def _parse(given: dict[str, str]) -> tuple[BrokerConfig, list[ConfigProblem]]:
+    """Return the configuration and what is wrong with it.
+
+    One that is wrong cannot be made: its unknown names are then judged beside good settings, so
+    that all problems are told at once.
+    """
+    try:
+        config = parse_broker_config(given)
+    except ConfigErrors as error:
+        tables = BrokerConfig.keys.keys() | OwnSettings.keys.keys()
+        foreign = {name: text for name, text in given.items() if name not in tables}
+        config = parse_broker_config({**development_defaults(), **foreign})
+        return config, [*error.problems, *listener_problems(given)]
+    return config, [*config.unsupported, *listener_problems(given), *plugin_problems(config)]
+
+
+def _with_origins(
+    problems: Iterable[ConfigProblem], given: Mapping[str, Setting]
+) -> list[ConfigProblem]:
+    """Say behind each problem where the setting comes from."""
+    shown = []
+    for problem in problems:
+        found = given.get(problem.name)
+        ending = "" if found is None else f" ({found.origin})"
+        shown.append(problem._replace(message=problem.message + ending))
+    return shown

@@ -1,0 +1,4 @@
+"""The real operating system: clocks, files, worker threads and timers.
+
+Kafka: none.
+"""

@@ -1,0 +1,74 @@
+"""The cores' timer on an event loop: wakes up when the next deadline comes, and never else.
+
+Kafka: org.apache.kafka.server.util.timer.SystemTimerReaper.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from ottla.clock import Clock
+
+MEETING_MS = 250
+"""What recurs and may come a little early or late is done at multiples of this."""
+
+
+def next_aligned_tick(now_ms: int, interval_ms: int) -> int:
+    """Return when to do again what recurs at this interval: together with all else that does.
+
+    An idle node wakes up once for all of it. Short intervals meet among themselves only.
+    """
+    grid_ms = MEETING_MS if interval_ms >= MEETING_MS else max(1, interval_ms)
+    due_ms = now_ms + interval_ms
+    return max(due_ms - due_ms % grid_ms, now_ms + 1)
+
+
+class LoopTimer(TimingWheel):
+    """A timing wheel that advances itself on its loop."""
+
+    __slots__ = ("_clock", "_handle", "_is_advancing", "_loop", "_wake_ms")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        super().__init__(clock.monotonic_ms())
+        self._loop = loop
+        self._clock = clock
+        self._handle: asyncio.TimerHandle | None = None
+        self._wake_ms = 0
+        self._is_advancing = False
+
+    def add(self, deadline_ms: int, callback: Callable[[int], None]) -> TimerTask:
+        """Add a task and make sure that the loop wakes up in time for it."""
+        task = super().add(deadline_ms, callback)
+        if not self._is_advancing and (self._handle is None or deadline_ms < self._wake_ms):
+            self._schedule(task.deadline_ms)
+        return task
+
+    def _schedule(self, wake_ms: int) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._wake_ms = wake_ms
+        delay_ms = max(0, wake_ms - self._clock.monotonic_ms())
+        self._handle = self._loop.call_later(delay_ms / 1000, self._wake)
+
+    def _wake(self) -> None:
+        self._handle = None
+        self._is_advancing = True
+        try:
+            self.advance(self._clock.monotonic_ms())
+        finally:
+            self._is_advancing = False
+            deadline_ms = self.next_deadline()
+            if deadline_ms is not None:
+                self._schedule(deadline_ms)
+
+    def close(self) -> None:
+        """Wake up no more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None

@@ -1,0 +1,4 @@
+"""Log directories: lock, identity, checkpoints and the logs found in them.
+
+Kafka: none.
+"""

@@ -1,0 +1,116 @@
+"""Opening all logs of one log directory at a start.
+
+Kafka: LogManager.loadLogs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ottla.errors import CorruptMessage
+from ottla.storage.directories.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from ottla.storage.directories.partition_dir_names import DELETE_SUFFIX, partition_of, read_topic_id
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.types import METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ottla.storage.directories.log_dir import LogDirectory
+    from ottla.storage.directory import Directory
+    from ottla.storage.log.config import LogConfig
+    from ottla.types import TopicPartition, Uuid
+
+
+class FoundLog(Protocol):
+    """What every log found in a directory tells, whether it could be opened or not."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Whose log it is."""
+
+    @property
+    def topic_id(self) -> Uuid | None:
+        """Of which incarnation of the topic; None when that cannot be read."""
+
+    @property
+    def directory(self) -> Directory:
+        """The root of its log directory."""
+
+
+class BrokenLog(NamedTuple):
+    """A log whose flushed bytes are damaged: neither served nor cut; an operator decides."""
+
+    topic_partition: TopicPartition
+    topic_id: Uuid | None
+    log_dir: LogDirectory
+    error: CorruptMessage
+    recovery_point: int
+    """What the checkpoint said: bytes below it are never cut by a recovery."""
+    log_start_offset: int
+
+    @property
+    def directory(self) -> Directory:
+        """The root of its log directory."""
+        return self.log_dir.directory
+
+
+class DirectoryLoader:
+    """Opens the logs of one directory, each once; `logs` is to be walked to its end."""
+
+    def __init__(
+        self, log_dir: LogDirectory, config_for: Callable[[str], LogConfig], now_ms: int
+    ) -> None:
+        self._log_dir = log_dir
+        self._config_for = config_for
+        self._now_ms = now_ms
+        self.recovery_points = log_dir.read_offsets(RECOVERY_POINT_CHECKPOINT)
+        self._log_starts = log_dir.read_offsets(LOG_START_CHECKPOINT)
+        self._high_watermarks = log_dir.read_offsets(HIGH_WATERMARK_CHECKPOINT)
+        self.deleted: list[str] = []
+        """Directories that a deletion left to be removed."""
+        self.broken: dict[TopicPartition, BrokenLog] = {}
+
+    def logs(self) -> Iterator[PartitionLog]:
+        """Yield the logs that can be served; OSError when the disk fails."""
+        directory = self._log_dir.directory
+        for name in directory.list():
+            if not directory.is_directory(name):
+                continue
+            if name.endswith(DELETE_SUFFIX):
+                self.deleted.append(name)
+                continue
+            partition = partition_of(name)
+            if partition is None or partition.topic == METADATA_TOPIC:
+                continue
+            log = self._open(partition)
+            if log is not None:
+                log.update_high_watermark(self._high_watermarks.get(partition, 0))
+                yield log
+
+    def _open(self, partition: TopicPartition) -> PartitionLog | None:
+        log_dir = self._log_dir
+        topic_id = read_topic_id(log_dir.directory, str(partition))
+        recovery_point = self.recovery_points.get(partition, 0)
+        log_start_offset = self._log_starts.get(partition, 0)
+        try:
+            return PartitionLog.open(
+                log_dir.directory,
+                str(partition),
+                topic_partition=partition,
+                topic_id=topic_id,
+                config=self._config_for(partition.topic),
+                now_ms=self._now_ms,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+                clean=log_dir.had_clean_shutdown,
+            )
+        except CorruptMessage as error:
+            self.broken[partition] = BrokenLog(
+                partition, topic_id, log_dir, error, recovery_point, log_start_offset
+            )
+            return None

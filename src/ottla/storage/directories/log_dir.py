@@ -1,0 +1,186 @@
+"""One log directory: its lock, its identity, its clean marker, its checkpoints, its failure.
+
+Kafka: kafka.log.LogManager (per directory), CleanShutdownFileHandler, MetaProperties.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.config.properties import parse_properties
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.storage.directories.checkpoints import decode_offsets, encode_offsets
+from ottla.types import TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from ottla.storage.directory import Directory, Lock
+
+LOCK_FILE = ".lock"
+CLEAN_MARKER = ".kafka_cleanshutdown"
+META_PROPERTIES = "meta.properties"
+
+
+class MetaProperties(NamedTuple):
+    """What `meta.properties` says about the directory."""
+
+    version: int
+    cluster_id: str
+    node_id: int
+    directory_id: Uuid | None
+
+
+def decode_meta_properties(data: bytes) -> MetaProperties:
+    """Read version 1 of the file; CorruptMessage when a value is missing or wrong."""
+    try:
+        values = parse_properties(data.decode("utf-8", "replace"))
+        directory_id = values.get("directory.id")
+        return MetaProperties(
+            int(values["version"]),
+            values["cluster.id"],
+            int(values["node.id"]),
+            Uuid.parse(directory_id) if directory_id else None,
+        )
+    except (KeyError, ValueError) as error:
+        raise CorruptMessage(f"malformed {META_PROPERTIES}: {error}") from error
+
+
+class LogDirectory:
+    """A locked directory. `had_clean_shutdown` is what the last run left behind."""
+
+    def __init__(self, path: str, directory: Directory) -> None:
+        self.path = path
+        self.directory = directory
+        self.failure: OSError | None = None
+        self.had_clean_shutdown = False
+        self.previous_broker_epoch = -1
+        self.meta: MetaProperties | None = None
+        self.free_bytes = self.reserve_bytes = 0
+        """What was left at the last look, and what is kept of it; nobody may have looked yet."""
+        self.is_short_of_space = False
+        """Whether clients' records for this directory are refused."""
+        self._lock: Lock | None = None
+        self._is_open = False
+        self.checkpoints_under_way = 0
+        self._checkpoints = 0
+        self._begun: dict[str, int] = {}  # checkpoint's name → newest sequence of any content
+        self._in_place: dict[str, int] = {}  # and of the content that the file has
+
+    def __repr__(self) -> str:
+        return f"LogDirectory({self.path!r})"
+
+    @property
+    def directory_id(self) -> Uuid | None:
+        """The id by which the controller knows the directory."""
+        return self.meta.directory_id if self.meta else None
+
+    @property
+    def is_online(self) -> bool:
+        """Whether no disk error was met."""
+        return self.failure is None
+
+    @property
+    def lacks_space(self) -> bool:
+        """Whether less than the reserve was left at the last look."""
+        return self.free_bytes < self.reserve_bytes
+
+    def open(self) -> None:
+        """Lock, read who we are and take the clean marker away before anything is loaded.
+
+        KafkaError KAFKA_STORAGE_ERROR when another process has the lock, OSError for the disk.
+        The marker goes first: a crash while loading must lead to recovery again (KAFKA-10471).
+        Opening twice does nothing.
+        """
+        if self._is_open:
+            return
+        self.lock()
+        directory = self.directory
+        for name in directory.list():
+            if name.endswith(".tmp"):
+                directory.remove(name)  # half a checkpoint
+        if directory.exists(META_PROPERTIES):
+            self.meta = decode_meta_properties(directory.read_file(META_PROPERTIES))
+        self.had_clean_shutdown = directory.exists(CLEAN_MARKER)
+        if self.had_clean_shutdown:
+            self.previous_broker_epoch = decode_clean_marker(directory.read_file(CLEAN_MARKER))
+            directory.remove(CLEAN_MARKER)
+            directory.sync()
+        self._is_open = True
+
+    def lock(self) -> None:
+        """Take `.lock`, unless we have it."""
+        if self._lock is not None:
+            return
+        try:
+            self._lock = self.directory.lock(LOCK_FILE)
+        except BlockingIOError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Failed to acquire lock on file {LOCK_FILE} in {self.path}. A Kafka instance in "
+                "another process or thread is using this directory.",
+            ) from error
+
+    def read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """Read a checkpoint; missing or broken ones say nothing, which only costs recovery."""
+        if not self.directory.exists(name):
+            return {}
+        try:
+            return decode_offsets(self.directory.read_file(name))
+        except CorruptMessage:
+            return {}
+
+    def begin_checkpoint(self, names: Collection[str]) -> int:
+        """Return the sequence of new content for these files."""
+        self._checkpoints += 1
+        self._begun.update(dict.fromkeys(names, self._checkpoints))
+        return self._checkpoints
+
+    def is_behind(self, name: str) -> bool:
+        """Whether the newest content of a checkpoint is not in place: under way, or it failed."""
+        return self._begun.get(name, 0) > self._in_place.get(name, 0)
+
+    def write_offsets_to_new_file(
+        self, name: str, offsets: Mapping[TopicPartition, int], sequence: int
+    ) -> None:
+        """Write a checkpoint's next content, durably, under another name; a worker's job."""
+        path = f"{name}.{sequence}.tmp"
+        file = self.directory.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.write_at(0, encode_offsets(offsets))
+            file.sync()
+        finally:
+            file.close()
+
+    def put_in_place(self, name: str, sequence: int) -> bool:
+        """Rename it over the checkpoint; False when a newer one is there already."""
+        path = f"{name}.{sequence}.tmp"
+        if sequence > self._in_place.get(name, 0):
+            self.directory.rename(path, name)
+            self._in_place[name] = sequence
+            return True
+        self.directory.remove(path)
+        return False
+
+    def mark_clean(self, broker_epoch: int) -> None:
+        """Leave the marker that lets the next start skip recovery; durable on return."""
+        data = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        self.directory.write_file_atomically(CLEAN_MARKER, data.encode())
+
+    def release(self) -> None:
+        """Let another process have the directory."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+        self._is_open = False
+
+
+def decode_clean_marker(data: bytes) -> int:
+    """Return the broker epoch of the last clean stop, -1 when the marker does not tell."""
+    try:
+        value = json.loads(data)
+        return int(value["brokerEpoch"]) if isinstance(value, dict) else -1
+    except (ValueError, KeyError, TypeError):
+        return -1

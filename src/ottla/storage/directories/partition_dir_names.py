@@ -1,0 +1,64 @@
+"""The names of partitions' directories: what they say, and the marks they get.
+
+Kafka: UnifiedLog.{logDirName, logDeleteDirName, logStrayDirName, parseTopicPartitionName}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.errors import CorruptMessage
+from ottla.storage.directories.partition_metadata import (
+    PARTITION_METADATA,
+    decode_partition_metadata,
+)
+from ottla.storage.directory import join
+from ottla.storage.log.partition_log import parse_partition_name
+
+if TYPE_CHECKING:
+    from ottla.storage.directory import Directory
+    from ottla.types import TopicPartition, Uuid
+
+DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+FUTURE_SUFFIX = "-future"
+_LONGEST_NAME = 255
+
+
+class RandomBits(Protocol):
+    """A source of luck, as `random.Random`."""
+
+    def getrandbits(self, bits: int, /) -> int:
+        """Return that many random bits."""
+
+
+def marked_name(partition: TopicPartition, suffix: str, rng: RandomBits) -> str:
+    """Return `topic-N.<32 hex digits>suffix`, the topic cut where the name gets too long."""
+    tail = f"-{partition.partition}.{rng.getrandbits(128):032x}{suffix}"
+    return partition.topic[: _LONGEST_NAME - len(tail)] + tail
+
+
+def marked_topic(name: str) -> str:
+    """Return the topic in a marked name."""
+    return name.rpartition("-")[0].rpartition("-")[0]
+
+
+def partition_of(name: str) -> TopicPartition | None:
+    """Return the partition a directory name stands for, None for strays, moves and others."""
+    if name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)):
+        return None
+    try:
+        return parse_partition_name(name)
+    except ValueError:
+        return None
+
+
+def read_topic_id(directory: Directory, folder: str) -> Uuid | None:
+    """Return the topic id in a partition's directory, None when it is missing or broken."""
+    path = join(folder, PARTITION_METADATA)
+    if not directory.exists(path):
+        return None
+    try:
+        return decode_partition_metadata(directory.read_file(path))
+    except CorruptMessage:
+        return None

@@ -1,0 +1,4 @@
+"""Offset, time and transaction indexes of a segment.
+
+Kafka: none.
+"""

@@ -1,0 +1,79 @@
+"""Answers that must not leave before a log is durable enough: what flush.messages asks for.
+
+Kafka: the flush at the end of UnifiedLog.append, in which its request thread waits. Here nobody
+waits: whoever appends takes a Pending that completes when a worker's flush got far enough, so one
+flush serves all who appended meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory.pending import Pending
+
+if TYPE_CHECKING:
+    from ottla.storage.log.state import LogState
+    from ottla.types import TopicPartition
+
+
+class FlushWaits:
+    """Who waits for which log, and up to which offset it must be durable for that."""
+
+    def __init__(self) -> None:
+        self.overdue: list[LogState] = []
+        """Logs that reached flush.messages in appends since the last `take`; always this list."""
+        self._waiting: dict[LogState, list[tuple[int, Pending[None]]]] = {}
+
+    def __contains__(self, log: LogState) -> bool:
+        return log in self._waiting
+
+    def take(self) -> dict[TopicPartition, Pending[None]]:
+        """Begin to wait for all overdue logs; what is returned completes or fails by `settle`."""
+        taken: dict[TopicPartition, Pending[None]] = {}
+        for log in self.overdue:
+            if log.topic_partition in taken:
+                continue
+            # as in Kafka fewer records than flush.messages may stay behind
+            target = log.log_end_offset - log.config.flush_messages + 1
+            wait: Pending[None] = Pending()
+            taken[log.topic_partition] = wait
+            self._waiting.setdefault(log, []).append((target, wait))
+        self.overdue.clear()
+        return taken
+
+    def settle(self, log: LogState) -> None:
+        """Complete who waited for what is durable now; fail all when the log is lost.
+
+        KAFKA_STORAGE_ERROR for a log whose disk failed, UNKNOWN_TOPIC_OR_PARTITION for a deleted
+        one.
+        """
+        waits = self._waiting.pop(log, None)
+        if waits is None:
+            return
+        error = _loss(log)
+        over: list[Pending[None]] = []
+        left: list[tuple[int, Pending[None]]] = []
+        for target, wait in waits:
+            # nobody waits for records that a truncation took away
+            if error is not None or min(target, log.log_end_offset) <= log.recovery_point:
+                over.append(wait)
+            else:
+                left.append((target, wait))
+        if left:
+            self._waiting[log] = left
+        for wait in over:  # may append again, so the state is in order by now
+            if error is None:
+                wait.complete(None)
+            else:
+                wait.fail(error)
+
+
+def _loss(log: LogState) -> KafkaError | None:
+    if log.is_deleted:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{log.name} was deleted")
+    if log.failure is not None:
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"flushing {log.topic_partition}: {log.failure}"
+        )
+    return None

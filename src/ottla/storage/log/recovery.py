@@ -1,0 +1,315 @@
+"""Opening a partition's directory after a clean stop or a crash.
+
+After a crash every segment from the recovery point on is read anew: its whole batches stay, its
+torn tail goes, and its indexes, producer snapshot and leader epochs follow from the batches.
+
+Kafka: org.apache.kafka.storage.internals.log.LogLoader, UnifiedLog.rebuildProducerState.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.errors import CorruptMessage
+from ottla.storage.batches import walk_file
+from ottla.storage.directory import join
+from ottla.storage.log.leader_epochs import (
+    LEADER_EPOCH_CHECKPOINT,
+    LeaderEpochs,
+    decode_leader_epochs,
+)
+from ottla.storage.log.swap_files import finish_swaps
+from ottla.storage.producers.state import ProducerState
+from ottla.storage.producers.update import replay_batch
+from ottla.storage.segments.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
+from ottla.storage.segments.segment_list import SegmentList
+from ottla.storage.segments.segment_recovery import rebuild_indexes, recover_segment, trim_tail
+
+if TYPE_CHECKING:
+    from ottla.storage.batches import BatchHeader
+    from ottla.storage.directory import Directory
+    from ottla.storage.log.config import LogConfig
+
+_INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+
+class LoadedLog(NamedTuple):
+    """What a partition's directory held, made consistent."""
+
+    segments: SegmentList
+    producer_state: ProducerState
+    leader_epochs: LeaderEpochs
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    truncated_bytes: int
+
+
+class LogLoader:
+    """Loads one partition; `load` is called once."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        folder: str,
+        *,
+        partition: str,
+        config: LogConfig,
+        now_ms: int,
+    ) -> None:
+        self._directory = directory
+        self._folder = folder
+        self._config = config
+        self._now_ms = now_ms
+        self._state = ProducerState(
+            directory,
+            folder,
+            partition=partition,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+            max_transaction_timeout_ms=config.max_transaction_timeout_ms,
+        )
+        self._epochs = LeaderEpochs()
+        self._epochs_lost = False
+        self._segments: list[Segment] = []
+        self._torn_transactions: list[Segment] = []
+        self._unreadable: list[Segment] = []
+
+    def load(self, *, recovery_point: int, log_start_offset: int, clean: bool) -> LoadedLog:
+        """Open everything; with `clean` false recover from recovery_point on."""
+        names = self._directory.list(self._folder)
+        names = finish_swaps(self._directory, self._folder, names)
+        self._epochs = self._read_epochs(names)
+        self._state.find_snapshots(names)
+        self._open_segments(names)
+        truncated = self._recover(log_start_offset, recovery_point, clean=clean)
+        log_end_offset = self._find_end()
+        if self._segments and log_end_offset < log_start_offset:
+            self._start_over(log_start_offset)
+        if not self._segments:
+            self._segments = [self._create_segment(log_start_offset)]
+            log_end_offset = log_start_offset
+        segments = SegmentList(self._segments)
+        start = max(log_start_offset, segments[0].base_offset)
+        # an epoch that begins right at the end has no batch yet and is no less true (KAFKA-7415)
+        self._epochs.truncate_from_end(log_end_offset + 1)
+        self._epochs.truncate_from_start(start)
+        self._state.remove_stray_snapshots(segments.base_offsets)
+        rebuild_producer_state(self._state, segments, start, log_end_offset, now_ms=self._now_ms)
+        segments.active.needs_sync |= not clean  # whoever was killed may not have synced it
+        for segment in segments:
+            segment.close_files()
+        return LoadedLog(
+            segments,
+            self._state,
+            self._epochs,
+            start,
+            log_end_offset,
+            log_end_offset if clean else min(recovery_point, log_end_offset),
+            truncated,
+        )
+
+    def _read_epochs(self, names: list[str]) -> LeaderEpochs:
+        if LEADER_EPOCH_CHECKPOINT in names:
+            path = join(self._folder, LEADER_EPOCH_CHECKPOINT)
+            try:
+                return decode_leader_epochs(self._directory.read_file(path))
+            except CorruptMessage:
+                pass
+        self._epochs_lost = True
+        return LeaderEpochs()
+
+    def _find_epochs(self, segments: list[Segment]) -> None:
+        """Take the epochs out of the batches, when the file is missing or broken."""
+        for segment in segments:
+            with suppress(CorruptMessage):
+                for header in walk_file(segment.file, 0, segment.size):
+                    if header.leader_epoch > self._epochs.latest_epoch:
+                        self._epochs.assign(header.leader_epoch, header.base_offset)
+            segment.close_files()
+
+    def _create_segment(self, base_offset: int) -> Segment:
+        return Segment.create(
+            self._directory, self._folder, base_offset, config=self._config, now_ms=self._now_ms
+        )
+
+    def _open_segments(self, names: list[str]) -> None:
+        present = set(names)
+        for name in names:
+            stem, dot, suffix = name.rpartition(".")
+            if not stem.isdigit():
+                continue
+            base_offset = int(stem)
+            if dot + suffix in _INDEX_SUFFIXES and stem + LOG_SUFFIX not in present:
+                self._directory.remove(join(self._folder, name))
+            elif dot + suffix == LOG_SUFFIX:
+                segment = Segment.open(
+                    self._directory,
+                    self._folder,
+                    base_offset,
+                    config=self._config,
+                    now_ms=self._now_ms,
+                )
+                self._segments.append(segment)
+                if stem + TRANSACTION_INDEX_SUFFIX in present and not _is_whole(segment):
+                    self._torn_transactions.append(segment)
+                if stem + INDEX_SUFFIX not in present or stem + TIME_INDEX_SUFFIX not in present:
+                    self._unreadable.append(segment)
+        self._segments.sort(key=lambda segment: segment.base_offset)
+
+    def _recover(self, log_start_offset: int, recovery_point: int, *, clean: bool) -> int:
+        """Recover what may be torn and what has no index; return the bytes cut off."""
+        if not self._segments:
+            return 0
+        if clean:
+            for segment in self._unreadable:
+                rebuild_indexes(segment)
+            if self._epochs_lost:
+                self._find_epochs(self._segments)
+            return self._recover_transactions(log_start_offset, len(self._segments))
+        first = len(self._segments) - 1
+        while first > 0 and self._segments[first].base_offset > recovery_point:
+            first -= 1
+        for segment in self._unreadable:
+            if segment.base_offset < self._segments[first].base_offset:
+                rebuild_indexes(segment)
+        if self._epochs_lost:
+            self._find_epochs(self._segments[:first])
+        self._recover_transactions(log_start_offset, first)
+        if first:
+            trim_tail(self._segments[first - 1], self._segments[first].base_offset)
+        return self._recover_from(first, log_start_offset)
+
+    def _recover_transactions(self, log_start_offset: int, end: int) -> int:
+        """Recover the segments, of the first `end`, whose transaction index is broken."""
+        for number, segment in enumerate(self._segments[:end]):
+            if segment in self._torn_transactions:
+                cut = self._recover_from(number, log_start_offset, last=number)
+                if cut:
+                    return cut
+        return 0
+
+    def _recover_from(self, first: int, log_start_offset: int, *, last: int | None = None) -> int:
+        base_offset = self._segments[first].base_offset
+        start = max(log_start_offset, self._segments[0].base_offset)
+        if first:
+            before = SegmentList(self._segments[:first])
+            rebuild_producer_state(self._state, before, start, base_offset, now_ms=self._now_ms)
+        else:
+            self._state.truncate_and_reload(start, base_offset, self._now_ms)
+        for number, segment in enumerate(list(self._segments)):
+            if number < first or segment not in self._segments:
+                continue
+            if last is not None and number > last:
+                break
+            self._state.end_offset = segment.base_offset
+            self._state.take_snapshot()
+            cut = recover_segment(segment, self._state, self._epochs)
+            if cut or not self._is_followed(segment):
+                behind = self._segments.index(segment) + 1
+                self._drop(self._segments[behind:])
+                return cut
+        return 0
+
+    def _is_followed(self, segment: Segment) -> bool:
+        """Whether the next segment begins where this one ends.
+
+        A lost tail, cut at a batch's very end, shows only as a gap; Kafka keeps what lies behind
+        it. Compaction makes gaps too, and those stay. Segments that begin before the end are of
+        another life of the log: empty ones are half a roll, others came back after a truncation.
+        """
+        end = self._state.end_offset
+        for behind in self._segments[self._segments.index(segment) + 1 :]:
+            if behind.base_offset < end and behind.size == 0:
+                self._drop([behind])
+                continue
+            return behind.base_offset == end or (
+                behind.base_offset > end and self._config.is_compacted
+            )
+        return True
+
+    def _drop(self, segments: list[Segment]) -> None:
+        """Delete segments behind a torn one: what they hold can follow nothing."""
+        for segment in segments:
+            segment.remove_files()
+        gone = {segment.base_offset for segment in segments}
+        self._segments = [kept for kept in self._segments if kept.base_offset not in gone]
+
+    def _find_end(self) -> int:
+        if not self._segments:
+            return 0
+        active = self._segments[-1]
+        if active.size == 0:
+            return active.base_offset
+        try:
+            return active.next_offset()
+        finally:
+            active.close_files()
+
+    def _start_over(self, log_start_offset: int) -> None:
+        """Nothing that is left lies above the log's start: begin there, empty."""
+        self._drop(self._segments[:])
+        self._epochs.clear()
+        self._state.truncate_fully_and_start_at(log_start_offset)
+
+
+def rebuild_producer_state(
+    state: ProducerState,
+    segments: SegmentList,
+    log_start_offset: int,
+    last_offset: int,
+    *,
+    now_ms: int,
+) -> None:
+    """Bring the state to last_offset: newest snapshot at or below it, then the batches between.
+
+    Snapshots are left at the last two segments' bases and at last_offset, as Kafka leaves them.
+    Kafka takes a log without any snapshot for one without producers; here it is read through.
+    """
+    bases = [base for base in segments.base_offsets if base < last_offset] or [last_offset]
+    wanted = {*bases[-2:], last_offset}
+    was_empty = not state.producers and state.end_offset >= last_offset
+    state.truncate_and_reload(log_start_offset, last_offset, now_ms)
+    if last_offset > state.end_offset and not was_empty:
+        for number in range(max(segments.number_for(state.end_offset), 0), len(segments)):
+            segment = segments[number]
+            start = max(segment.base_offset, state.end_offset, log_start_offset)
+            if start >= last_offset:
+                break
+            state.end_offset = start
+            if segment.base_offset in wanted:
+                state.take_snapshot()
+            _replay_segment(state, segment, start, last_offset)
+    state.end_offset = last_offset
+    state.take_snapshot()
+
+
+def _replay_segment(state: ProducerState, segment: Segment, start: int, end: int) -> None:
+    def read_batch(header: BatchHeader) -> bytes:
+        return segment.file.read(header.position, header.size)
+
+    try:
+        for header in segment.walk(start):
+            if header.base_offset >= end:
+                break
+            if header.base_offset >= start:
+                for completed in replay_batch(state, header, read_batch):
+                    state.complete(completed)
+    except CorruptMessage:
+        pass  # damage in flushed bytes: readers will be told, and nothing is cut in silence
+    segment.close_files()
+
+
+def _is_whole(segment: Segment) -> bool:
+    try:
+        segment.transaction_index.entries()
+    except CorruptMessage:
+        return False
+    segment.transaction_index.release()
+    return True

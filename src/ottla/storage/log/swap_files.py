@@ -1,0 +1,77 @@
+"""Finishing or undoing a compaction that a crash interrupted.
+
+The cleaner writes `.cleaned` files, renames them to `.swap` once they are whole, and only then
+removes what they replace. So `.cleaned` means undo and `.swap` means finish. Producer snapshots
+stay: the records that they count may be compacted away (KAFKA-12520).
+
+Kafka: LogLoader.removeTempFilesAndCollectSwapFiles.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.storage.batches import walk_file
+from ottla.storage.directory import join
+from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX
+
+if TYPE_CHECKING:
+    from ottla.storage.directory import Directory
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+_DELETED_SUFFIX = ".deleted"
+_LOG_SWAP_SUFFIX = ".log" + SWAP_SUFFIX
+_LEFTOVERS = (_DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
+
+
+def finish_swaps(directory: Directory, folder: str, names: list[str]) -> list[str]:
+    """Bring a partition's directory into the state before or after; return the names left."""
+    if not any(name.endswith((*_LEFTOVERS, SWAP_SUFFIX)) for name in names):
+        return names
+    cleaned = [_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
+    undone_from = min(cleaned, default=None)
+    kept = []
+    for name in names:
+        undone = (
+            name.endswith(SWAP_SUFFIX)
+            and undone_from is not None
+            and _offset_of(name) >= undone_from
+        )
+        if undone or name.endswith(_LEFTOVERS):
+            directory.remove(join(folder, name))
+        else:
+            kept.append(name)
+    swaps = [name for name in kept if name.endswith(SWAP_SUFFIX)]
+    if not swaps:
+        return kept
+    first, end = _replaced_range(directory, folder, swaps)
+    for name in kept:
+        offset = _offset_of(name)
+        if not name.endswith((SWAP_SUFFIX, SNAPSHOT_SUFFIX)) and first <= offset < end:
+            directory.remove(join(folder, name))
+    for name in swaps:
+        directory.rename(join(folder, name), join(folder, name[: -len(SWAP_SUFFIX)]))
+    return directory.list(folder)
+
+
+def _replaced_range(directory: Directory, folder: str, swaps: list[str]) -> tuple[int, int]:
+    """Return the offsets from which and up to which the swap segments replace others."""
+    first, end = 1 << 63, -1
+    for name in swaps:
+        if not name.endswith(_LOG_SWAP_SUFFIX):
+            continue
+        offset = _offset_of(name)
+        file = directory.open(join(folder, name))
+        next_offset = offset
+        for header in walk_file(file, 0, file.size()):
+            next_offset = header.last_offset + 1
+        file.close()
+        first, end = min(first, offset), max(end, next_offset)
+    return first, end
+
+
+def _offset_of(name: str) -> int:
+    """Return the base offset in a segment file's name, -1 for every other file."""
+    stem = name.partition(".")[0]
+    return int(stem) if stem.isdigit() else -1

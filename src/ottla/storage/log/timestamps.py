@@ -1,0 +1,86 @@
+"""Offsets by time: the special timestamps of ListOffsets and the search in between.
+
+Kafka: UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.records.batch import RecordBatch
+from ottla.storage.batches import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from ottla.records.record import Record
+    from ottla.storage.batches import BatchHeader
+    from ottla.storage.log.state import LogState
+    from ottla.storage.segments.segment import Segment
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
+BATCH_LIMIT_BYTES = 100 << 20
+
+
+class TimestampAndOffset(NamedTuple):
+    """An offset, the timestamp of its record (-1 for the special ones) and its leader epoch."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampAndOffset | None:
+    """Return the first record at or after timestamp; None when there is none.
+
+    LATEST is the log's end: the caller, who knows the isolation, puts the high watermark or the
+    last stable offset in its place. Without a remote tier LATEST_TIERED is offset -1.
+    """
+    epochs = log.leader_epochs
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        start = log.log_start_offset
+        return TimestampAndOffset(NO_TIMESTAMP, start, epochs.epoch_for_offset(start))
+    if timestamp == LATEST_TIMESTAMP:
+        return TimestampAndOffset(NO_TIMESTAMP, log.log_end_offset, epochs.latest_epoch)
+    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+        return TimestampAndOffset(NO_TIMESTAMP, -1, -1)
+    if timestamp == MAX_TIMESTAMP:
+        return _record_with_max_timestamp(log)
+    for number, segment in enumerate(log.segments):
+        is_below = log.segments.end_of(number, log.log_end_offset) <= log.log_start_offset
+        if not is_below and segment.max_timestamp >= timestamp:
+            return _find_in(segment, timestamp, log.log_start_offset)
+    return None
+
+
+def _find_in(segment: Segment, timestamp: int, start_offset: int) -> TimestampAndOffset | None:
+    before = segment.position_before(timestamp)
+    for header in segment.walk(max(before, start_offset)):
+        if header.max_timestamp < timestamp:
+            continue
+        for record in _records(segment, header):
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return TimestampAndOffset(record.timestamp, record.offset, header.leader_epoch)
+    return None
+
+
+def _record_with_max_timestamp(log: LogState) -> TimestampAndOffset | None:
+    """Return the first record of the newest timestamp (KIP-734)."""
+    newest = max(log.segments, key=lambda segment: segment.max_timestamp)
+    if newest.max_timestamp < 0:
+        return None
+    header = newest.batch_at(newest.max_timestamp_offset)
+    if header is None:
+        return None
+    for record in _records(newest, header):
+        if record.timestamp == newest.max_timestamp:
+            return TimestampAndOffset(record.timestamp, record.offset, header.leader_epoch)
+    return None
+
+
+def _records(segment: Segment, header: BatchHeader) -> list[Record]:
+    data = segment.file.read(header.position, header.size)
+    return RecordBatch(data).records(BATCH_LIMIT_BYTES)

@@ -1,0 +1,177 @@
+"""Work that waits for the disk: `run` in a worker, `done` on the node's loop.
+
+Kafka: the background tasks of kafka.log.LogManager.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ottla.errors import KafkaError
+from ottla.storage.directories.checkpoints import RECOVERY_POINT_CHECKPOINT
+from ottla.storage.disk_errors import is_exhaustion
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.storage.directories.log_dir import LogDirectory
+    from ottla.storage.log.flush import FlushJob
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.log_set.maintenance import LogMaintenance
+    from ottla.types import TopicPartition
+
+
+class StorageJob(Protocol):
+    """One piece of such work; a directory whose job fails goes offline."""
+
+    def run(self) -> None:
+        """Do it; OSError when the disk fails. Touches no shared state."""
+
+    def done(self, error: BaseException | None) -> None:
+        """Take note of the end, on the owner's thread."""
+
+
+class LogFlush:
+    """Makes one log durable."""
+
+    __slots__ = ("_job", "_log", "_logs", "run")
+
+    def __init__(self, logs: LogMaintenance, log: PartitionLog, job: FlushJob) -> None:
+        self._logs = logs
+        self._log = log
+        self._job = job
+        self.run = job.run
+        logs.flushes_under_way += 1
+
+    def done(self, error: BaseException | None) -> None:
+        """Move the recovery point, or put the directory offline."""
+        self._logs.flushes_under_way -= 1
+        failure = error if error is None or isinstance(error, OSError) else OSError(str(error))
+        try:
+            self._log.flush_completed(self._job, failure)
+        except KafkaError as storage_error:
+            log_dir = self._logs.log_dir_of(self._log.topic_partition)
+            if log_dir is not None:
+                self._logs.fail(log_dir, storage_error.__cause__)
+        self._logs.flush_done(self._log, may_go_on=error is None)
+
+
+class CheckpointJob:
+    """Writes checkpoint files of one directory.
+
+    The files are written under other names in the worker and put in place by `done`, on the
+    owner's thread, unless a newer job of the directory did so before: a recovery point that was
+    lowered meanwhile must not rise again.
+    """
+
+    __slots__ = ("_files", "_log_dir", "_logs", "_sequence")
+
+    def __init__(
+        self,
+        logs: LogMaintenance,
+        log_dir: LogDirectory,
+        files: Mapping[str, Mapping[TopicPartition, int]],
+    ) -> None:
+        self._logs = logs
+        self._log_dir = log_dir
+        self._files = files
+        self._sequence = log_dir.begin_checkpoint(files)
+        log_dir.checkpoints_under_way += 1
+
+    def run(self) -> None:
+        """Write them beside, durably."""
+        for name, offsets in self._files.items():
+            self._log_dir.write_offsets_to_new_file(name, offsets, self._sequence)
+
+    def done(self, error: BaseException | None) -> None:
+        """Put them in place, or put the directory offline; without a descriptor ask for others."""
+        self._log_dir.checkpoints_under_way -= 1
+        if self._log_dir.failure is not None:
+            return
+        placed: list[str] = []
+        if error is None:
+            try:
+                placed = [name for name in self._files if self._put_in_place(name)]
+            except OSError as failure:
+                error = failure
+        if is_exhaustion(error):
+            self._logs.want_checkpoint(self._log_dir)
+        elif error is not None:
+            self._logs.fail(self._log_dir, error)
+        elif RECOVERY_POINT_CHECKPOINT in placed:
+            self._logs.checkpoint_written(self._files[RECOVERY_POINT_CHECKPOINT])
+
+    def _put_in_place(self, name: str) -> bool:
+        return self._log_dir.put_in_place(name, self._sequence)
+
+    def run_now(self) -> None:
+        """Do all of it here, durably on return; waits for the disk."""
+        error: BaseException | None = None
+        try:
+            self.run()
+        except OSError as failure:
+            error = failure
+        self.done(error)
+        if self._log_dir.failure is None:
+            try:
+                self._log_dir.directory.sync()
+            except OSError as failure:
+                self._logs.fail(self._log_dir, failure)
+
+
+class Removal(NamedTuple):
+    """A deleted partition's directory, to be removed at due_ms or later."""
+
+    due_ms: int
+    log_dir: LogDirectory
+    name: str
+    log: PartitionLog | None = None
+    """Whose directory it is, when this process opened it: a flush of it may be under way."""
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether the delay is over and no worker writes into the directory any more."""
+        return self.due_ms <= now_ms and (self.log is None or not self.log.is_flushing)
+
+
+class RemovalJob:
+    """Removes the directory of a deleted partition."""
+
+    __slots__ = ("_logs", "_removal")
+
+    def __init__(self, logs: LogMaintenance, removal: Removal) -> None:
+        self._logs = logs
+        self._removal = removal
+
+    def run(self) -> None:
+        """Remove it with all it holds."""
+        self._removal.log_dir.directory.remove_tree(self._removal.name)
+
+    def done(self, error: BaseException | None) -> None:
+        """Put the directory offline when that failed; try again later without a descriptor."""
+        if is_exhaustion(error):
+            self._logs.remove_later(self._removal)
+        elif error is not None:
+            self._logs.fail(self._removal.log_dir, error)
+
+
+class SegmentRemovalJob:
+    """Removes the files of a log's deleted segments."""
+
+    __slots__ = ("_log_dir", "_logs", "_paths")
+
+    def __init__(self, logs: LogMaintenance, log_dir: LogDirectory, paths: list[str]) -> None:
+        self._logs = logs
+        self._log_dir = log_dir
+        self._paths = paths
+
+    def run(self) -> None:
+        """Remove those that are there; with a deleted partition they go as its own files do."""
+        for path in self._paths:
+            with suppress(FileNotFoundError):
+                self._log_dir.directory.remove(path)
+
+    def done(self, error: BaseException | None) -> None:
+        """Put the directory offline when that failed."""
+        if error is not None:
+            self._logs.fail(self._log_dir, error)

@@ -1,0 +1,312 @@
+"""All logs of a node over all its log directories: start, creation, deletion, stop.
+
+What waits for the disk is handed out by `take_jobs` and its like (`log_upkeep.py`). A directory
+whose disk fails goes offline with its partitions (`log_table.py`); the others live.
+
+Kafka: kafka.log.LogManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.directories.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from ottla.storage.directories.loader import DirectoryLoader
+from ottla.storage.directories.partition_dir_names import (
+    DELETE_SUFFIX,
+    STRAY_SUFFIX,
+    marked_name,
+    marked_topic,
+)
+from ottla.storage.disk_errors import is_exhaustion
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log_set.jobs import Removal
+from ottla.storage.log_set.maintenance import LogMaintenance
+from ottla.storage.producers.count import ProducerCount
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ottla.storage.directories.loader import FoundLog
+    from ottla.storage.directories.log_dir import LogDirectory
+    from ottla.storage.directories.partition_dir_names import RandomBits
+    from ottla.storage.log.config import LogConfig
+    from ottla.types import Uuid
+
+
+class LogSet(LogMaintenance):
+    """The logs of one node; made by `open`."""
+
+    @classmethod
+    def open(
+        cls,
+        directories: Sequence[LogDirectory],
+        *,
+        config_for: Callable[[str], LogConfig],
+        now_ms: int,
+        rng: RandomBits,
+        is_stray: Callable[[FoundLog], bool] | None = None,
+    ) -> LogSet:
+        """Lock and load every directory; those that fail are offline, not fatal.
+
+        `is_stray` says which logs are not ours any more; logs without a topic id never are.
+        KafkaError when a directory is locked by somebody else, when none is left, or when there are
+        too few descriptors: that says nothing about a disk, but logs would be missing.
+        """
+        self = cls(
+            list(directories),
+            config_for=config_for,
+            rng=rng,
+        )
+        for log_dir in self.directories:
+            try:
+                log_dir.open()
+                self._load(log_dir, now_ms, is_stray)
+            except OSError as error:
+                if is_exhaustion(error):
+                    self._give_up(log_dir, error)
+                self.fail(log_dir, error)
+        if not self.online_directories:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                "Shutdown broker because none of the specified log dirs from "
+                + ", ".join(log_dir.path for log_dir in directories)
+                + " can be created or validated",
+            )
+        return self
+
+    # Loading
+
+    def _give_up(self, log_dir: LogDirectory, error: OSError) -> NoReturn:
+        """End a start that has no descriptors: logs that are not loaded would begin anew, empty."""
+        for log in self:
+            log.release()
+        for one in self.directories:
+            one.release()
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"no descriptor was left to load the logs in {log_dir.path}: {error}; raise the "
+            "limit on open files (ulimit -n), then start again",
+        ) from error
+
+    def _load(
+        self, log_dir: LogDirectory, now_ms: int, is_stray: Callable[[FoundLog], bool] | None
+    ) -> None:
+        loader = DirectoryLoader(log_dir, self._config_for, now_ms)
+        has_strays = False
+        for log in loader.logs():
+            if log.topic_id is None or (is_stray is not None and is_stray(log)):
+                log.release()
+                self._set_aside(log)
+                has_strays = True
+            else:
+                self._add(log_dir, log)
+        for broken in loader.broken.values():
+            if is_stray is not None and is_stray(broken) and broken.topic_id is not None:
+                self._set_aside(broken)
+                has_strays = True
+            else:
+                self.broken[broken.topic_partition] = broken
+        for name in loader.deleted:
+            delay_ms = self._config_for(marked_topic(name)).file_delete_delay_ms
+            self._removals.append(Removal(now_ms + delay_ms, log_dir, name))
+        self._checkpointed.update(loader.recovery_points)
+        # bytes written from now on are not flushed ones, nor are those of a stray's successor
+        if has_strays or any(
+            log.recovery_point < loader.recovery_points.get(log.topic_partition, 0)
+            for log in self._logs_in(log_dir)
+        ):
+            self._checkpoint_now(log_dir)
+
+    def _set_aside(self, log: FoundLog) -> None:
+        """Rename a log that is not ours: never deleted, never served."""
+        new_name = marked_name(log.topic_partition, STRAY_SUFFIX, self._rng)
+        log.directory.rename(str(log.topic_partition), new_name)
+
+    def _add(self, log_dir: LogDirectory, log: PartitionLog) -> None:
+        partition = log.topic_partition
+        if partition in self._logs:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Duplicate log directories found for {partition}: "
+                f"{self._log_dirs[partition].path} and {log_dir.path}",
+            )
+        self._logs[partition] = log
+        log.producer_state.count_in(self.producers)
+        self._log_dirs[partition] = log_dir
+        log.on_flush_requested = self._want_flush
+        log.on_flush_overdue = self._flush_overdue
+        log.on_recovery_point_lowered = self._recovery_point_lowered
+
+    # Creation and deletion
+
+    def get_or_create(
+        self,
+        partition: TopicPartition,
+        *,
+        topic_id: Uuid,
+        now_ms: int,
+        directory_id: Uuid | None = None,
+        is_new: bool = True,
+    ) -> PartitionLog:
+        """Return the log, made when missing, in the directory asked for or the emptiest one.
+
+        INCONSISTENT_TOPIC_ID when another incarnation is here, KAFKA_STORAGE_ERROR when the disk
+        fails, no directory is online, or the log of a partition that is not new may lie in one
+        that is offline.
+        """
+        log = self._logs.get(partition)
+        if log is not None:
+            log.assign_topic_id(topic_id)
+            return log
+        if partition in self.broken:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"The log of {partition} is damaged: {self.broken[partition].error}",
+            ) from self.broken[partition].error
+        self._refuse_second(partition, is_new=is_new)
+        log_dir = self._choose(directory_id)
+        if log_dir.path in self._wanting_checkpoint or log_dir.is_behind(RECOVERY_POINT_CHECKPOINT):
+            # the last incarnation's offsets must not come back after a crash (KAFKA-12257)
+            self._checkpoint_now(log_dir)
+        try:
+            log = PartitionLog.open(
+                log_dir.directory,
+                str(partition),
+                topic_partition=partition,
+                topic_id=topic_id,
+                config=self._config_for(partition.topic),
+                now_ms=now_ms,
+                clean=True,
+            )
+        except OSError as error:
+            self.fail(log_dir, error)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Error while creating log for {partition} in dir {log_dir.path}: {error}",
+            ) from error
+        self._add(log_dir, log)
+        self._want_flush(log)
+        return log
+
+    def _refuse_second(self, partition: TopicPartition, *, is_new: bool) -> None:
+        offline = [log_dir.path for log_dir in self.directories if not log_dir.is_online]
+        if offline and not is_new:
+            self.withheld.add(partition)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Can not create log for {partition} because log directories "
+                f"{', '.join(offline)} are offline",
+            )
+
+    def _choose(self, directory_id: Uuid | None) -> LogDirectory:
+        online = self.online_directories
+        if directory_id is not None:
+            online = [
+                log_dir for log_dir in online if log_dir.directory_id == directory_id
+            ] or online
+        if not online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
+        online = [log_dir for log_dir in online if log_dir.path not in self.cordoned] or online
+        online = [log_dir for log_dir in online if not log_dir.is_short_of_space] or online
+        if len(online) == 1:
+            return online[0]
+        counts = {log_dir.path: 0 for log_dir in online}
+        for log_dir in self._log_dirs.values():
+            if log_dir.path in counts:
+                counts[log_dir.path] += 1
+        return min(online, key=lambda log_dir: counts[log_dir.path])
+
+    def delete(self, partition: TopicPartition, *, now_ms: int) -> bool:
+        """Take a log away: renamed now, removed after file.delete.delay.ms. False when not here."""
+        self.withheld.discard(partition)
+        log = self._logs.pop(partition, None)
+        if log is None:
+            broken = self.broken.pop(partition, None)
+            if broken is not None and broken.log_dir.is_online:
+                self._take_away(partition, broken.log_dir, now_ms)
+            return broken is not None
+        log_dir = self._log_dirs.pop(partition)
+        self._forget(partition)
+        log.producer_state.count_in(ProducerCount())
+        log.is_deleted = True
+        log.release()
+        try:
+            self._take_away(partition, log_dir, now_ms, log)
+        finally:
+            self.flush_waits.settle(log)
+        return True
+
+    def _take_away(
+        self,
+        partition: TopicPartition,
+        log_dir: LogDirectory,
+        now_ms: int,
+        log: PartitionLog | None = None,
+    ) -> None:
+        new_name = marked_name(partition, DELETE_SUFFIX, self._rng)
+        try:
+            log_dir.directory.rename(str(partition), new_name)
+        except OSError as error:
+            self.fail(log_dir, error)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Error while renaming dir for {partition} in log dir {log_dir.path}: {error}",
+            ) from error
+        config = self._config_for(partition.topic)
+        if log is not None:
+            log.renamed(new_name)
+            config = log.config
+        due_ms = now_ms + config.file_delete_delay_ms
+        self._removals.append(Removal(due_ms, log_dir, new_name, log))
+        self._wanting_checkpoint[log_dir.path] = log_dir
+
+    def reconfigure(self, topic: str, indexes: Iterable[int]) -> None:
+        """Hand a topic's new settings to the logs of these partitions that are here."""
+        config = self._config_for(topic)
+        for index in indexes:
+            log = self._logs.get(TopicPartition(topic, index))
+            if log is not None:
+                log.reconfigure(config)
+
+    # Stop
+
+    def shutdown(self, broker_epoch: int = -1) -> None:
+        """Flush and close everything; leave a clean marker where all is durable.
+
+        Waits for the disk: the node's loop has nothing else to do by then. A
+        `RetentionCheck` under way must have stopped (KAFKA-13315).
+        """
+        if self.is_closed:
+            return
+        self.is_closed = True
+        for log_dir in self.online_directories:
+            try:
+                self._close_logs(log_dir)
+                self._checkpoint_now(log_dir)
+                self._high_watermark_job(log_dir).run_now()
+                if log_dir.is_online and self._is_settled(log_dir):
+                    log_dir.mark_clean(broker_epoch)
+            except (OSError, KafkaError) as error:
+                self.fail(log_dir, error.__cause__ if isinstance(error, KafkaError) else error)
+        for log_dir in self.directories:
+            log_dir.release()
+
+    def _is_settled(self, log_dir: LogDirectory) -> bool:
+        """Whether the next start may trust all it finds; without descriptors it may not."""
+        names = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+        is_behind = any(map(log_dir.is_behind, names))
+        return not is_behind and all(log.is_durable for log in self._logs_in(log_dir))
+
+    def _close_logs(self, log_dir: LogDirectory) -> None:
+        for log in self._logs_in(log_dir):
+            log.close_now()
+            if log.failure is not None:
+                raise log.failure
+            log.release()

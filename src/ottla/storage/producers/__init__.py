@@ -1,0 +1,4 @@
+"""Producer state of a log: sequences, epochs, open transactions, snapshots.
+
+Kafka: none.
+"""

@@ -1,0 +1,4 @@
+"""Segments of a log, in order, and their recovery.
+
+Kafka: none.
+"""

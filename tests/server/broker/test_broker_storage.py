@@ -1,0 +1,87 @@
+"""What a change of metadata does when a disk fails in the middle of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.errors import ErrorCode
+from ottla.replication.replica_set import ReplicaSet
+from ottla.server.broker.broker import Broker
+from ottla.storage.log.config import LogConfig
+from ottla.testing.disk import SimulatedDisk
+from ottla.types import Uuid
+from tests.storage.logs import NOW_MS
+from tests.storage.sets import open_set
+
+X, Y, Z = Uuid(b"x" * 16), Uuid(b"y" * 16), Uuid(b"z" * 16)
+
+
+def topic(name: str, topic_id: Uuid) -> Any:
+    partition = SimpleNamespace(
+        replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0
+    )
+    return SimpleNamespace(name=name, topic_id=topic_id, partitions={0: partition})
+
+
+def change(*topics: Any, **parts: Any) -> tuple[Any, Any]:
+    """Return a delta and the image after it."""
+    delta = {
+        "is_snapshot": False,
+        "topics_deleted": {},
+        "partitions_changed": {},
+        "quotas_changed": (),
+        "configs_changed": (),
+    }
+    image = SimpleNamespace(
+        topics=SimpleNamespace(by_id={one.topic_id: one for one in topics}),
+        configs=SimpleNamespace(of=lambda *_: {}),
+    )
+    return SimpleNamespace(**delta | parts), image
+
+
+def broker(*disks: SimulatedDisk) -> tuple[Any, list[object]]:
+    """Return as much of a broker as metadata changes need, and what its groups are told."""
+    made: Any = object.__new__(Broker)
+    told: list[object] = []
+    made.node_id = 1
+    made.clock = SimpleNamespace(now_ms=lambda: NOW_MS)
+    made.replicas = ReplicaSet(1, open_set(*disks))
+    made.groups = SimpleNamespace(on_topics_deleted=told.extend)
+    made.log_config = lambda _: LogConfig()
+    return made, told
+
+
+def test_a_disk_that_fails_while_a_topic_is_deleted_stops_no_other_change() -> None:
+    """Another topic is deleted, a third one made, and the groups told, all by the same delta."""
+    disks = SimulatedDisk(0), SimulatedDisk(1)
+    one, told = broker(*disks)
+    for name, topic_id in (("x", X), ("y", Y)):
+        one.replicas.host(name, 0, topic_id, now_ms=NOW_MS)
+    disks[0].fail(lambda call: call.kind == "rename")
+    delta, image = change(
+        topic("z", Z),
+        topics_deleted={X: topic("x", X), Y: topic("y", Y)},
+        partitions_changed={Z: {0: None}},
+    )
+    one.metadata_changed(delta, image)
+    assert [log_dir.is_online for log_dir in one.replicas.logs.directories] == [False, True]
+    assert [str(partition.topic_partition) for partition in one.replicas] == ["z-0"]
+    assert told == [("x", X), ("y", Y)]
+
+
+def test_only_new_partitions_are_made_while_a_directory_is_offline() -> None:
+    """What a start finds in the metadata has a log already, and that may lie there."""
+    disks = SimulatedDisk(0), SimulatedDisk(1)
+    one, _ = broker(*disks)
+    logs = one.replicas.logs
+    logs.fail(logs.directories[0], OSError("gone"))
+    x, y, z = topic("x", X), topic("y", Y), topic("z", Z)
+    one.metadata_changed(*change(x, is_snapshot=True, partitions_changed={X: {0: None}}))
+    assert one.replicas.why_missing("x", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    one.metadata_changed(*change(y, partitions_changed={Y: {0: None}}))
+    one.metadata_changed(*change(z, partitions_changed={Z: {0: SimpleNamespace(replicas=(1, 2))}}))
+    assert [str(partition.topic_partition) for partition in one.replicas] == ["y-0"]
+    moved = SimpleNamespace(replicas=(2, 3))
+    one.metadata_changed(*change(z, partitions_changed={Z: {0: moved}}))
+    assert one.replicas.find("z", 0) is not None

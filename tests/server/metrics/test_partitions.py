@@ -1,0 +1,81 @@
+"""The series of partitions while partitions come and go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from ottla.server.metrics.partitions import TRAFFIC, PartitionMetrics
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.metrics.families import Series
+    from ottla.replication.replica_set import ReplicaSet
+
+
+@dataclass(eq=False)
+class FakeLog:
+    """A log's figures."""
+
+    log_end_offset: int
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    last_stable_offset: int = 0
+    size_bytes: int = 0
+    failure: None = None
+
+
+@dataclass(eq=False)
+class FakePartition:
+    """A partition's figures."""
+
+    topic_partition: TopicPartition
+    log: FakeLog
+    bytes_in: int = 0
+    bytes_out: int = 0
+    append_count: int = 0
+    read_count: int = 0
+    failed_append_count: int = 0
+    is_leader: bool = True
+    leader_id: int = 1
+    effective_min_isr: int = 1
+    replicas: tuple[int, ...] = (1,)
+    isr: list[int] = field(default_factory=lambda: [1])
+
+
+def started() -> tuple[list[FakePartition], PartitionMetrics]:
+    """Return a node's partitions, b-0 with 5 records since its start, and their metrics."""
+    there = [FakePartition(TopicPartition(name, 0), FakeLog(7)) for name in "abc"]
+    replicas = cast("ReplicaSet", cast("Any", there))
+    metrics = PartitionMetrics(replicas, level="partition", now_s=0.0)
+    there[1].log.log_end_offset += 5
+    return there, metrics
+
+
+def shown(series: list[Series]) -> list[tuple[str, list[float]]]:
+    """Return the series that can be compared: the rates follow the clock."""
+    rates = {family for one in TRAFFIC for family in one.rates}
+    return [(one.family.classic, list(one.values)) for one in series if one.family not in rates]
+
+
+WHOLE = len(list(started()[1].collect()))
+
+
+@pytest.mark.parametrize("told_before", range(1, WHOLE))
+def test_a_scrape_tells_one_moment(told_before: int) -> None:
+    """A topic that goes between two slices of a scrape is in all of it, and counted once."""
+    there, metrics = started()
+    expected = shown(list(metrics.collect()))
+    source = metrics.collect()
+    series = [next(source) for _ in range(told_before)]
+    del there[1]
+    metrics.metadata_changed()
+    metrics.tick(1.0)
+    series += source
+    assert shown(series) == expected
+    messages = TRAFFIC[0].family.classic
+    after = dict(shown(list(metrics.collect())))
+    assert dict(expected)[messages] == [5, 0, 5, 0]
+    assert after[messages] == [5, 0, 0]

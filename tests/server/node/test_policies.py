@@ -1,0 +1,122 @@
+"""Policies as Python classes: loaded by dotted path, obeyed, closed; Java names are refused."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.config.broker import parse_broker_config
+from ottla.config.problems import ConfigErrors
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.create_topics import CreateTopicsRequest
+from ottla.server.node import plugins
+from ottla.server.node.plugins import PluginError, load_class, plugin_problems
+from ottla.server.node.settings import node_settings
+from ottla.server.node.startup import PortTaken
+from ottla.testing.cluster import Cluster
+from tests.controller.harness import PROPERTIES, topic
+from tests.server.node.policies import NoForbiddenTopics
+from tests.server.node.receivers import Receiver
+from tests.server.node.test_setting_answers import TOPIC, alter
+from tests.server.requests.untrusted_clients import Peer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+TOPICS = "tests.server.node.policies.NoForbiddenTopics"
+POLICIES = {
+    "create.topic.policy.class.name": TOPICS,
+    "alter.config.policy.class.name": "tests.server.node.policies.NoGuardedChanges",
+}
+
+
+def test_policies_are_obeyed_and_closed() -> None:
+    """A topic and a change are refused with the policy's words; others pass; both are closed."""
+    closed = NoForbiddenTopics.closed
+    with Cluster(config=POLICIES) as cluster:
+        peer = Peer(cluster.bootstrap)
+        topics = [topic("forbidden", 2), topic("guarded"), topic("broken")]
+        results = peer.ask(CreateTopicsRequest(topics=topics), 7).topics
+        assert [one.error_code for one in results] == [ErrorCode.POLICY_VIOLATION, 0, -1]
+        assert results[0].error_message == "forbidden 2 1 null {}"
+        refused = alter(peer, TOPIC, "guarded", **{"retention.ms": "5"})
+        assert refused == (ErrorCode.POLICY_VIOLATION, "TOPIC guarded {retention.ms=5}")
+        assert NoForbiddenTopics.settings["process.roles"] == "broker,controller"
+    assert NoForbiddenTopics.closed == closed + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("org.acme.kafka.TopicPolicy", "class org.acme.kafka.TopicPolicy cannot be loaded"),
+        ("TopicPolicy", "class TopicPolicy cannot be loaded"),
+        ("tests.server.node.policies.Nothing", "cannot be loaded"),
+        ("tests.server.node.ends_when_imported.Policy", "cannot be loaded (not today)"),
+        ("lib2to3.__main__.Policy", "cannot be loaded (lib2to3.__main__ holds no plug-ins)"),
+        ("tests.__main__.Policy", "cannot be loaded (tests.__main__ holds no plug-ins)"),
+        ("tests.server.node.policies.NoPolicy", "it lacks: configure, validate, close"),
+        ("tests.server.node.policies.annotations", "it lacks: configure, validate, close"),
+    ],
+)
+def test_what_cannot_be_loaded_is_refused_by_name(name: str, text: str, tmp_path: Path) -> None:
+    """Every setting is told at once, before anything is opened."""
+    given = dict.fromkeys(POLICIES, name)
+    config = parse_broker_config({**PROPERTIES, **given})
+    found = list(plugin_problems(config))
+    assert [one.name for one in found] == list(POLICIES)
+    assert all(text in one.message and name in one.message for one in found)
+    with pytest.raises(ConfigErrors, match=name):
+        node_settings(None, given)
+    with pytest.raises(PluginError):
+        Cluster(config=given, data_dir=str(tmp_path)).start()
+
+
+def test_a_package_can_stand_for_a_java_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The entry point's name is Java's, what it points to is loaded."""
+    known = {"org.acme.TopicPolicy": TOPICS}
+
+    def counterparts() -> Mapping[str, str]:
+        return known
+
+    monkeypatch.setattr(plugins, "java_counterparts", counterparts)
+    assert load_class("org.acme.TopicPolicy") is NoForbiddenTopics
+    config = parse_broker_config({**PROPERTIES, **dict.fromkeys(POLICIES, "org.acme.TopicPolicy")})
+    assert not list(plugin_problems(config))
+
+
+def test_kafkas_own_reporter_needs_nothing() -> None:
+    """JmxReporter, the default, is done by the metrics endpoint; others are refused by name."""
+    assert not list(plugin_problems(parse_broker_config(PROPERTIES)))
+    given = {"metric.reporters": "org.acme.Reporter"}
+    found = list(plugin_problems(parse_broker_config({**PROPERTIES, **given})))
+    assert "metric.reporters: class org.acme.Reporter cannot be loaded" in found[0].message
+
+
+def test_a_plugin_that_cannot_be_configured_keeps_the_node_from_starting(tmp_path: Path) -> None:
+    """Its name and its reason are told, and the ports are free again."""
+    name = "tests.server.node.policies.Moody"
+    config = {"create.topic.policy.class.name": name}
+    with pytest.raises(PluginError, match=f"{name} cannot be configured: not today"):
+        Cluster(config=config, data_dir=str(tmp_path)).start()
+
+
+def test_plugins_are_closed_when_the_start_fails(tmp_path: Path) -> None:
+    """For a port that is taken, and for the second policy."""
+    closed, open_count = NoForbiddenTopics.closed, Receiver.open_count
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        metrics = f"127.0.0.1:{taken.getsockname()[1]}"
+        config = POLICIES | {
+            "metric.reporters": "tests.server.node.receivers.Receiver",
+            "metrics.listener": metrics,
+        }
+        with pytest.raises(PortTaken):
+            Cluster(config=config, data_dir=str(tmp_path)).start()
+    assert NoForbiddenTopics.closed == closed + 1
+    moody = POLICIES | {"alter.config.policy.class.name": "tests.server.node.policies.Moody"}
+    with pytest.raises(PluginError, match="not today"):
+        Cluster(config=moody, data_dir=str(tmp_path)).start()
+    assert NoForbiddenTopics.closed == closed + 2
+    assert Receiver.open_count == open_count

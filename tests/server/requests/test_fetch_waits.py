@@ -1,0 +1,318 @@
+"""Fetches that wait, fail or are overtaken, on a live node: what a client sees of each."""
+
+from __future__ import annotations
+
+import errno
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.protocol import frames
+from ottla.protocol.apis.create_topics import CreateTopicsRequest
+from ottla.protocol.apis.fetch import FetchRequest
+from ottla.protocol.apis.list_offsets import ListOffsetsRequest
+from ottla.protocol.apis.produce import ProduceRequest
+from ottla.records.builder import encode_batch
+from ottla.server.metrics.requests import RequestCounts, TimedDispatcher
+from ottla.server.system.files import RealFile
+from ottla.testing.cluster import Cluster
+from ottla.types import TopicPartition, Uuid
+from tests.server.requests.untrusted_clients import Peer, joined, produce
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ottla.server.node.node import Node
+
+Topic = FetchRequest.FetchTopic
+MUCH, LONG_MS = 1 << 26, 60_000
+"""Who waits that long is not answered within the ten seconds of a peer's patience."""
+UNHEARD_OF = Uuid(b"x" * 16)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster() as running:
+        yield running
+
+
+def create(cluster: Cluster, name: str, **configs: str) -> Uuid:
+    creatable = CreateTopicsRequest.CreatableTopic
+    pairs = [
+        creatable.CreatableTopicConfig(name=key.replace("_", "."), value=value)
+        for key, value in configs.items()
+    ]
+    wanted = creatable(
+        name=name, num_partitions=1, replication_factor=1, assignments=[], configs=pairs
+    )
+    peer = Peer(cluster.bootstrap)
+    answer = peer.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 7)
+    peer.close()
+    assert answer.topics[0].error_code == 0
+    return Uuid(answer.topics[0].topic_id)
+
+
+def records(size: int = 100) -> bytes:
+    return bytes(encode_batch([(int(time.time() * 1000), b"k", bytes(size), ())]))
+
+
+def request(*wanted: tuple[Uuid, int, int], wait_ms: int = LONG_MS, **fields: Any) -> FetchRequest:
+    """Ask for (topic id, partition, offset); fields as they are called in the request."""
+    topics = [
+        Topic(
+            topic_id=topic_id,
+            partitions=[
+                Topic.FetchPartition(
+                    partition=partition, fetch_offset=offset, partition_max_bytes=MUCH
+                )
+            ],
+        )
+        for topic_id, partition, offset in wanted
+    ]
+    whole: dict[str, Any] = {"min_bytes": 1, "max_bytes": MUCH, "session_epoch": -1} | fields
+    return FetchRequest(max_wait_ms=wait_ms, topics=topics, **whole)
+
+
+def codes(answer: Any) -> list[int]:
+    return [one.error_code for topic in answer.responses for one in topic.partitions]
+
+
+def send(peer: Peer, wanted: FetchRequest, version: int = 13) -> None:
+    peer.sock.sendall(joined(frames.encode_request(wanted, version, 5, "test")))
+
+
+def waiting_count(node: Node) -> int:
+    return node.broker.delayed_fetches.delayed_count
+
+
+def test_more_than_an_answer_may_hold_is_not_waited_for(cluster: Cluster) -> None:
+    """min_bytes counts up to max_bytes."""
+    topic_id = create(cluster, "t")
+    peer = Peer(cluster.bootstrap)
+    assert produce(peer, "t", records(3000)) == 0
+    assert produce(peer, "t", records(3000)) == 0
+    answer = peer.ask(request((topic_id, 0, 0), min_bytes=1 << 20, max_bytes=2000), 13)
+    assert codes(answer) == [0]
+    peer.close()
+
+
+def test_the_rest_of_an_older_segment_is_not_waited_for(cluster: Cluster) -> None:
+    """It will not grow; the next fetch reads the next segment."""
+    topic_id = create(cluster, "t")
+    peer = Peer(cluster.bootstrap)
+    assert produce(peer, "t", records()) == 0
+    cluster.run(lambda node: node.broker.replicas.get("t", 0).log.roll(node.clock.now_ms()) and 0)
+    assert produce(peer, "t", records(50_000)) == 0
+    answer = peer.ask(request((topic_id, 0, 0), min_bytes=10_000), 13)
+    assert len(answer.responses[0].partitions[0].records) < 1000
+    peer.close()
+
+
+@pytest.mark.parametrize("unknown", [(UNHEARD_OF, 0, 0), None])
+def test_what_no_one_knows_does_not_end_the_wait_for_the_rest(
+    cluster: Cluster, unknown: tuple[Uuid, int, int] | None
+) -> None:
+    """A topic or an index that is not there is told with the answer; alone it is told at once."""
+    topic_id = create(cluster, "t")
+    missing = unknown or (topic_id, 7, 0)
+    code = 100 if unknown else 3
+    peer, other = Peer(cluster.bootstrap), Peer(cluster.bootstrap)
+    assert codes(peer.ask(request(missing), 13)) == [code]
+    send(peer, request((topic_id, 0, 0), missing))
+    assert other.is_served()
+    assert cluster.run(waiting_count) == 1
+    assert produce(other, "t", records()) == 0
+    assert peer.read_frame()
+    peer.close()
+    other.close()
+
+
+def fail_directory(node: Node) -> None:
+    logs = node.broker.logs
+    log_dir = logs.log_dir_of(TopicPartition("t", 0))
+    assert log_dir is not None
+    logs.fail(log_dir, OSError(errno.EIO, "simulated"))
+
+
+def two_directories(path: Path) -> Cluster:
+    """Return a node whose topic t lies in another directory than its metadata."""
+    return Cluster(data_dir=f"{path}/a,{path}/b")
+
+
+def test_a_failed_directory_is_told_in_a_session_and_to_who_waits(tmp_path: Path) -> None:
+    """Also at the end of the partition, where an incremental answer had nothing to say before."""
+    with two_directories(tmp_path) as cluster:
+        create(cluster, "first")
+        topic_id = create(cluster, "t")
+        peer, waiting = Peer(cluster.bootstrap), Peer(cluster.bootstrap)
+        assert produce(peer, "t", records()) == 0
+        wanted = (topic_id, 0, 1)
+        session_id = peer.ask(request(wanted, wait_ms=0, session_epoch=0), 13).session_id
+        send(waiting, request(wanted))
+        assert peer.is_served()
+        cluster.run(fail_directory)
+        following = request(session_id=session_id, session_epoch=1)
+        assert codes(peer.ask(following, 13)) == [56]
+        assert waiting.read_frame()
+        one = Topic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MUCH)
+        topics = [Topic(topic="t", partitions=[one])]
+        by_name = FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics)
+        assert [codes(peer.ask(by_name, version)) for version in (4, 5, 6)] == [[6], [6], [56]]
+        peer.close()
+        waiting.close()
+
+
+def test_a_fetch_that_fails_when_it_is_woken_harms_no_producer(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own client is told; the append that woke it is answered as ever."""
+    topic_id = create(cluster, "t")
+    peer, waiting = Peer(cluster.bootstrap), Peer(cluster.bootstrap)
+    send(waiting, request((topic_id, 0, 0), min_bytes=5000))
+    assert peer.is_served()
+
+    def no_descriptor(*_: Any) -> bool:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(RealFile, "is_cached", no_descriptor)
+    assert produce(peer, "t", records(20_000)) == 0
+    assert waiting.read_frame()
+    assert codes(peer.ask(request((topic_id, 0, 0), wait_ms=0), 13)) == [56]
+    monkeypatch.setattr("ottla.server.handlers.fetch._answer_again", no_descriptor)
+    send(waiting, request((topic_id, 0, 1), min_bytes=50_000))
+    assert peer.is_served()
+    assert produce(peer, "t", records(90_000)) == 0
+    assert waiting.read_frame()
+    peer.close()
+    waiting.close()
+
+
+def test_a_wait_that_its_session_has_overtaken_gets_no_data(cluster: Cluster) -> None:
+    """Another connection went on with the session: 71, and not the other request's partitions."""
+    first, second = create(cluster, "t"), create(cluster, "u")
+    peer, other = Peer(cluster.bootstrap), Peer(cluster.bootstrap)
+    session_id = peer.ask(request((first, 0, 0), wait_ms=0, session_epoch=0), 13).session_id
+    send(peer, request(session_id=session_id, session_epoch=1, wait_ms=200))
+    assert other.is_served()
+    forgotten = FetchRequest.ForgottenTopic(topic_id=first, partitions=[0])
+    following = request(
+        (second, 0, 0),
+        wait_ms=0,
+        session_id=session_id,
+        session_epoch=2,
+        forgotten_topics_data=[forgotten],
+    )
+    assert other.ask(following, 13).error_code == 0
+    frame = peer.read_frame()
+    assert int.from_bytes(frame[9:11], "big") == 71  # behind correlation id, tags and throttling
+    peer.close()
+    other.close()
+
+
+def test_a_fenced_client_is_told_who_leads(tmp_path: Path) -> None:
+    """From version 16 on with its address (KIP-951)."""
+    with Cluster(data_dir=str(tmp_path)) as cluster:
+        topic_id = create(cluster, "t")
+    with Cluster(data_dir=str(tmp_path)) as cluster:
+        peer = Peer(cluster.bootstrap)
+        epoch = cluster.run(lambda node: node.broker.replicas.get("t", 0).leader_epoch)
+        assert epoch > 0
+        wanted = request((topic_id, 0, 0), wait_ms=0)
+        wanted.topics[0].partitions[0].current_leader_epoch = 0
+        told = {version: peer.ask(wanted, version) for version in (13, 16, 18)}
+        assert [codes(answer) for answer in told.values()] == [[74]] * 3
+        leaders = [answer.responses[0].partitions[0].current_leader for answer in told.values()]
+        assert [one.leader_id for one in leaders] == [-1, 1, 1]
+        assert leaders[1].leader_epoch == epoch
+        port = int(cluster.bootstrap.rpartition(":")[2])
+        assert [one.port for one in told[18].node_endpoints] == [port]
+        assert not told[13].node_endpoints
+        peer.close()
+
+
+def test_a_debugging_replica_is_fenced_as_well(cluster: Cluster) -> None:
+    """ListOffsets of replica -2 leaves out who leads, not under which epoch."""
+    create(cluster, "t")
+    peer = Peer(cluster.bootstrap)
+    wanted = ListOffsetsRequest.ListOffsetsTopic
+    one = wanted.ListOffsetsPartition(partition_index=0, current_leader_epoch=99, timestamp=-1)
+    topics = [wanted(name="t", partitions=[one])]
+    for replica_id in (-1, -2):
+        asked = ListOffsetsRequest(replica_id=replica_id, isolation_level=0, topics=topics)
+        assert codes(_Listed(peer.ask(asked, 7))) == [75]
+    peer.close()
+
+
+class _Listed:
+    """ListOffsets' answer with the field names of Fetch's."""
+
+    def __init__(self, answer: Any) -> None:
+        self.responses = answer.topics
+
+
+class _Ear:
+    """Stands in for a connection."""
+
+    peer_host, listener_name, connection_id = "127.0.0.1", "PLAINTEXT", "1"
+    is_closed = False
+
+    def respond(self, items: Any) -> None:
+        assert items
+
+
+@pytest.mark.parametrize("client_id", ["free", "limited"])
+def test_errors_are_counted_for_every_client(cluster: Cluster, client_id: str) -> None:
+    """Whether a quota concerns it or not, and its requests too."""
+
+    def ask(node: Node) -> tuple[int, int]:
+        entity = (("client-id", "limited"),)
+        node.broker.quotas.update({entity: {"consumer_byte_rate": 1e9}}, [entity])
+        counts = RequestCounts()
+        dispatcher = TimedDispatcher(node.broker, "broker", counts)
+        wanted = request(session_id=77, session_epoch=3)
+        frame = joined(frames.encode_request(wanted, 13, 1, client_id))[4:]
+        ear: Any = _Ear()
+        dispatcher.handle_frame(ear, memoryview(bytearray(frame)))
+        dispatcher.drain()
+        return counts.requests[1, 13], counts.errors[1, 70]
+
+    assert cluster.run(ask) == (1, 1)
+
+
+def test_bytes_that_a_quota_withholds_are_not_counted_as_sent(cluster: Cluster) -> None:
+    """A partition's bytes out are what clients got."""
+    topic_id = create(cluster, "t")
+    peer = Peer(cluster.bootstrap)
+    for _ in range(4):
+        assert produce(peer, "t", records(100_000)) == 0
+
+    def limit(node: Node) -> None:
+        entity = (("client-id", "test"),)
+        node.broker.quotas.update({entity: {"consumer_byte_rate": 10_000.0}}, [entity])
+
+    cluster.run(limit)
+    got, throttled_ms = 0, 0
+    while not throttled_ms:
+        answer = peer.ask(request((topic_id, 0, 0), wait_ms=0), 13)
+        throttled_ms = answer.throttle_time_ms
+        got += sum(len(one.records) for topic in answer.responses for one in topic.partitions)
+    assert cluster.run(lambda node: node.broker.replicas.get("t", 0).bytes_out) == got
+    peer.close()
+
+
+def test_a_partition_sent_twice_is_appended_once(cluster: Cluster) -> None:
+    """The last batch of a request counts, as in Kafka, and is answered once."""
+    create(cluster, "t")
+    peer = Peer(cluster.bootstrap)
+    data = ProduceRequest.TopicProduceData
+    small, large = records(10), records(500)
+    parts = [data.PartitionProduceData(index=0, records=one) for one in (small, large)]
+    topics = [data(name="t", partition_data=parts), data(name="t", partition_data=parts[:1])]
+    answer = peer.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 9)
+    (told,) = answer.responses
+    assert [(one.error_code, one.base_offset) for one in told.partition_responses] == [(0, 0)]
+    log_bytes = cluster.run(lambda node: node.broker.replicas.get("t", 0).log.size_bytes)
+    assert log_bytes == len(small)
+    peer.close()

@@ -1,0 +1,46 @@
+"""What a request costs its client's quotas, without a node."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.config.broker import parse_broker_config
+from ottla.protocol.api_keys import ApiKey
+from ottla.purgatory.pending import Pending
+from ottla.quota.quotas import Quotas
+from ottla.server.node.settings import development_defaults
+from ottla.server.requests.throttling import MeasuredRequest
+
+NOW_MS = 5_000_000
+APP = (("client-id", "app"),)
+
+
+class Away:
+    """A connection whose client has gone."""
+
+    is_closed = True
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_bytes_of_a_client_that_has_gone_count(acks: int) -> None:
+    """Who hangs up while its bytes are flushed would never reach its quota."""
+    quotas = Quotas(parse_broker_config(development_defaults()))
+    quotas.update({APP: {"producer_byte_rate": 1000.0}}, [APP])
+    clock = SimpleNamespace(monotonic_ms=lambda: NOW_MS)
+    ctx: Any = SimpleNamespace(
+        api_key=ApiKey.PRODUCE,
+        broker=SimpleNamespace(quotas=quotas, clock=clock),
+        client_id="app",
+        connection=Away(),
+        user="ANONYMOUS",
+    )
+    request: Any = SimpleNamespace(replica_id=-1)
+    flushed: Pending[Any] = Pending()
+    measured = MeasuredRequest(ctx, request, 20_000, lambda *_: pytest.fail("nobody listens"))
+    measured.handle(lambda *_: flushed, lambda *_: None)
+    assert quotas.produced.record("ANONYMOUS", "app", 0, NOW_MS) == 0
+    flushed.complete(SimpleNamespace(throttle_time_ms=0) if acks else None)
+    assert quotas.produced.record("ANONYMOUS", "app", 0, NOW_MS) == 10_000
