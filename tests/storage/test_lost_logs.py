@@ -19,9 +19,11 @@ SEGMENTED = LogConfig(segment_bytes=2000, index_interval_bytes=150)
 OTHER = Uuid(b"another incarnat")
 
 
-def sizes(disk: SimulatedDisk, folder: str) -> dict[str, int]:
+def sizes(disk: SimulatedDisk, subdirectory: str) -> dict[str, int]:
     return {
-        name: disk.size(f"{folder}/{name}") for name in disk.list(folder) if name.endswith(".log")
+        name: disk.size(f"{subdirectory}/{name}")
+        for name in disk.list(subdirectory)
+        if name.endswith(".log")
     }
 
 

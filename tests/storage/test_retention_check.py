@@ -43,9 +43,9 @@ def has_lost(log: PartitionLog) -> bool:
 def deleted_files(disk: SimulatedDisk) -> list[str]:
     return [
         name
-        for folder in disk.list()
-        if disk.is_directory(folder)
-        for name in disk.list(folder)
+        for subdirectory in disk.list()
+        if disk.is_directory(subdirectory)
+        for name in disk.list(subdirectory)
         if name.endswith(".deleted")
     ]
 

@@ -99,9 +99,9 @@ class QuorumStateStore:
 
     __slots__ = ("_directory", "_path")
 
-    def __init__(self, directory: Directory, folder: str) -> None:
+    def __init__(self, directory: Directory, subdirectory: str) -> None:
         self._directory = directory
-        self._path = f"{folder}/{QUORUM_STATE}"
+        self._path = f"{subdirectory}/{QUORUM_STATE}"
 
     def read(self) -> ElectionState:
         """Return what was kept; a state of epoch 0 when there is no file."""

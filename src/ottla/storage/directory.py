@@ -64,7 +64,7 @@ class Lock(Protocol):
         """Let another process have it."""
 
 
-class Folder(Protocol):
+class OpenDirectory(Protocol):
     """A directory held open: when it is renamed the calls go along, whatever has its name then.
 
     For workers; `close` is the owner's. FileNotFoundError once the directory is removed.
@@ -92,7 +92,7 @@ class Directory(Protocol):
     def open(self, path: str, *, create: bool = False) -> File:
         """Return the file; FileNotFoundError when it is missing and create is false."""
 
-    def open_folder(self, path: str) -> Folder:
+    def open_directory(self, path: str) -> OpenDirectory:
         """Hold a directory open; FileNotFoundError when it is missing."""
 
     def make_file(self, path: str, size: int) -> None:

@@ -252,7 +252,7 @@ class SimulatedFile:
         self._path = path
 
 
-class SimulatedFolder:
+class SimulatedOpenDirectory:
     """A directory held open; dead after a crash."""
 
     __slots__ = ("_disk", "_folder", "_life", "_path")
@@ -443,9 +443,9 @@ class SimulatedDisk:
             folder.put(name, _Content())
         return SimulatedFile(self, path, self._file(path))
 
-    def open_folder(self, path: str) -> SimulatedFolder:
+    def open_directory(self, path: str) -> SimulatedOpenDirectory:
         """Return a handle of a directory."""
-        return SimulatedFolder(self, path, self._folder(path))
+        return SimulatedOpenDirectory(self, path, self._folder(path))
 
     def make_file(self, path: str, size: int) -> None:
         """Make a file of zeros."""

@@ -167,27 +167,27 @@ def test_a_file_of_zeros_takes_the_place_of_another(directory: RealDirectory) ->
         assert directory.read_file("a") == bytes(size)
 
 
-def test_a_folder_goes_along_when_it_is_renamed(tmp_path: Path) -> None:
+def test_an_open_directory_goes_along_when_it_is_renamed(tmp_path: Path) -> None:
     """What is written through it never lands in a directory that has its old name."""
     directory = RealDirectory(str(tmp_path))
     directory.make("a-0")
-    folder = directory.open_folder("a-0")
+    opened = directory.open_directory("a-0")
     directory.rename("a-0", "a-0.x-delete")
     directory.make("a-0")
     for data in (b"longer", b"new"):
-        folder.write_file("file.tmp", data)
-        folder.sync_file("file.tmp")
-        folder.rename("file.tmp", "file")
-    folder.sync()
+        opened.write_file("file.tmp", data)
+        opened.sync_file("file.tmp")
+        opened.rename("file.tmp", "file")
+    opened.sync()
     assert directory.list("a-0") == []
     assert directory.read_file("a-0.x-delete/file") == b"new"
     directory.remove_tree("a-0.x-delete")
     with pytest.raises(FileNotFoundError):
-        folder.write_file("file", b"")
-    folder.close()
-    folder.close()
+        opened.write_file("file", b"")
+    opened.close()
+    opened.close()
     with pytest.raises(FileNotFoundError):
-        directory.open_folder("b-0")
+        directory.open_directory("b-0")
 
 
 def test_files_know_when_they_were_written(directory: RealDirectory) -> None:

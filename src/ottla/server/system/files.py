@@ -206,7 +206,7 @@ class RealLock:
             os.close(descriptor)
 
 
-class RealFolder:
+class RealOpenDirectory:
     """A directory by its descriptor."""
 
     __slots__ = ("_descriptor",)
@@ -271,9 +271,9 @@ class RealDirectory:
             raise FileNotFoundError(errno.ENOENT, "no such file", full)
         return RealFile(self._prefix, path)
 
-    def open_folder(self, path: str) -> RealFolder:
+    def open_directory(self, path: str) -> RealOpenDirectory:
         """Hold a directory open."""
-        return RealFolder(self._prefix + path)
+        return RealOpenDirectory(self._prefix + path)
 
     def make_file(self, path: str, size: int) -> None:
         """Make a file of zeros that take no room, over what has its name."""

@@ -53,9 +53,9 @@ def partition_of(name: str) -> TopicPartition | None:
         return None
 
 
-def read_topic_id(directory: Directory, folder: str) -> Uuid | None:
+def read_topic_id(directory: Directory, subdirectory: str) -> Uuid | None:
     """Return the topic id in a partition's directory, None when it is missing or broken."""
-    path = join(folder, PARTITION_METADATA)
+    path = join(subdirectory, PARTITION_METADATA)
     if not directory.exists(path):
         return None
     try:

@@ -80,7 +80,7 @@ class DurableLog(LogState):
             or job.partition_metadata is not None
             or job.epochs is not None
         ):
-            job.folder = self.directory.open_folder(self.name)
+            job.open_directory = self.directory.open_directory(self.name)
         active = self.segments.active
         for number, segment in enumerate(self.segments):
             is_wanted = (

@@ -15,7 +15,7 @@ from ottla.storage.directories.partition_metadata import PARTITION_METADATA
 from ottla.storage.log.leader_epochs import LEADER_EPOCH_CHECKPOINT
 
 if TYPE_CHECKING:
-    from ottla.storage.directory import Directory, File, Folder
+    from ottla.storage.directory import Directory, File, OpenDirectory
     from ottla.storage.segments.segment import Segment
 
 
@@ -31,10 +31,10 @@ class FlushJob:
         "epochs",
         "epochs_version",
         "files",
-        "folder",
         "generation",
         "names_version",
         "offset",
+        "open_directory",
         "partition_metadata",
         "segments",
         "snapshots",
@@ -43,7 +43,7 @@ class FlushJob:
 
     def __init__(self, directory: Directory, *, offset: int, generation: int) -> None:
         self.directory = directory
-        self.folder: Folder | None = None
+        self.open_directory: OpenDirectory | None = None
         """The partition's; only where something is to be done in it."""
         self.offset = offset
         self.generation = generation
@@ -69,29 +69,29 @@ class FlushJob:
         """Give every descriptor back, on the owner's thread."""
         for file in self.files:
             file.unpin()
-        if self.folder is not None:
-            self.folder.close()
+        if self.open_directory is not None:
+            self.open_directory.close()
 
     def _run(self) -> None:
-        folder = self.folder
-        if folder is not None and self.partition_metadata is not None:
-            replace_file(folder, PARTITION_METADATA, self.partition_metadata)
+        open_directory = self.open_directory
+        if open_directory is not None and self.partition_metadata is not None:
+            replace_file(open_directory, PARTITION_METADATA, self.partition_metadata)
             self.directory.sync()  # the partition's own name
         for file in self.files:
             file.sync()
-        if folder is None:
+        if open_directory is None:
             return
         for name in self.snapshots:
             with suppress(FileNotFoundError):  # retention may take it at any time
-                folder.sync_file(name)
+                open_directory.sync_file(name)
         if self.epochs is not None:
-            replace_file(folder, LEADER_EPOCH_CHECKPOINT, self.epochs)
-        folder.sync()
+            replace_file(open_directory, LEADER_EPOCH_CHECKPOINT, self.epochs)
+        open_directory.sync()
 
 
-def replace_file(folder: Folder, name: str, data: bytes) -> None:
+def replace_file(open_directory: OpenDirectory, name: str, data: bytes) -> None:
     """Put a durable content behind a name; the name is durable once its directory is synced."""
     temporary = f"{name}.tmp"
-    folder.write_file(temporary, data)
-    folder.sync_file(temporary)
-    folder.rename(temporary, name)
+    open_directory.write_file(temporary, data)
+    open_directory.sync_file(temporary)
+    open_directory.rename(temporary, name)

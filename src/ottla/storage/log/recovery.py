@@ -58,19 +58,19 @@ class LogLoader:
     def __init__(
         self,
         directory: Directory,
-        folder: str,
+        subdirectory: str,
         *,
         partition: str,
         config: LogConfig,
         now_ms: int,
     ) -> None:
         self._directory = directory
-        self._folder = folder
+        self._subdirectory = subdirectory
         self._config = config
         self._now_ms = now_ms
         self._state = ProducerState(
             directory,
-            folder,
+            subdirectory,
             partition=partition,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
             max_transaction_timeout_ms=config.max_transaction_timeout_ms,
@@ -83,8 +83,8 @@ class LogLoader:
 
     def load(self, *, recovery_point: int, log_start_offset: int, clean: bool) -> LoadedLog:
         """Open everything; with `clean` false recover from recovery_point on."""
-        names = self._directory.list(self._folder)
-        names = finish_swaps(self._directory, self._folder, names)
+        names = self._directory.list(self._subdirectory)
+        names = finish_swaps(self._directory, self._subdirectory, names)
         self._epochs = self._read_epochs(names)
         self._state.find_snapshots(names)
         self._open_segments(names)
@@ -117,7 +117,7 @@ class LogLoader:
 
     def _read_epochs(self, names: list[str]) -> LeaderEpochs:
         if LEADER_EPOCH_CHECKPOINT in names:
-            path = join(self._folder, LEADER_EPOCH_CHECKPOINT)
+            path = join(self._subdirectory, LEADER_EPOCH_CHECKPOINT)
             try:
                 return decode_leader_epochs(self._directory.read_file(path))
             except CorruptMessage:
@@ -136,7 +136,11 @@ class LogLoader:
 
     def _create_segment(self, base_offset: int) -> Segment:
         return Segment.create(
-            self._directory, self._folder, base_offset, config=self._config, now_ms=self._now_ms
+            self._directory,
+            self._subdirectory,
+            base_offset,
+            config=self._config,
+            now_ms=self._now_ms,
         )
 
     def _open_segments(self, names: list[str]) -> None:
@@ -147,11 +151,11 @@ class LogLoader:
                 continue
             base_offset = int(stem)
             if dot + suffix in _INDEX_SUFFIXES and stem + LOG_SUFFIX not in present:
-                self._directory.remove(join(self._folder, name))
+                self._directory.remove(join(self._subdirectory, name))
             elif dot + suffix == LOG_SUFFIX:
                 segment = Segment.open(
                     self._directory,
-                    self._folder,
+                    self._subdirectory,
                     base_offset,
                     config=self._config,
                     now_ms=self._now_ms,

@@ -25,7 +25,7 @@ _LOG_SWAP_SUFFIX = ".log" + SWAP_SUFFIX
 _LEFTOVERS = (_DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
 
 
-def finish_swaps(directory: Directory, folder: str, names: list[str]) -> list[str]:
+def finish_swaps(directory: Directory, subdirectory: str, names: list[str]) -> list[str]:
     """Bring a partition's directory into the state before or after; return the names left."""
     if not any(name.endswith((*_LEFTOVERS, SWAP_SUFFIX)) for name in names):
         return names
@@ -39,30 +39,30 @@ def finish_swaps(directory: Directory, folder: str, names: list[str]) -> list[st
             and _offset_of(name) >= undone_from
         )
         if undone or name.endswith(_LEFTOVERS):
-            directory.remove(join(folder, name))
+            directory.remove(join(subdirectory, name))
         else:
             kept.append(name)
     swaps = [name for name in kept if name.endswith(SWAP_SUFFIX)]
     if not swaps:
         return kept
-    first, end = _replaced_range(directory, folder, swaps)
+    first, end = _replaced_range(directory, subdirectory, swaps)
     for name in kept:
         offset = _offset_of(name)
         if not name.endswith((SWAP_SUFFIX, SNAPSHOT_SUFFIX)) and first <= offset < end:
-            directory.remove(join(folder, name))
+            directory.remove(join(subdirectory, name))
     for name in swaps:
-        directory.rename(join(folder, name), join(folder, name[: -len(SWAP_SUFFIX)]))
-    return directory.list(folder)
+        directory.rename(join(subdirectory, name), join(subdirectory, name[: -len(SWAP_SUFFIX)]))
+    return directory.list(subdirectory)
 
 
-def _replaced_range(directory: Directory, folder: str, swaps: list[str]) -> tuple[int, int]:
+def _replaced_range(directory: Directory, subdirectory: str, swaps: list[str]) -> tuple[int, int]:
     """Return the offsets from which and up to which the swap segments replace others."""
     first, end = 1 << 63, -1
     for name in swaps:
         if not name.endswith(_LOG_SWAP_SUFFIX):
             continue
         offset = _offset_of(name)
-        file = directory.open(join(folder, name))
+        file = directory.open(join(subdirectory, name))
         next_offset = offset
         for header in walk_file(file, 0, file.size()):
             next_offset = header.last_offset + 1
