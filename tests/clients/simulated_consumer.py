@@ -41,7 +41,7 @@ class SimulatedConsumer:
                 call_listener(core.subscription.listener, step)
             if step.kind != "assigned":
                 core.group.step_done(step)
-        return core.joined(core.take(limit, shaped=True))
+        return core.joined(core.take(limit, with_topic=True))
 
     def settle(self, partitions: int) -> None:
         """Poll until so many partitions are assigned and have positions."""

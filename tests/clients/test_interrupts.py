@@ -134,7 +134,7 @@ def test_interrupts_are_kept_on_request() -> None:
     interrupts.hold()
     interrupts.hold()
     told: list[str] = []
-    interrupts.tell(lambda: told.append("told"))
+    interrupts.set_callback(lambda: told.append("told"))
     signal.raise_signal(signal.SIGINT)
     interrupts.release()
     interrupts.release(keep=True)

@@ -38,7 +38,7 @@ class _Sink:
     def on_broken(self, _protocol: object, reason: str) -> None:
         self.broken = reason
 
-    def driven_by(self, thread_id: int) -> None:
+    def set_loop_thread(self, thread_id: int) -> None:
         self.thread_ids.append(thread_id)
 
 

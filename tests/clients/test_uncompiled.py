@@ -105,7 +105,7 @@ def test_hashes_are_the_same(plain: dict[str, ModuleType]) -> None:
         assert partitioner.murmur2(key) == plain["partitioner"].murmur2(key)
 
 
-def test_records_are_shaped_alike(plain: dict[str, ModuleType]) -> None:
+def test_records_are_decoded_alike(plain: dict[str, ModuleType]) -> None:
     """Consumer records are the same, compiled or not, and as the general way makes them."""
     payload = bytearray()
     given = [(1000 + n, None if n % 3 else b"k", bytes(n) if n % 4 else None, ()) for n in range(9)]
@@ -113,7 +113,9 @@ def test_records_are_shaped_alike(plain: dict[str, ModuleType]) -> None:
     for stamp in (None, 77):
         arguments = (bytes(payload), 9, 50, 1000, stamp)
         fast = record_decoder.simple_records(*arguments, "t", 2)
-        expected = record_decoder.shaped(TopicPartition("t", 2), scan.decode_records(*arguments))
+        expected = record_decoder.with_topic(
+            TopicPartition("t", 2), scan.decode_records(*arguments)
+        )
         assert fast == expected
         assert plain["record_decoder"].simple_records(*arguments, "t", 2) == [
             tuple(one) for one in expected

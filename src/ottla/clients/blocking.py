@@ -1,11 +1,11 @@
-"""Producer and Consumer (and Admin) for programs without an event loop.
+"""Blocking façades: Producer, Consumer and Admin for programs without an event loop.
 
 Kafka: org.apache.kafka.clients.{producer.KafkaProducer, consumer.KafkaConsumer, admin.Admin}.
 Hot path: `Producer.send`, `Consumer.poll`; benchmarks/clients.py.
 
-They run the same cores as the asyncio façades: Producer and Admin on a daemon thread with an event
-loop, Consumer on a loop that it drives itself while it waits (see loops.py). `send` and `poll` work
-on the cores directly, under the runtime's lock; everything else is the asyncio method, waited for.
+They use the same cores as the asyncio façades: Producer and Admin on a daemon thread with an event
+loop, Consumer on a loop that runs in the caller's thread during calls (see loops.py). `send` and
+`poll` call the cores directly under the runtime's lock; other methods wait for the asyncio method.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Producer(Blocking):
     """Sends records; may be shared by threads. Use as `with Producer(...) as producer`.
 
     Settings are Kafka's: keyword arguments with underscores (`linger_ms=20`) or a mapping with
-    dotted names. Raises KafkaError(INVALID_CONFIG) for unknown or bad ones.
+    dotted names. Raises KafkaError(INVALID_CONFIG) for unknown or invalid ones.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
@@ -68,11 +68,11 @@ class Producer(Blocking):
         headers: HeadersInput = (),
         on_delivery: Callable[[Delivery], None] | None = None,
     ) -> Delivery:
-        """Queue a record and return a light handle; waits only for unknown topics and memory.
+        """Queue a record and return its delivery; waits only for unknown topics and for memory.
 
-        `delivery.result(timeout)` waits for the record's place. on_delivery is called in the
-        producer's own thread. Raises KafkaError as max.block.ms passes, and for records that can
-        never be sent.
+        `delivery.result(timeout)` waits for the record's metadata. on_delivery is called in the
+        producer's own thread. Raises KafkaError after max.block.ms, and for records that cannot be
+        sent.
         """
         if self._interceptors is not None:
             record = ProducerRecord(topic, value, key, partition, timestamp_ms, headers)
@@ -80,7 +80,7 @@ class Producer(Blocking):
         else:
             queued = self._append(topic, value, key, partition, timestamp_ms, headers)
             if queued is None:
-                queued = self._send_later(topic, (value, key, partition, timestamp_ms, headers))
+                queued = self._send_waiting(topic, (value, key, partition, timestamp_ms, headers))
             delivery = queued
         if on_delivery is not None:
             call_on_delivery(delivery, on_delivery)
@@ -89,35 +89,35 @@ class Producer(Blocking):
     def _send_intercepted(self, record: ProducerRecord) -> Delivery:
         interceptors = self._core.interceptors
         try:
-            delivery = self._append(*record) or self._send_later(record.topic, record[1:])
+            delivery = self._append(*record) or self._send_waiting(record.topic, record[1:])
         except KafkaError as error:
             interceptors.refused(error)
             raise
         call_on_delivery(delivery, interceptors.delivered)
         return delivery
 
-    def _send_later(self, topic: str, rest: tuple[Any, ...]) -> Delivery:
+    def _send_waiting(self, topic: str, fields: tuple[Any, ...]) -> Delivery:
         runtime = self._core.runtime
-        began_ms = self._core.now_ms()
+        start_ms = self._core.now_ms()
         while True:
             with runtime.progress:
-                delivery = self._append(topic, *rest)
+                delivery = self._append(topic, *fields)
                 if delivery is not None:
                     return delivery
-                waited_ms = self._core.now_ms() - began_ms
+                waited_ms = self._core.now_ms() - start_ms
                 self._core.blocked(topic, waited_ms)
-                left_ms = self._core.settings.max_block_ms - waited_ms
-                runtime.progress.wait(min(left_ms, 1000) / 1000)
+                remaining_ms = self._core.settings.max_block_ms - waited_ms
+                runtime.progress.wait(min(remaining_ms, 1000) / 1000)
 
     def send_many(self, topic: str, values: Iterable[Any]) -> Deliveries:
         """Queue many values without keys; see AsyncProducer.send_many."""
         return self._thread.call(self._async.send_many(topic, values))
 
     def send_and_wait(
-        self, topic: str, value: Any = None, key: Any = None, **rest: Any
+        self, topic: str, value: Any = None, key: Any = None, **options: Any
     ) -> RecordMetadata:
-        """Send one record and wait for its place."""
-        return self.send(topic, value, key, **rest).result()
+        """Send one record and wait for its metadata."""
+        return self.send(topic, value, key, **options).result()
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every record sent so far is acknowledged or has failed.
@@ -133,17 +133,17 @@ class Producer(Blocking):
         self._thread.call(self._async.flush(timeout))
 
     def partitions_for(self, topic: str) -> list[PartitionMetadata]:
-        """Return the topic's partitions; raises KafkaError when max.block.ms passes."""
+        """Return the topic's partitions; raises KafkaError after max.block.ms."""
         return self._thread.call(self._async.partitions_for(topic))
 
     def metrics(self) -> dict[MetricName, float | str]:
-        """Return what the client has measured; see AsyncProducer.metrics."""
+        """Return the client's metrics; see AsyncProducer.metrics."""
         return self._async.metrics()
 
     def close(self, timeout: float | None = None) -> None:
-        """Deliver what was sent, at most timeout seconds long, then close; idempotent.
+        """Wait up to timeout seconds for pending deliveries, then close; idempotent.
 
-        Inside on_delivery nothing can be waited for: what is not delivered yet fails, as in Kafka.
+        Inside on_delivery it cannot wait: pending deliveries fail, as in Kafka.
         """
         if self._thread.is_current:
             if not self._core.accumulator.closing:
@@ -160,7 +160,7 @@ class Consumer(Blocking):
     """Reads records; for one thread. Use as `with Consumer(...) as consumer`.
 
     Settings are Kafka's: keyword arguments with underscores or a mapping with dotted names.
-    Topics given first are subscribed to. Iterate over it or `poll`.
+    Positional arguments are topics to subscribe to. Iterate over it or call `poll`.
     """
 
     def __init__(
@@ -176,53 +176,53 @@ class Consumer(Blocking):
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord]:
         """Return the next records, at most max_records (max.poll.records).
 
-        Waits up to timeout seconds for the first. Group work and the listener run in here, so
-        call it at least every max.poll.interval.ms. Raises KafkaError for what retries cannot
-        help.
+        Waits up to timeout seconds for the first. Rebalances and their listener run inside it, so
+        call it at least every max.poll.interval.ms. Raises KafkaError for errors that are not
+        retriable.
         """
         return self._polled(self._core.joined, timeout, max_records)
 
-    def _polled(self, shape: Callable[[Any], T], timeout: float, max_records: int | None) -> T:
+    def _polled(self, convert: Callable[[Any], T], timeout: float, max_records: int | None) -> T:
         interrupts = self._thread.interrupts
         interrupts.hold()
         has_records = False
         try:
-            records = shape(self._next_batches(timeout, max_records, shaped=True))
+            records = convert(self._next_batches(timeout, max_records, with_topic=True))
             has_records = bool(records)
         finally:
-            # Records that were taken count as consumed: Ctrl-C must not swallow them.
+            # Records that were taken count as consumed: Ctrl-C must not lose them.
             interrupts.release(keep=has_records)
         return records
 
     def poll_batches(self, timeout: float = 1.0, max_records: int | None = None) -> Batches:
-        """As `poll`, undecorated: (partition, records) pairs of bytes; the fastest way."""
+        """Return (partition, records) pairs as they arrived, without deserializers: the fastest."""
         interrupts = self._thread.interrupts
         interrupts.hold()
         batches: Batches = []
         try:
-            batches = self._next_batches(timeout, max_records, shaped=False)
+            batches = self._next_batches(timeout, max_records, with_topic=False)
         finally:
             interrupts.release(keep=bool(batches))
         return batches
 
     def _next_batches(
-        self, timeout: float, max_records: int | None, *, shaped: bool
+        self, timeout: float, max_records: int | None, *, with_topic: bool
     ) -> list[tuple[TopicPartition, list[Any]]]:
         core = self._core
         runtime = core.runtime
         with runtime.lock:
             step = core.user_poll()
-            batches = core.take(max_records, shaped=shaped) if step is None else []
+            batches = core.take(max_records, with_topic=with_topic) if step is None else []
         deadline_ms = core.now_ms() + timeout * 1000
         while not batches:
             if step is not None:
                 self._run_step(step)
-            elif deadline_ms <= core.now_ms() or self._thread.interrupts.came:
+            elif deadline_ms <= core.now_ms() or self._thread.interrupts.is_pending:
                 break
             batches, step = self._thread.call(
-                self._async.wait_batches(deadline_ms, max_records, shaped=shaped)
+                self._async.wait_batches(deadline_ms, max_records, with_topic=with_topic)
             )
-        if runtime.work_waits:
+        if runtime.poll_is_scheduled:
             self._thread.run_turn()
         return batches
 
@@ -230,12 +230,12 @@ class Consumer(Blocking):
         core = self._core
         assert core.group is not None
         if step.kind in ("prepare", "revoked") and core.auto_commit and step.partitions:
-            with suppress(Exception):  # at least once: what was not committed is read again
+            with suppress(Exception):  # at least once: uncommitted records are read again
                 self.commit(timeout=5.0)
         if step.kind == "assigned":
             with core.runtime.lock:
-                stands = core.group.step_done(step)
-            if not stands:  # the membership has ended meanwhile
+                is_member = core.group.step_done(step)
+            if not is_member:
                 return
         try:
             call_listener(core.subscription.listener, step)
@@ -248,7 +248,7 @@ class Consumer(Blocking):
         while True:
             yield from self._polled(self._core.one_by_one, 1.0, None)
 
-    # ------------------------------------------------------------ what is read
+    # ------------------------------------------------------------ subscription
 
     def subscribe(
         self,
@@ -257,51 +257,51 @@ class Consumer(Blocking):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Join the group for topics by name, or for all whose whole name matches a pattern."""
+        """Join the group for topics by name, or for all topics whose full name matches."""
         with self._core.runtime.lock:
             self._async.subscribe(topics, pattern=pattern, listener=listener)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without a group."""
+        """Read these partitions, without group membership."""
         with self._core.runtime.lock:
             self._async.assign(partitions)
 
     def unsubscribe(self) -> None:
-        """Give up topics or partitions and leave the group."""
+        """Remove the subscription or assignment and leave the group."""
         try:
             self._notify_listener(self._thread.call(self._async.prepare_to_leave()))
         finally:
             self._thread.call(self._async.finish_unsubscribe())
 
     def _notify_listener(self, step: Step | None) -> None:
-        """Tell it here, outside the loop: it may commit."""
+        """Call the listener outside the loop: it may commit."""
         if step is not None:
             call_listener(self._core.subscription.listener, step)
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions read now."""
+        """The assigned partitions."""
         with self._core.runtime.lock:
             return self._async.assignment
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to."""
+        """The subscribed topics."""
         return self._async.subscription
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Deliver nothing from these until `resume`; membership stays."""
+        """Stop returning records of these partitions until `resume`; membership continues."""
         with self._core.runtime.lock:
             self._async.pause(*partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Deliver again."""
+        """Return records of these partitions again."""
         with self._core.runtime.lock:
             self._async.resume(*partitions)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions paused now."""
+        """The paused partitions."""
         with self._core.runtime.lock:
             return self._async.paused
 
@@ -311,51 +311,51 @@ class Consumer(Blocking):
             self._async.seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue at the first record of these, or of all assigned partitions."""
+        """Continue at the first record of the given or of all assigned partitions."""
         with self._core.runtime.lock:
             self._async.seek_to_beginning(*partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue behind the last record of these, or of all assigned partitions."""
+        """Continue after the last record of the given or of all assigned partitions."""
         with self._core.runtime.lock:
             self._async.seek_to_end(*partitions)
 
     def wakeup(self) -> None:
-        """Make the `poll` that runs now, or the next one, raise WakeupError.
+        """Make the current or the next `poll` raise WakeupError.
 
-        The only method that other threads and handlers of signals may call.
+        The only method that other threads and signal handlers may call.
         """
         self._async.wakeup()
 
     def enforce_rebalance(self, reason: str = "") -> None:
-        """Have the group rebalance, in one of the next polls."""
+        """Request a rebalance of the group; a later poll joins again."""
         with self._core.runtime.lock:
             self._async.enforce_rebalance(reason)
 
     def group_metadata(self) -> GroupMetadata:
-        """Return as whom the consumer commits now."""
+        """Return the group membership that commits are sent with."""
         with self._core.runtime.lock:
             return self._async.group_metadata()
 
     # ------------------------------------------------------------ offsets
 
     def commit(self, offsets: Offsets | None = None, *, timeout: float | None = None) -> None:
-        """Commit offsets (the next to read), or all positions; see AsyncConsumer.commit."""
+        """Commit offsets (each the next to read), or all positions; see AsyncConsumer.commit."""
         self._thread.call(self._async.commit(offsets, timeout=timeout))
 
     def commit_nowait(self, offsets: Offsets | None = None) -> None:
-        """Send a commit once and do not wait for the answer."""
+        """Send a commit once, without waiting for the response."""
         with self._core.runtime.lock:
             self._async.commit_nowait(offsets)
 
     def committed(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what the group has committed, None where nothing."""
+        """Return the group's committed offsets, None for partitions without one."""
         return self._thread.call(self._async.committed(partitions, timeout=timeout))
 
     def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
-        """Return the offset of the next record; waits until it is known."""
+        """Return the offset of the next record to read; waits until it is known."""
         return self._thread.call(self._async.position(partition, timeout=timeout))
 
     def beginning_offsets(
@@ -367,7 +367,7 @@ class Consumer(Blocking):
     def end_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the offset behind the last readable record of each partition."""
+        """Return the offset after the last readable record of each partition."""
         return self._thread.call(self._async.end_offsets(partitions, timeout=timeout))
 
     def offsets_for_times(
@@ -377,7 +377,7 @@ class Consumer(Blocking):
         return self._thread.call(self._async.offsets_for_times(timestamps, timeout=timeout))
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Return how many offsets are ahead, as far as known."""
+        """Return the number of offsets between the position and the end, None while unknown."""
         with self._core.runtime.lock:
             return self._async.lag(partition)
 
@@ -388,14 +388,14 @@ class Consumer(Blocking):
         return self._thread.call(self._async.partitions_for(topic, timeout=timeout))
 
     def metrics(self) -> dict[MetricName, float | str]:
-        """Return what the client has measured; see AsyncConsumer.metrics."""
+        """Return the client's metrics; see AsyncConsumer.metrics."""
         with self._core.runtime.lock:
             return self._async.metrics()
 
     def close(self) -> None:
-        """Commit when auto-commit is on, leave the group, close connections; idempotent.
+        """Commit with enable.auto.commit, leave the group and close connections; idempotent.
 
-        Tells the rebalance listener, see AsyncConsumer.close.
+        Calls the rebalance listener, see AsyncConsumer.close.
         """
         if self._core.client.closed:
             return
@@ -407,7 +407,7 @@ class Consumer(Blocking):
             finally:
                 if not self._core.client.closed:  # as after a listener that closes
                     self._thread.call(self._async.finish_close())
-        except asyncio.CancelledError:  # Ctrl-C: leave without a word, but leave nothing running
+        except asyncio.CancelledError:  # Ctrl-C: skip LeaveGroup, but stop everything
             self._thread.call(self._core.runtime.aclose(), may_cancel=False)
         finally:
             self._thread.stop()

@@ -1,4 +1,4 @@
-"""A plain blocking connection to one broker, for worker processes without an event loop.
+"""A blocking connection to one broker, for processes without an event loop.
 
 Kafka: org.apache.kafka.clients.NetworkClientUtils.sendAndReceive.
 """
@@ -28,10 +28,10 @@ STEP_BYTES = 4 * 1024 * 1024
 
 
 class BlockingConnection:
-    """One socket, one request at a time: connect, negotiate, log in, `request`.
+    """One socket with one request at a time: connect, negotiate versions, log in, `request`.
 
-    After a KafkaError with NETWORK_EXCEPTION, REQUEST_TIMED_OUT or CORRUPT_MESSAGE the connection
-    is closed; make a new one. Settings are the common ones of every client.
+    A KafkaError with NETWORK_EXCEPTION, REQUEST_TIMED_OUT or CORRUPT_MESSAGE closes the connection.
+    The settings are those common to all clients.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class BlockingConnection:
     def _connect(self, timeout: float) -> socket.socket:
         try:
             made = socket.create_connection((self.host, self.port), timeout=timeout)
-        except (OSError, UnicodeError, OverflowError) as error:  # no name or port there could be
+        except (OSError, UnicodeError, OverflowError) as error:  # invalid host names and ports too
             raise KafkaError(
                 ErrorCode.NETWORK_EXCEPTION,
                 f"cannot reach {self.host}:{self.port} "
@@ -80,7 +80,7 @@ class BlockingConnection:
             ) from error
 
     def request(self, request: Request, timeout: float = 30.0) -> Any:
-        """Send a request and return its response; error codes inside it are the caller's to read.
+        """Send a request and return its response; the caller checks the error codes inside it.
 
         Raises KafkaError as `Channel.submit` says. A ProduceRequest with acks=0 returns None.
         """
@@ -143,7 +143,7 @@ class BlockingConnection:
         return data
 
     def close(self) -> None:
-        """Close the socket; harmless when closed."""
+        """Close the socket; idempotent."""
         self._channel.closed()
         self._socket.close()
 

@@ -1,11 +1,12 @@
-"""Ctrl-C while a client works in the main thread: noted at once, raised where it does no harm.
+"""Deferred KeyboardInterrupt while a client's event loop runs in the main thread.
 
 Kafka: no counterpart; a JVM handles signals on threads of its own.
 
-Python raises KeyboardInterrupt between any two instructions of the main thread: with a lock just
-taken, or inside a callback of the event loop, which takes it for a failure of the socket and goes
-on. So while a client drives its loop in the main thread, the first Ctrl-C only cancels what is
-waited for, and is raised when loop and locks are at rest. A second one is raised on the spot.
+Python raises KeyboardInterrupt between any two instructions of the main thread: while a lock is
+held, or inside a callback of the event loop, which treats it as a socket failure and continues.
+While a client runs its loop in the main thread, the first Ctrl-C therefore only cancels the call
+that is waiting, and is raised after the loop has stopped and the locks are released. A second one
+is raised immediately.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ if TYPE_CHECKING:
 
 
 class Interrupts:
-    """Holds Ctrl-C back between `hold` and `release`; calls may be nested.
+    """Defers Ctrl-C between `hold` and `release`; calls may be nested.
 
-    Does nothing in other threads, and where the program has its own handler for SIGINT. Such a
-    handler must not raise while a client's call runs: let it set a flag, or call `wakeup`.
+    Has no effect in other threads, and where the program has its own handler for SIGINT. Such a
+    handler must not raise during a client's call: it can set a flag, or call `wakeup`.
     """
 
     def __init__(self) -> None:
-        self.came = False
+        self.is_pending = False
         self._depth = 0
         self._armed = False
         self._on_interrupt: Callable[[], object] | None = None
 
     def hold(self) -> None:
-        """Begin; raises KeyboardInterrupt when one was kept by the last `release`."""
+        """Start deferring; raises the KeyboardInterrupt that the last `release` kept."""
         if threading.current_thread() is not threading.main_thread():
             return
         self._depth += 1
@@ -41,15 +42,15 @@ class Interrupts:
             return
         try:
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-                signal.signal(signal.SIGINT, self._note)
+                signal.signal(signal.SIGINT, self._handle)
                 self._armed = True
         except KeyboardInterrupt:  # just before the change of handlers
-            self.came = True
-        if self.came:
+            self.is_pending = True
+        if self.is_pending:
             self.release()
 
     def release(self, *, keep: bool = False) -> None:
-        """End; raises KeyboardInterrupt if one came, or with keep leaves it to the next `hold`."""
+        """Stop deferring; raise a pending KeyboardInterrupt, or keep it for the next `hold`."""
         if threading.current_thread() is not threading.main_thread():
             return
         self._depth -= 1
@@ -61,22 +62,22 @@ class Interrupts:
             try:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
             except KeyboardInterrupt:  # just after the change of handlers
-                self.came = True
-        if self.came and not keep:
-            self.came = False
+                self.is_pending = True
+        if self.is_pending and not keep:
+            self.is_pending = False
             raise KeyboardInterrupt from None
 
-    def tell(self, on_interrupt: Callable[[], object] | None) -> None:
-        """Have a function called as Ctrl-C comes (at once when it came already); None for none."""
+    def set_callback(self, on_interrupt: Callable[[], object] | None) -> None:
+        """Set the function called on Ctrl-C, immediately if one is pending; None for none."""
         if threading.current_thread() is not threading.main_thread():
             return
         self._on_interrupt = on_interrupt
-        if self.came and on_interrupt is not None:
+        if self.is_pending and on_interrupt is not None:
             on_interrupt()
 
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
-        if self.came:
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if self.is_pending:
             raise KeyboardInterrupt
-        self.came = True
+        self.is_pending = True
         if self._on_interrupt is not None:
             self._on_interrupt()

@@ -1,4 +1,4 @@
-"""Event loops for programs that have none: on a thread of its own, or in turns with the caller.
+"""Event loops for the blocking façades: on a daemon thread, or driven by the calling thread.
 
 Kafka: the network and heartbeat threads of its clients.
 """
@@ -29,11 +29,11 @@ LAST_CALLS_SECONDS = 2
 
 
 class Blocking(ABC):
-    """A client that is closed at the end of a `with` block."""
+    """Base of the blocking façades: a context manager that closes the client."""
 
     @abstractmethod
     def close(self) -> None:
-        """End it."""
+        """Close the client."""
 
     def __enter__(self) -> Self:
         return self
@@ -48,7 +48,7 @@ class Blocking(ABC):
 
 
 class LoopThread:
-    """An event loop on its own daemon thread: what the blocking façades run on."""
+    """An event loop that runs on its own daemon thread."""
 
     def __init__(self, name: str) -> None:
         self.loop = _new_loop()
@@ -66,14 +66,15 @@ class LoopThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller runs in this thread, as the users' callbacks do."""
+        """Whether the caller runs in this thread, as users' callbacks do."""
         return threading.current_thread() is self._thread
 
     def call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Run a coroutine on the loop and wait for it here; TimeoutError after timeout seconds.
+        """Run a coroutine on the loop and wait for its result.
 
-        Raises KafkaError: INVALID_REQUEST in the loop's own thread, where it would wait for itself,
-        NETWORK_EXCEPTION when the loop has ended.
+        Raises TimeoutError after timeout seconds, KafkaError(INVALID_REQUEST) in the loop's own
+        thread, where it would wait for itself, and KafkaError(NETWORK_EXCEPTION) after the end of
+        the loop.
         """
         if self.is_current:
             work.close()
@@ -93,7 +94,7 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """End the thread; a caller of another thread waits for that."""
+        """Stop the loop and join its thread."""
         if self.loop.is_closed():
             return
         if not self.is_ending:
@@ -103,14 +104,14 @@ class LoopThread:
             self.loop.close()
 
     def end_with(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a last coroutine, then end; does not wait: for the loop's own thread."""
+        """Run a last coroutine and stop, without waiting; callable in the loop's own thread."""
         self.is_ending = True
         self._last = self.loop.create_task(work)
         self._last.add_done_callback(lambda _done: self.loop.stop())
 
 
 async def _others_done() -> None:
-    """Let the calls of other threads end; their callers would wait for ever."""
+    """Complete the calls of other threads, whose callers would otherwise never return."""
     await asyncio.sleep(0)
     others = asyncio.all_tasks() - {asyncio.current_task()}
     if others:
@@ -121,38 +122,38 @@ async def _others_done() -> None:
 
 
 class CallerDrivenLoop:
-    """An event loop that the caller drives while it waits, and a thread otherwise.
+    """An event loop that runs in the caller's thread during calls, and in its own thread otherwise.
 
-    A loop on a thread of its own competes with a busy caller for the interpreter: every read of a
-    socket would wait up to 5 ms for its turn. So calls run the loop in the caller's own thread.
-    When none came for `IDLE_SECONDS` the thread takes over, for heartbeats and what else must not
-    wait. `_driving` is held by whoever runs the loop.
+    A loop thread competes with a busy caller for the interpreter lock: every socket read could wait
+    5 ms for it. Calls therefore run the loop in the caller's thread. After `IDLE_SECONDS` without a
+    call the loop's own thread runs it, for heartbeats and timers. The thread that runs the loop
+    holds `_driving`.
     """
 
     def __init__(self, runtime: Runtime, name: str) -> None:
         self.loop = _new_loop()
         self._runtime = runtime
         self._driving = threading.Lock()
-        self._wanted = 0
+        self._waiting_callers = 0
         self._closed = False
         self._last_use = time.monotonic()
-        self._attention = threading.Event()
+        self._recheck = threading.Event()
         self.interrupts = Interrupts()
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T], *, may_cancel: bool = True) -> T:
-        """Run a coroutine to its end; Ctrl-C cancels it and is raised when the loop rests."""
+        """Run a coroutine to its end; Ctrl-C cancels it and is raised once the loop is stopped."""
         if asyncio._get_running_loop() is not None:  # noqa: SLF001 - the documented low-level way
             return self._call_from_another_loop(work)
         self.interrupts.hold()
         try:
-            self._take_over()
+            self._acquire_loop()
             try:
-                self._runtime.driven_by(threading.get_ident())
+                self._runtime.set_loop_thread(threading.get_ident())
                 return self._run(work, may_cancel=may_cancel)
             finally:
-                self._hand_back()
+                self._release_loop()
         finally:
             self.interrupts.release()
 
@@ -160,70 +161,70 @@ class CallerDrivenLoop:
         loop, interrupts = self.loop, self.interrupts
         task = loop.create_task(work)
         task.add_done_callback(lambda _: loop.stop())
-        # Between the task's steps: a step that already took records must hand them over.
+        # Cancels between the task's steps: a step that took records must return them.
         if may_cancel:
-            interrupts.tell(lambda: loop.call_soon_threadsafe(task.cancel))
+            interrupts.set_callback(lambda: loop.call_soon_threadsafe(task.cancel))
         try:
-            while not task.done():  # a stop that was meant for the thread may come late
+            while not task.done():  # a stop intended for the loop's own thread may arrive late
                 loop.run_forever()
         finally:
-            interrupts.tell(None)
+            interrupts.set_callback(None)
         return task.result()
 
     def _call_from_another_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        """Leave it to the thread: this one has a loop running, as a notebook's has."""
+        """Use the loop's own thread: the caller's thread runs another loop, as in a notebook."""
         self._last_use = 0.0
-        self._attention.set()
+        self._recheck.set()
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def run_turn(self) -> None:
-        """Let the loop do what is due at once, unless the thread is at it."""
+        """Run the callbacks that are due, unless the loop's own thread runs it."""
         if asyncio._get_running_loop() is not None:  # noqa: SLF001 - see call
             return
         if self._driving.acquire(blocking=False):
             try:
-                self._runtime.driven_by(threading.get_ident())
+                self._runtime.set_loop_thread(threading.get_ident())
                 self.loop.call_soon(self.loop.stop)
                 self.loop.run_forever()
             finally:
-                self._hand_back(counted=False)
+                self._release_loop(counted=False)
 
-    def _take_over(self) -> None:
-        self._wanted += 1
+    def _acquire_loop(self) -> None:
+        self._waiting_callers += 1
         try:
             while not self._driving.acquire(timeout=0.001):
                 with suppress(RuntimeError):
                     self.loop.call_soon_threadsafe(self.loop.stop)
         except BaseException:  # a second Ctrl-C
-            self._wanted -= 1
+            self._waiting_callers -= 1
             raise
 
-    def _hand_back(self, *, counted: bool = True) -> None:
+    def _release_loop(self, *, counted: bool = True) -> None:
         if counted:
-            self._wanted -= 1
-        self._runtime.driven_by(0)
+            self._waiting_callers -= 1
+        self._runtime.set_loop_thread(0)
         self._last_use = time.monotonic()
         self._driving.release()
 
     def _main(self) -> None:
         while not self._closed:
             idle = time.monotonic() - self._last_use
-            if self._wanted or idle < IDLE_SECONDS:
-                self._attention.wait(max(IDLE_SECONDS - idle, 0.001))
-                self._attention.clear()
+            if self._waiting_callers or idle < IDLE_SECONDS:
+                self._recheck.wait(max(IDLE_SECONDS - idle, 0.001))
+                self._recheck.clear()
                 continue
             with self._driving:
-                if not self._wanted and not self._closed:
-                    self._runtime.driven_by(threading.get_ident())
+                if not self._waiting_callers and not self._closed:
+                    self._runtime.set_loop_thread(threading.get_ident())
                     self.loop.run_forever()
-                    self._runtime.driven_by(0)
+                    self._runtime.set_loop_thread(0)
 
     def stop(self) -> None:
-        """End the thread and the loop."""
+        """Join the thread and close the loop."""
         if self.loop.is_closed():
             return
         self._closed = True
-        self._attention.set()
+        self._recheck.set()
         while self._thread.is_alive():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(0.01)

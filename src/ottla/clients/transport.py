@@ -1,4 +1,4 @@
-"""The sockets of a client, on asyncio: connects, frames, timers, and a thread to run it all on.
+"""A client's sockets and timers on an asyncio event loop.
 
 Kafka: org.apache.kafka.common.network.{Selector, NetworkReceive}. Hot path: benchmarks/clients.py.
 """
@@ -32,11 +32,11 @@ CLOSING_TURNS = 100
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
-    """Cuts the stream into frames.
+    """Splits the byte stream of one connection into frames.
 
-    A large frame is received straight into its own buffer, which grows with the bytes that have
-    arrived and not by the length that the peer announced; small ones share reads of a scratch
-    buffer and are copied out, since their receivers keep views of them.
+    A large frame is received directly into its own buffer, which grows with the bytes received,
+    not by the announced length. Small frames share a scratch buffer and are copied out of it,
+    because receivers keep views of them.
     """
 
     def __init__(self, runtime: Runtime, key: ConnectionKey) -> None:
@@ -50,16 +50,16 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._frame_filled = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Tell the core."""
+        """Report the connection to the core."""
         self.transport = cast("asyncio.WriteTransport", transport)
         self.runtime.on_connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the core, unless it closed the connection itself."""
+        """Report the loss to the core, unless the core closed the connection itself."""
         self.runtime.on_lost(self, str(exc) if exc else "the broker closed the connection")
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Return where the next bytes go."""
+        """Return the buffer for the next read."""
         if self._frame is None:
             return memoryview(self._scratch)[self._filled :]
         if self._frame_filled == len(self._frame):
@@ -70,7 +70,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         return memoryview(self._frame)[self._frame_filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Deliver the frames that are whole now."""
+        """Deliver the frames that are complete."""
         if self._frame is not None:
             self._frame_filled += nbytes
             if self._frame_filled == self._frame_size:
@@ -78,9 +78,9 @@ class FrameProtocol(asyncio.BufferedProtocol):
                 self.runtime.on_frame(self, memoryview(frame))
             return
         self._filled += nbytes
-        self._cut()
+        self._deliver_frames()
 
-    def _cut(self) -> None:
+    def _deliver_frames(self) -> None:
         position, filled, scratch = 0, self._filled, self._scratch
         while filled - position >= 4:
             size = int.from_bytes(scratch[position : position + 4], "big", signed=True)
@@ -105,8 +105,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
 class Runtime:
     """Owns the sockets and timers of one `Client` on one event loop.
 
-    The lock is held whenever the core runs. Coroutines of the loop and, in the blocking façade,
-    the user's threads take it before they touch the core.
+    The lock is held whenever the core runs: coroutines of the loop and, with the blocking façade,
+    the user's threads acquire it before they call the core.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -114,8 +114,8 @@ class Runtime:
         self.progress = threading.Condition(self.lock)
         rng = random.Random()  # noqa: S311 - spreads retries and load, guards no secret
         self.client = Client(settings, self, rng=rng, login=login_factory(settings))
-        began = str(time.time_ns() // 1_000_000)
-        self.client.metrics.gauge("app-info", "start-time-ms", lambda _now_ms: began)
+        start_time_ms = str(time.time_ns() // 1_000_000)
+        self.client.metrics.gauge("app-info", "start-time-ms", lambda _now_ms: start_time_ms)
         self._settings = settings
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0
@@ -129,24 +129,24 @@ class Runtime:
         self._tls = client_context(settings)
 
     def attach(self) -> None:
-        """Belong to the running loop from now on; tell the core the time, for what is sent now."""
+        """Bind to the running loop, and set the core's clock for requests sent before a poll."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._thread_id = threading.get_ident()
         self.client.now_ms = self.now_ms()
 
-    def driven_by(self, thread_id: int) -> None:
-        """Take note of which thread runs the loop now, 0 for none."""
+    def set_loop_thread(self, thread_id: int) -> None:
+        """Record which thread runs the loop, 0 for none."""
         self._thread_id = thread_id
 
     @property
-    def work_waits(self) -> bool:
-        """Whether the core was asked to be polled and has not been yet."""
+    def poll_is_scheduled(self) -> bool:
+        """Whether a poll of the core was requested and has not run yet."""
         return self._scheduled
 
     @property
     def attached(self) -> bool:
-        """Whether it belongs to a loop."""
+        """Whether the runtime is bound to a loop."""
         return self._loop is not None
 
     @staticmethod
@@ -155,14 +155,14 @@ class Runtime:
         return time.monotonic_ns() // 1_000_000
 
     def metrics(self) -> dict[MetricName, float | str]:
-        """Return what the client has measured; from any thread."""
+        """Return the client's metrics; callable from any thread."""
         with self.lock:
             return self.client.metrics.collect(self.now_ms())
 
-    # ------------------------------------------------------------ what the core calls
+    # ------------------------------------------------------------ called by the core
 
     def open(self, key: ConnectionKey, host: str, port: int) -> None:
-        """Begin to connect."""
+        """Start connecting."""
         assert self._loop is not None
         self._connecting[key] = self._loop.create_task(self._connect(key, host, port))
 
@@ -179,7 +179,7 @@ class Runtime:
             )
         except asyncio.CancelledError:
             raise
-        except (OSError, ValueError) as error:  # ValueError: no name or port that there could be
+        except (OSError, ValueError) as error:  # ValueError: an invalid host name or port
             self._connecting.pop(key, None)
             number = getattr(error, "errno", None)
             reason = os.strerror(number) if number and number > 0 else str(error)
@@ -188,13 +188,13 @@ class Runtime:
             self.wake()
 
     def write(self, key: ConnectionKey, buffers: list[SendItem]) -> None:
-        """Send; small pieces are joined, large ones go out as they are."""
+        """Send buffers; small ones are joined, large ones are sent without a copy."""
         protocol = self._protocols.get(key)
         if protocol is not None and protocol.transport is not None:
             protocol.transport.writelines(_gathered(buffers))
 
     def close(self, key: ConnectionKey) -> None:
-        """Drop a connection."""
+        """Abort a connection or a connection attempt."""
         task = self._connecting.pop(key, None)
         if task is not None:
             task.cancel()
@@ -203,7 +203,7 @@ class Runtime:
             protocol.transport.abort()
 
     def wake(self) -> None:
-        """Have the core polled soon; from any thread."""
+        """Schedule a poll of the core; callable from any thread."""
         loop = self._loop
         if self._scheduled or loop is None:
             return
@@ -211,11 +211,11 @@ class Runtime:
         if threading.get_ident() == self._thread_id:
             loop.call_soon(self._run)
         else:
-            with suppress(RuntimeError):  # the loop is closed: nobody needs the answer
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._run)
 
     def wake_from_anywhere(self) -> None:
-        """Have those who wait look again; from any thread, and from handlers of signals."""
+        """Make waiters check again; callable from any thread and from signal handlers."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._run)
@@ -244,7 +244,7 @@ class Runtime:
             self._timer = self._loop.call_later(delay, self._run)
 
     def on_connected(self, protocol: FrameProtocol) -> None:
-        """Take note that a connection stands."""
+        """Register an established connection."""
         self._connecting.pop(protocol.key, None)
         self._alive.add(protocol)
         if self.client.closed and protocol.transport is not None:
@@ -256,20 +256,20 @@ class Runtime:
         self.wake()
 
     def on_frame(self, protocol: FrameProtocol, frame: memoryview) -> None:
-        """Take a whole answer."""
+        """Pass a complete response to the core."""
         if self._protocols.get(protocol.key) is protocol:
             with self.lock:
                 self.client.received(protocol.key, frame, self.now_ms())
             self.wake()
 
     def on_broken(self, protocol: FrameProtocol, reason: str) -> None:
-        """Drop a connection whose bytes make no sense."""
+        """Abort a connection that sent an invalid frame."""
         if protocol.transport is not None:
             protocol.transport.abort()
         self.on_lost(protocol, reason)
 
     def on_lost(self, protocol: FrameProtocol, reason: str) -> None:
-        """Take note that a connection is gone."""
+        """Remove a lost connection."""
         self._alive.discard(protocol)
         if self._protocols.get(protocol.key) is protocol:
             del self._protocols[protocol.key]
@@ -280,7 +280,7 @@ class Runtime:
     # ------------------------------------------------------------ waiting
 
     def notify(self) -> None:
-        """Wake coroutines and threads that wait for something to have changed."""
+        """Wake the coroutines and threads that wait for progress."""
         self.progress.notify_all()
         if self._waiters:
             waiters, self._waiters = self._waiters, []
@@ -289,7 +289,7 @@ class Runtime:
                     waiter.set_result(None)
 
     async def wait_progress(self, timeout_ms: float) -> None:
-        """Return when the core was polled again or the time is up."""
+        """Return after the next poll of the core, or after the timeout."""
         assert self._loop is not None
         waiter = self._loop.create_future()
         self._waiters.append(waiter)
@@ -300,7 +300,7 @@ class Runtime:
             timer.cancel()
 
     async def sleep(self, duration_ms: float) -> None:
-        """Wait, whatever happens meanwhile."""
+        """Wait for a fixed time."""
         await asyncio.sleep(duration_ms / 1000)
 
     async def wait_for(self, pending: Pending[T]) -> T:
@@ -326,7 +326,7 @@ class Runtime:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for _ in range(CLOSING_TURNS):  # let the loop tell the protocols that they are closed
+        for _ in range(CLOSING_TURNS):  # let the loop call `connection_lost` of the protocols
             if not self._alive:
                 break
             await asyncio.sleep(0)
@@ -343,7 +343,7 @@ def _end_wait(waiter: asyncio.Future[None]) -> None:
 
 
 def _gathered(buffers: list[SendItem]) -> list[Any]:
-    """Join runs of small buffers: fewer pieces for the kernel, no copy of large ones."""
+    """Join adjacent small buffers: fewer system calls, no copy of large buffers."""
     out: list[Any] = []
     small: list[Any] = []
     for item in buffers:

@@ -267,7 +267,9 @@ def test_records_stamped_by_the_broker_are_told_apart() -> None:
         records, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time=77
     )
     made = encode_batch(records, base_offset=2)
-    taken = _fetched(bytes(stamped + made)).take_shaped(2) + _fetched(bytes(made)).take_shaped(2)
+    taken = _fetched(bytes(stamped + made)).take_with_topic(2) + _fetched(
+        bytes(made)
+    ).take_with_topic(2)
     assert [isinstance(one, AppendedRecord) for one in taken] == [True, True, False, False]
     assert taken[0] == (*T0, 0, 77, b"k", b"v", ())
 

@@ -136,7 +136,7 @@ def _iterate(consumer: Any) -> Iterator[Any]:
     while True:
         while (step := consumer.core.user_poll()) is not None:
             consumer.core.group.step_done(step)
-        yield from consumer.core.one_by_one(consumer.core.take(None, shaped=True))
+        yield from consumer.core.one_by_one(consumer.core.take(None, with_topic=True))
 
 
 def test_what_an_iterator_has_not_handed_out_is_not_committed() -> None:
@@ -180,12 +180,12 @@ def test_an_iterator_that_was_overtaken_hands_out_nothing_twice() -> None:
     cluster = _two()
     _write(cluster, T0, b"0", b"1", b"2", b"3")
     consumer = _reader(cluster, T0)
-    reading = consumer.core.one_by_one(consumer.core.take(None, shaped=True))
+    reading = consumer.core.one_by_one(consumer.core.take(None, with_topic=True))
     records = iter(reading)
     assert next(records).value == b"0"
     assert [record.value for record in consumer.poll(1)] == [b"1"]
     assert next(records, None) is None
-    records = iter(consumer.core.one_by_one(consumer.core.take(None, shaped=True)))
+    records = iter(consumer.core.one_by_one(consumer.core.take(None, with_topic=True)))
     assert next(records).value == b"2"
     consumer.core.seek(T0, 1)
     assert next(records, None) is None

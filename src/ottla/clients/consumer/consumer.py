@@ -153,39 +153,39 @@ class AsyncConsumer:
         call it at least every max.poll.interval.ms. Raises KafkaError for what retries cannot
         help.
         """
-        return self._core.joined(await self._poll_shaped(timeout, max_records))
+        return self._core.joined(await self._poll_with_topic(timeout, max_records))
 
-    async def _poll_shaped(
+    async def _poll_with_topic(
         self, timeout: float, max_records: int | None
     ) -> list[tuple[TopicPartition, list[Any]]]:
         self._runtime.attach()
         deadline_ms = self._core.now_ms() + timeout * 1000
-        return await self._next_batches(deadline_ms, max_records, shaped=True)
+        return await self._next_batches(deadline_ms, max_records, with_topic=True)
 
     async def poll_batches(self, timeout: float = 1.0, max_records: int | None = None) -> Batches:
         """As `poll`, undecorated: (partition, records) pairs of bytes; the fastest way."""
         self._runtime.attach()
         deadline_ms = self._core.now_ms() + timeout * 1000
-        return await self._next_batches(deadline_ms, max_records, shaped=False)
+        return await self._next_batches(deadline_ms, max_records, with_topic=False)
 
     async def _next_batches(
-        self, deadline_ms: float, max_records: int | None, *, shaped: bool
+        self, deadline_ms: float, max_records: int | None, *, with_topic: bool
     ) -> list[tuple[TopicPartition, list[Any]]]:
         while True:
-            batches, step = await self.wait_batches(deadline_ms, max_records, shaped=shaped)
+            batches, step = await self.wait_batches(deadline_ms, max_records, with_topic=with_topic)
             if step is None:
                 return batches
             await self._run_step(step)
 
     async def wait_batches(
-        self, deadline_ms: float, max_records: int | None, *, shaped: bool = False
+        self, deadline_ms: float, max_records: int | None, *, with_topic: bool = False
     ) -> tuple[list[tuple[TopicPartition, list[Any]]], Step | None]:
         """Wait for records or for a step to run; nothing of both when the time is up."""
         core = self._core
         while True:
             with self._runtime.lock:
                 step = core.user_poll()
-                batches = core.take(max_records, shaped=shaped) if step is None else []
+                batches = core.take(max_records, with_topic=with_topic) if step is None else []
             left_ms = deadline_ms - core.now_ms()
             if batches or step is not None or left_ms <= 0:
                 return batches, step
@@ -214,7 +214,7 @@ class AsyncConsumer:
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         while True:
-            for record in self._core.one_by_one(await self._poll_shaped(1.0, None)):
+            for record in self._core.one_by_one(await self._poll_with_topic(1.0, None)):
                 yield record
 
     # ------------------------------------------------------------ offsets

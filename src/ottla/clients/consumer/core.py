@@ -233,9 +233,9 @@ class ConsumerCore:
             fatal, self.coordinator.fatal = self.coordinator.fatal, None
             raise fatal
 
-    def take(self, limit: int | None, *, shaped: bool = False) -> list[tuple[Any, list[Any]]]:
+    def take(self, limit: int | None, *, with_topic: bool = False) -> list[tuple[Any, list[Any]]]:
         """Return buffered records, at most limit (max.poll.records)."""
-        return self.fetcher.take(limit or self.settings.max_poll_records, shaped=shaped)
+        return self.fetcher.take(limit or self.settings.max_poll_records, with_topic=with_topic)
 
     def joined(self, batches: list[tuple[Any, list[ConsumerRecord]]]) -> list[ConsumerRecord]:
         """Return one list of shaped records, as interceptors leave them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.consumer.record_decoder import ConsumerRecord, shaped, simple_records
+from ottla.clients.consumer.record_decoder import ConsumerRecord, simple_records, with_topic
 from ottla.errors import CorruptMessage, KafkaError
 from ottla.records.batch import LOG_APPEND_TIME_FLAG, iterate_batches
 from ottla.records.compression import DEFAULT_LIMIT_BYTES
@@ -77,7 +77,7 @@ class Fetched:
         self.leader_epoch = -1
         self.size = len(records)
         self._batches: Iterator[RecordBatch] = iterate_batches(records, partial_tail=True)
-        self._left: list[Any] = []  # Record, or ConsumerRecord after `take_shaped`
+        self._left: list[Any] = []  # Record, or ConsumerRecord after `take_with_topic`
         self._next = 0  # the first of them that the user has not got
         self._failure: Exception | None = None  # why nothing can be read from here on
         # None: everything is read. Otherwise transactions to leave out, by first offset.
@@ -109,15 +109,15 @@ class Fetched:
             return [Record(*record[2:]) for record in taken]
         return taken
 
-    def take_shaped(self, limit: int) -> list[ConsumerRecord]:
+    def take_with_topic(self, limit: int) -> list[ConsumerRecord]:
         """As `take`, with topic and partition."""
-        taken = self._take(limit, self._shaped)
+        taken = self._take(limit, self._decode_with_topic)
         if taken and not isinstance(taken[0], ConsumerRecord):
-            return shaped(self.topic_partition, taken)
+            return with_topic(self.topic_partition, taken)
         return taken
 
     def give_back(self, count: int) -> None:
-        """Have the last so many records of the last `take` or `take_shaped` taken again."""
+        """Have the last so many records of the last `take` or `take_with_topic` taken again."""
         self._next -= count
         self.position = self._left[self._next].offset
 
@@ -175,7 +175,7 @@ class Fetched:
     def _plain(batch: RecordBatch) -> list[Record]:
         return batch.records()
 
-    def _shaped(self, batch: RecordBatch) -> list[ConsumerRecord]:
+    def _decode_with_topic(self, batch: RecordBatch) -> list[ConsumerRecord]:
         records = self._with_topic(batch)
         if batch.attributes & LOG_APPEND_TIME_FLAG:
             records = [AppendedRecord(*record) for record in records]
@@ -183,7 +183,7 @@ class Fetched:
 
     def _with_topic(self, batch: RecordBatch) -> list[ConsumerRecord]:
         if batch.magic < 2 or not batch.record_count:
-            return shaped(self.topic_partition, batch.records())
+            return with_topic(self.topic_partition, batch.records())
         plain = bytes(batch.plain_payload(DEFAULT_LIMIT_BYTES))
         records = simple_records(
             plain,
@@ -193,7 +193,7 @@ class Fetched:
             batch.max_timestamp if batch.attributes & LOG_APPEND_TIME_FLAG else None,
             *self.topic_partition,
         )
-        return shaped(self.topic_partition, batch.records()) if records is None else records
+        return with_topic(self.topic_partition, batch.records()) if records is None else records
 
     def _is_aborted(self, batch: RecordBatch) -> bool:
         """Whether a transactional batch belongs to an aborted transaction (read_committed)."""

@@ -317,7 +317,7 @@ class Fetcher:
         limit: int,
         only: frozenset[TopicPartition] | None = None,
         *,
-        shaped: bool = False,
+        with_topic: bool = False,
     ) -> list[tuple[TopicPartition, list[Any]]]:
         """Return up to limit records of the buffered ones, partition after partition.
 
@@ -337,7 +337,7 @@ class Fetcher:
                 continue
             try:
                 while limit > 0 and state.buffered:
-                    records = self._take_from(state, limit, shaped=shaped)
+                    records = self._take_from(state, limit, with_topic=with_topic)
                     if records:
                         out.append((state.topic_partition, records))
                         limit -= len(records)
@@ -360,11 +360,11 @@ class Fetcher:
             turned.insert(0, stuck)
         return turned
 
-    def _take_from(self, state: PartitionState, limit: int, *, shaped: bool) -> list[Any]:
+    def _take_from(self, state: PartitionState, limit: int, *, with_topic: bool) -> list[Any]:
         fetched = state.buffered[0]
         records: list[Any]
-        if shaped:
-            records = self._read(state, fetched, fetched.take_shaped(limit))
+        if with_topic:
+            records = self._read(state, fetched, fetched.take_with_topic(limit))
         else:
             records = fetched.take(limit)
         state.position = fetched.position

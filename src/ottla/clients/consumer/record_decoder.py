@@ -32,7 +32,7 @@ class ConsumerRecord(NamedTuple):
     headers: Headers
 
 
-def shaped(partition: TopicPartition, records: list[Record]) -> list[ConsumerRecord]:
+def with_topic(partition: TopicPartition, records: list[Record]) -> list[ConsumerRecord]:
     """Add topic and partition to decoded records."""
     new = tuple.__new__
     return [new(ConsumerRecord, partition + record) for record in records]
