@@ -5,11 +5,19 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import re
+import textwrap
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.protocol.api_keys import ApiKey, advertised_versions, request_class, served_versions
+from ottla.server.requests.dispatch import served_apis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "coverage.md"
@@ -17,24 +25,47 @@ DOCUMENT = ROOT / "docs" / "coverage.md"
 HEAD = """# Coverage of Kafka's protocol
 
 Written by `tests/test_coverage_map.py`; do not edit by hand. For each API of Apache Kafka 4.3.0:
-the versions of the schema, the listeners, the handler that answers it, the versions it answers
-(when not all), and test files that use its request (as of the last writing). A dash means that
-the part does not exist yet: brokers do not advertise the API then.
+the versions of the schema, the listeners, the handler, the versions it answers (when not all), and
+test files that use its request (as of the last writing). "refused" marks a handler that answers
+every request with an error. A dash means that there is no handler: the API is not advertised.
 """
 
 
-def handlers() -> dict[int, tuple[str, int, int]]:
-    """Return module and version range of each served API; empty before there is a server."""
-    try:
-        from ottla.server.requests.dispatch import served_apis
-    except ImportError:
-        return {}
+class Handler(NamedTuple):
+    """The handler of an API: its module, the versions it answers, whether it always refuses."""
+
+    place: str
+    lowest: int
+    highest: int
+    refuses: bool
+
+
+def handlers() -> dict[int, Handler]:
+    """Return the handler of each served API by key."""
     found = {}
     for listener in ("broker", "controller"):
         for key, api in served_apis(listener).items():
             module = api.handler.__module__.removeprefix("ottla.").replace(".", "/")
-            found[key] = (f"{module}.py", api.lowest, api.highest)
+            found[key] = Handler(
+                f"{module}.py", api.lowest, api.highest, always_refuses(api.handler)
+            )
     return found
+
+
+def always_refuses(handler: Callable[..., object]) -> bool:
+    """Whether every return of a handler is a response with an error code other than NONE."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(handler)))
+    returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    return bool(returned) and all(has_error_code(value) for value in returned)
+
+
+def has_error_code(value: ast.expr | None) -> bool:
+    """Whether an expression builds a response with `error_code=int(…)` of a fixed error."""
+    if not isinstance(value, ast.Call):
+        return False
+    codes = [ast.unparse(one.value) for one in value.keywords if one.arg == "error_code"]
+    fixed = r"int\((ErrorCode\.(?!NONE\b)\w+|error\.code)\)"
+    return any(re.fullmatch(fixed, code) for code in codes)
 
 
 def files_naming(name: str, texts: dict[str, str]) -> str:
@@ -55,26 +86,35 @@ def table() -> str:
     for key in ApiKey:
         name = key.api_name
         schema, advertised = served_versions(key), advertised_versions(key)
-        place, lowest, highest = answered.get(key, ("", -1, -1))
         versions = f"{schema.lowest}-{schema.highest}"
         if advertised != schema:
             versions += f" (advertised {advertised.lowest}-{advertised.highest})"
-        whole = (lowest, highest) == (schema.lowest, schema.highest)
-        answers = "—" if not place else f"`{place}`" + ("" if whole else f" {lowest}-{highest}")
         listeners = ", ".join(request_class(key).api_listeners)
+        answers = answer(answered.get(key), (schema.lowest, schema.highest))
         rows.append(
             f"| {key.value} | {name} | {versions} | {listeners} | {answers} "
             f"| {files_naming(name, texts) or '—'} |"
         )
-    count = sum(key in answered for key in ApiKey)
+    refused = sum(one.refuses for one in answered.values())
+    served, missing = len(answered) - refused, len(rows) - len(answered)
+    summary = f"{served} are served, {refused} are refused, {missing} have no handler"
     lines = [
         HEAD,
-        f"{len(rows)} APIs have a schema; {count} have a handler.\n",
+        f"{len(rows)} APIs have a schema: {summary}.\n",
         "| key | API | versions | listeners | handler | tests |",
         "|---|---|---|---|---|---|",
         *rows,
     ]
     return "\n".join(lines) + "\n"
+
+
+def answer(handler: Handler | None, schema: tuple[int, int]) -> str:
+    """Render the cell of a handler."""
+    if handler is None:
+        return "—"
+    whole = (handler.lowest, handler.highest) == schema
+    versions = "" if whole else f" {handler.lowest}-{handler.highest}"
+    return f"`{handler.place}`{versions}" + (", refused" if handler.refuses else "")
 
 
 def test_the_coverage_table_is_true() -> None:
@@ -96,6 +136,12 @@ def test_the_tests_named_in_the_table_exist() -> None:
     """A test file that was renamed is renamed in the table too."""
     named = set(re.findall(r"`(tests/[\w/.]+)`", DOCUMENT.read_text(encoding="utf-8")))
     assert not sorted(place for place in named if not (ROOT / place).exists())
+
+
+def test_apis_that_always_refuse_are_found() -> None:
+    """The analysis finds the handlers without a successful answer, and no others."""
+    refused = {ApiKey(key).api_name for key, one in handlers().items() if one.refuses}
+    assert refused == {"SaslHandshake", "SaslAuthenticate", "AddRaftVoter", "RemoveRaftVoter"}
 
 
 def test_every_key_has_both_classes() -> None:
