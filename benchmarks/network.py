@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ottla.network.server import SCRATCH_BYTES, Listener
+from ottla.network.sockets import listen
 
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
@@ -45,7 +46,7 @@ def serve(ready: list[int], started: threading.Event, cpu: list[float]) -> None:
         closed = asyncio.Event()
         echo = Echo(closed)
         listener = Listener(loop, echo, name="ECHO", max_frame_bytes=1 << 24, scratch=scratch)
-        ready.append(listener.bind("127.0.0.1", 0))
+        ready.append(listener.attach(listen("127.0.0.1", 0)))
         listener.start()
         before = time.thread_time()
         started.set()

@@ -26,6 +26,7 @@ from ottla.records.crc32c import crc32c
 from ottla.records.scan import scan_records
 from ottla.server.node.node import Node
 from ottla.server.requests.dispatch import Dispatcher
+from ottla.server.system.real import RealEnvironment
 
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
@@ -96,7 +97,7 @@ async def main(port: int) -> None:
             "log.dirs": f"{directory}/data",
             "offsets.topic.replication.factor": "1",
         }
-        node = Node(parse_broker_config(properties), may_format=True)
+        node = Node(parse_broker_config(properties), RealEnvironment(), may_format=True)
         await node.start()
         try:
             await asyncio.Event().wait()

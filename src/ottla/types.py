@@ -9,6 +9,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    import socket
     from typing import Self
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -93,8 +94,8 @@ class ReadableFile(Protocol):
     def read(self, position: int, size: int) -> bytes:
         """Return up to size bytes at position, as many as the file has."""
 
-    def fileno(self) -> int:
-        """Return the descriptor for sendfile; OSError where there is none (a simulated disk)."""
+    def send_to(self, sock: socket.socket, position: int, size: int) -> int:
+        """Send bytes of the file to a socket, as sendfile does; return how many it took."""
 
     def pin(self) -> None:
         """Stay open until `unpin`."""

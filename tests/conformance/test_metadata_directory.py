@@ -16,8 +16,8 @@ from ottla.raft.quorum_state import decode_quorum_state
 from ottla.raft.snapshot import decode_snapshot
 from ottla.records.builder import encode_batch
 from ottla.server.node.format import FormatRequest, format_directories, read_meta_properties
-from ottla.server.node.identity import random_uuid
 from ottla.server.system.files import RealDirectory
+from ottla.server.system.process import random_uuid
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.types import ZERO_UUID, Uuid

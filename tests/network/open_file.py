@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import socket
 
 
 class OpenFile:
@@ -15,11 +19,11 @@ class OpenFile:
         self._file.flush()
         self.pins = 0
 
-    def fileno(self) -> int:
-        return self._file.fileno()
+    def send_to(self, sock: socket.socket, position: int, size: int) -> int:
+        return os.sendfile(sock.fileno(), self._file.fileno(), position, size)
 
     def read(self, position: int, size: int) -> bytes:
-        return os.pread(self.fileno(), size, position)
+        return os.pread(self._file.fileno(), size, position)
 
     def pin(self) -> None:
         self.pins += 1

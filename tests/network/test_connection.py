@@ -12,7 +12,8 @@ import pytest
 
 from ottla.network import connection as connection_module
 from ottla.network.connection import MAX_UNSENT_BYTES
-from ottla.network.server import NOTSENT_LOWAT_BYTES, Listener
+from ottla.network.server import Listener
+from ottla.network.sockets import NOTSENT_LOWAT_BYTES, listen
 from ottla.types import FileSlice
 from tests.network.open_file import OpenFile
 
@@ -68,7 +69,7 @@ def run(scenario: Callable[[Echo, int], Awaitable[None]]) -> None:
         listener = Listener(
             loop, echo, name="TEST", max_frame_bytes=1 << 20, scratch=bytearray(65536)
         )
-        port = listener.bind("127.0.0.1", 0)
+        port = listener.attach(listen("127.0.0.1", 0))
         listener.start()
         try:
             await asyncio.wait_for(scenario(echo, port), 20)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ottla.network.frame_budget import FrameBudget
 from ottla.network.server import Listener
+from ottla.network.sockets import listen
 
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
@@ -62,7 +63,7 @@ def test_many_large_frames_at_once_stay_within_the_budget() -> None:
             scratch=bytearray(65536),
             budget=budget,
         )
-        port = listener.bind("127.0.0.1", 0)
+        port = listener.attach(listen("127.0.0.1", 0))
         listener.start()
         try:
             await asyncio.wait_for(asyncio.gather(*(send(port) for _ in range(12))), 20)
@@ -100,7 +101,7 @@ def test_a_closed_connection_gives_its_part_back() -> None:
             scratch=bytearray(65536),
             budget=budget,
         )
-        port = listener.bind("127.0.0.1", 0)
+        port = listener.attach(listen("127.0.0.1", 0))
         listener.start()
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(struct.pack(">i", BODY_BYTES) + bytes(BODY_BYTES // 2))

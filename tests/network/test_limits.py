@@ -10,6 +10,7 @@ import pytest
 
 from ottla.network.limits import ConnectionQuota, frame_limit_ms, parse_overrides
 from ottla.network.server import Listener
+from ottla.network.sockets import listen
 from tests.network.test_connection import Echo, frame, read_frame
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def run(
             scratch=bytearray(65536),
             quota=quota,
         )
-        port = listener.bind("127.0.0.1", 0)
+        port = listener.attach(listen("127.0.0.1", 0))
         listener.start()
         try:
             await asyncio.wait_for(scenario(echo, listener, port), 20)

@@ -271,7 +271,7 @@ class Source:
     def read(self, position: int, size: int) -> bytes:
         return b"abcdefgh"[position : position + size]
 
-    def fileno(self) -> int:
+    def send_to(self, *_: object) -> int:
         raise OSError
 
     def pin(self) -> None:

@@ -174,7 +174,7 @@ class _NoFile:
     def read(self, _position: int, _size: int) -> bytes:
         raise AssertionError("records are not read to be sent")
 
-    def fileno(self) -> int:
+    def send_to(self, *_: object) -> int:
         raise AssertionError("not here")
 
     def pin(self) -> None:

@@ -6,7 +6,6 @@ benchmarks/network.py.
 
 from __future__ import annotations
 
-import os
 import socket
 from collections import deque
 from typing import TYPE_CHECKING
@@ -93,7 +92,7 @@ class SendQueue:
                 sock.setsockopt(socket.IPPROTO_TCP, _CORK, 1)
             sent = sock.send(head)
             if sent == len(head):
-                sent += os.sendfile(sock.fileno(), part.file.fileno(), part.position, part.size)
+                sent += part.file.send_to(sock, part.position, part.size)
                 if sent == len(head) + part.size:
                     sent += sock.send(behind)
         except BlockingIOError:
@@ -140,7 +139,7 @@ class SendQueue:
             self.items[0] = memoryview(data)[sent:]
 
     def _send_slice(self, sock: socket.socket, part: FileSlice) -> None:
-        sent = os.sendfile(sock.fileno(), part.file.fileno(), part.position, part.size)
+        sent = part.file.send_to(sock, part.position, part.size)
         if sent == 0:
             raise OSError("a log file ended before the slice to be sent")
         self.size_bytes -= sent

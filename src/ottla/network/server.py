@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import errno
 import logging
-import socket
 from typing import TYPE_CHECKING
 
 from ottla.network.connection import Connection
 from ottla.network.framing import FrameReader
 from ottla.network.limits import UNLIMITED, ConnectionQuota
+from ottla.network.sockets import configure_accepted
 
 if TYPE_CHECKING:
     import asyncio
+    import socket
 
     from ottla.network.connection import RequestHandler
     from ottla.network.frame_budget import FrameBudget
@@ -26,15 +27,6 @@ SCRATCH_BYTES = 256 * 1024
 _ACCEPTS_A_TURN = 64
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RETRY_ACCEPT_S = 0.1
-NOTSENT_LOWAT_BYTES = 128 * 1024
-"""How much of an answer waits in the kernel, beyond what is on its way to the client.
-
-A buffer that grows takes all of an answer at once, whose pages have left the processor's caches
-when they are sent; a bound on the buffer itself would slow down far clients.
-"""
-_NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
-MIN_BACKLOG = 128
-"""A loop that is busy accepts late, so a short queue would turn newcomers away."""
 
 
 class Listener:
@@ -55,7 +47,8 @@ class Listener:
         self.name = name
         self._quota = quota or ConnectionQuota()
         self._budget = budget
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they were accepted."""
         self.max_connections = UNLIMITED
         """How many this listener takes, beside what the node takes altogether."""
         self._loop = loop
@@ -67,42 +60,15 @@ class Listener:
         self._count = 0
         self.pace: ConnectionPace | None = None
         """How fast connections may come; None where it does not matter."""
-        self._held: set[socket.socket] = set()
+        self._held: dict[socket.socket, None] = {}
 
     @property
     def accepted_count(self) -> int:
         """Connections accepted so far."""
         return self._count
 
-    def bind(
-        self,
-        host: str,
-        port: int,
-        *,
-        backlog: int = MIN_BACKLOG,
-        send_bytes: int = -1,
-        receive_bytes: int = -1,
-    ) -> int:
-        """Bind and listen, but do not accept yet; return the port. Raises OSError when taken.
-
-        Connections inherit the sizes of the buffers; -1 leaves them to the system, which lets
-        them grow.
-        """
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            for option, size in ((socket.SO_SNDBUF, send_bytes), (socket.SO_RCVBUF, receive_bytes)):
-                if size >= 0:
-                    sock.setsockopt(socket.SOL_SOCKET, option, size)
-            if _NOTSENT_LOWAT is not None:
-                sock.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, NOTSENT_LOWAT_BYTES)
-            sock.bind((host, port))
-            sock.listen(max(backlog, MIN_BACKLOG))
-        except OSError:
-            sock.close()
-            raise
-        sock.setblocking(False)
+    def attach(self, sock: socket.socket) -> int:
+        """Own a listening socket, but do not accept yet; return its port."""
         self._socket = sock
         return int(sock.getsockname()[1])
 
@@ -113,7 +79,7 @@ class Listener:
 
     def start(self) -> None:
         """Begin to accept."""
-        assert self._socket is not None, "bind first"
+        assert self._socket is not None, "attach first"
         self._loop.add_reader(self._socket.fileno(), self._accept)
 
     def _accept(self) -> None:
@@ -145,13 +111,13 @@ class Listener:
             return False
         assert self._socket is not None
         self._loop.remove_reader(self._socket.fileno())
-        self._held.add(sock)
+        self._held[sock] = None
         self._loop.call_later(wait_ms / 1000, self._waited, sock, address, pace)
         return True
 
     def _waited(self, sock: socket.socket, address: tuple[str, int], pace: ConnectionPace) -> None:
         if sock in self._held:
-            self._held.remove(sock)
+            del self._held[sock]
             self._add_unless_refused(sock, address, pace)
             self._accept_again()
 
@@ -161,13 +127,13 @@ class Listener:
         """Keep a refused one open for a while, unheard: its client shall not try again at once."""
         refuse_ms = pace.refuse_ms(address[0], self._now_ms())
         if refuse_ms:
-            self._held.add(sock)
+            self._held[sock] = None
             self._loop.call_later(refuse_ms / 1000, self._drop, sock)
         else:
             self._add(sock, address)
 
     def _drop(self, sock: socket.socket) -> None:
-        self._held.discard(sock)
+        self._held.pop(sock, None)
         sock.close()
 
     def _now_ms(self) -> int:
@@ -201,24 +167,21 @@ class Listener:
         if not self._quota.admit(address[0]):
             sock.close()
             return
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        configure_accepted(sock)
         self._count += 1
         local = sock.getsockname()
         peer = f"{local[0]}:{local[1]}-{address[0]}:{address[1]}-0-{self._count}"
-        self.connections.add(
-            Connection(
-                self._loop,
-                sock,
-                self,
-                scratch=self._scratch,
-                reader=FrameReader(self._max_frame_bytes, self._budget),
-                connection_id=peer,
-                listener_name=self.name,
-                peer_host=address[0],
-            )
+        connection = Connection(
+            self._loop,
+            sock,
+            self,
+            scratch=self._scratch,
+            reader=FrameReader(self._max_frame_bytes, self._budget),
+            connection_id=peer,
+            listener_name=self.name,
+            peer_host=address[0],
         )
+        self.connections[connection] = None
 
     def sweep(self, now_ms: int, max_idle_ms: int) -> int:
         """Close the connections that are silent or trickle for too long; return how many.
@@ -232,7 +195,7 @@ class Listener:
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget a connection."""
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self._quota.release(connection.peer_host)
         self._handler.connection_closed(connection)
 

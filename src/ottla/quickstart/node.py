@@ -94,6 +94,7 @@ async def _serve(folder: str) -> None:
     from ottla.server.logging.lines import configure_logging
     from ottla.server.node.node import Node
     from ottla.server.node.settings import node_settings
+    from ottla.server.system.real import RealEnvironment
 
     configure_logging("ERROR", "text")
     overrides = {
@@ -101,7 +102,7 @@ async def _serve(folder: str) -> None:
         "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
         "offsets.topic.num.partitions": "4",
     }
-    node = Node(node_settings(None, overrides, port=0).config, may_format=True)
+    node = Node(node_settings(None, overrides, port=0).config, RealEnvironment(), may_format=True)
     await node.start()
     _tell({"bootstrap": node.bootstrap})
     ended = asyncio.Event()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Sequence
 
     from ottla.types import Buffer
@@ -41,8 +42,8 @@ class File(Protocol):
     def sync(self) -> None:
         """Make content and length durable; the only call, with `read`, that workers make."""
 
-    def fileno(self) -> int:
-        """Return the descriptor for sendfile; OSError where there is none (a simulated disk)."""
+    def send_to(self, sock: socket.socket, position: int, size: int) -> int:
+        """Send bytes of the file to a socket, as sendfile does; return how many it took."""
 
     def pin(self) -> None:
         """Keep the descriptor open for a worker: `close` waits for the matching `unpin`."""

@@ -119,6 +119,7 @@ class Cluster:
     def _start(self) -> Self:
         from ottla.config.broker import parse_broker_config
         from ottla.server.node.node import Node
+        from ottla.server.system.real import RealEnvironment
 
         config = parse_broker_config({**self.config, "log.dirs": self.data_dir})
         self._loop = _new_loop()
@@ -126,7 +127,7 @@ class Cluster:
             target=_run_loop, args=(self._loop,), name="ottla-node", daemon=True
         )
         self._thread.start()
-        node = Node(config, may_format=True)
+        node = Node(config, RealEnvironment(), may_format=True)
         try:
             self._call(node.start(), START_TIMEOUT_S)
         except BaseException:

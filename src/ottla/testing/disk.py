@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Sequence
 
     from ottla.types import Buffer
@@ -234,9 +235,9 @@ class SimulatedFile:
             self._disk.strike(fault)
         self._content.sync()
 
-    def fileno(self) -> int:
-        """Refuse: there is no descriptor."""
-        raise OSError(errno.ENOTSUP, "a simulated file has no descriptor", self._path)
+    def send_to(self, sock: socket.socket, position: int, size: int) -> int:
+        """Send bytes; return how many the socket took."""
+        return sock.send(self.read(position, size))
 
     def pin(self) -> None:
         """Do nothing: handles are never reused."""

@@ -53,7 +53,7 @@ class Machine:
             parse_broker_config(NODE),
             clock=self,
             timer=self.timer,
-            workers=SimpleNamespace(run=lambda job, done: done(job(), None)),  # type: ignore[arg-type]  # runs at once
+            workers=SimpleNamespace(run=lambda job, done: done(job(), None), close=lambda: None),
             on_failure=lambda error: pytest.fail(str(error)),
         )
         self.maintenance.start()

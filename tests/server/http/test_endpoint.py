@@ -298,7 +298,7 @@ def test_a_node_answers_probes_while_it_opens_its_logs(monkeypatch: pytest.Monke
 
     The loop is held in the middle of the real opening of logs.
     """
-    monkeypatch.setattr("ottla.server.http.server.START_DELAY_S", 0.0)
+    monkeypatch.setattr("ottla.server.system.http_server.START_DELAY_S", 0.0)
     opened, may_go_on = threading.Event(), threading.Event()
     with Cluster(config=OPEN) as cluster:
         with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:

@@ -12,9 +12,9 @@ from ottla.metadata.bootstrap import levels_of
 from ottla.metadata.framing import decode_record
 from ottla.raft.snapshot import decode_snapshot
 from ottla.server.node.format import (
-    Environment,
     FormatError,
     FormatRequest,
+    FormatTarget,
     encode_meta_properties,
     format_directories,
     read_meta_properties,
@@ -41,7 +41,7 @@ def _config(*, static: bool = True, **properties: str) -> BrokerConfig:
 
 def _format(config: BrokerConfig, disks: dict[str, SimulatedDisk], **fields: Any) -> list[str]:
     lines: list[str] = []
-    environment = Environment(
+    environment = FormatTarget(
         directories=disks,
         new_uuid=lambda: ID,
         now_ms=1000,

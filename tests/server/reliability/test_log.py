@@ -84,7 +84,7 @@ def test_02_no_timer_touches_the_logs_after_the_stop() -> None:
         parse_broker_config(PROPERTIES),
         clock=clock,
         timer=timer,
-        workers=SimpleNamespace(run=lambda job, done: done(job(), None)),  # type: ignore[arg-type]  # runs at once
+        workers=SimpleNamespace(run=lambda job, done: done(job(), None), close=lambda: None),
         on_failure=failures.append,
     )
     maintenance.start()

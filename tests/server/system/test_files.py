@@ -54,7 +54,7 @@ def test_a_pinned_file_closes_with_its_last_unpin(directory: RealDirectory) -> N
     """A worker that still syncs keeps the descriptor, whatever the loop closes."""
     file = directory.open("a", create=True)
     file.pin()
-    descriptor = file.fileno()
+    descriptor = file._descriptor
     file.close()
     os.fstat(descriptor)
     file.sync()

@@ -89,10 +89,12 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
     from ottla.errors import OttlaError
     from ottla.server.node.node import Node
-    from ottla.server.node.startup import PortTaken, raise_descriptor_limit
+    from ottla.server.node.startup import PortTaken
+    from ottla.server.system.process import raise_descriptor_limit
+    from ottla.server.system.real import RealEnvironment
 
     raise_descriptor_limit()
-    node = Node(settings.config, may_format=settings.is_development)
+    node = Node(settings.config, RealEnvironment(), may_format=settings.is_development)
     stopped = _signals()
     try:
         await node.start()

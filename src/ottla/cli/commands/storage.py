@@ -35,14 +35,14 @@ from ottla.metadata.features import (
 from ottla.metadata.scram_credential import parse_scram_argument
 from ottla.raft.voter_set import Voter, VoterEndpoint
 from ottla.server.node.format import (
-    Environment,
     FormatError,
     FormatRequest,
+    FormatTarget,
     format_directories,
     read_meta_properties,
 )
-from ottla.server.node.identity import random_uuid as draw_uuid
 from ottla.server.system.files import RealDirectory
+from ottla.server.system.process import random_uuid as draw_uuid
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
@@ -220,9 +220,9 @@ def feature_dependencies(feature: tuple[str, ...]) -> None:
             click.echo(f"    metadata.version={needed} ({metadata_version_name(needed)})")
 
 
-def real_environment(config: BrokerConfig, *, quiet: bool = False) -> Environment:
+def real_environment(config: BrokerConfig, *, quiet: bool = False) -> FormatTarget:
     """Return the real disks, clock and luck for formatting a node; quiet prints nothing."""
-    return Environment(
+    return FormatTarget(
         directories={path: RealDirectory(path, create=True) for path in _paths(config)},
         new_uuid=draw_uuid,
         now_ms=time.time_ns() // 1_000_000,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ottla.server.broker.telemetry import Telemetry
     from ottla.server.controller.controller_node import ControllerNode
     from ottla.server.requests.decompression import Decompression
-    from ottla.server.system.workers import RunInWorker
+    from ottla.server.system.environment import RunInWorker
     from ottla.storage.log_set.log_set import LogSet
     from ottla.types import Node, Uuid
 

@@ -12,7 +12,7 @@ from ottla.config.disk_reserve import reserve_bytes
 
 if TYPE_CHECKING:
     from ottla.replication.replica_set import ReplicaSet
-    from ottla.server.system.workers import RunInWorker
+    from ottla.server.system.environment import RunInWorker
     from ottla.storage.directories.log_dir import LogDirectory
 
     Found = list[tuple[LogDirectory, int, int]]

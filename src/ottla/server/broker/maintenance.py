@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.errors import CorruptMessage
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.replication.replica_set import ReplicaSet
-    from ottla.server.system.workers import Workers
+    from ottla.server.system.environment import WorkerPool
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log.retention import ClockStep
@@ -54,7 +54,7 @@ class Maintenance:
         *,
         clock: Clock,
         timer: TimingWheel,
-        workers: Workers,
+        workers: WorkerPool,
         on_failure: Callable[[Exception], None],
     ) -> None:
         """on_failure(error) is called when no directory is left, or the metadata's is gone."""

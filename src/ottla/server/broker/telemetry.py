@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ottla.metadata.image.image import MetadataImage
     from ottla.protocol.apis.push_telemetry import PushTelemetryRequest
-    from ottla.server.system.workers import RunInWorker
+    from ottla.server.system.environment import RunInWorker
     from ottla.types import Uuid
 
 log = logging.getLogger("ottla.telemetry")

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ottla.config.metrics import MetricsSettings
     from ottla.network.server import Listener
     from ottla.server.broker.broker import Broker
-    from ottla.server.http.server import HttpServer
     from ottla.server.metrics.node import NodeMetrics
     from ottla.server.metrics.requests import RequestMetrics
+    from ottla.server.system.environment import HttpService, Network
     from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
 
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 class HttpEndpoint:
     """One node's HTTP server and what it tells."""
 
-    def __init__(self, settings: MetricsSettings) -> None:
+    def __init__(self, settings: MetricsSettings, network: Network) -> None:
         self._settings = settings
+        self._network = network
         self.health = NodeHealth()
-        self._server: HttpServer | None = None
+        self._server: HttpService | None = None
         self._metrics: NodeMetrics | None = None
         self._requests: RequestMetrics | None = None
 
@@ -59,14 +60,12 @@ class HttpEndpoint:
         wanted = self._settings.address
         if wanted is None:
             return
-        from ottla.server.http.server import HttpServer
-
         self.health.state = BrokerState.STARTING
         try:
-            self._server = HttpServer(wanted.host, wanted.port, self._make_app())
+            self._server = self._network.serve_http(wanted.host, wanted.port, self._make_app())
         except OSError as error:
             raise port_taken(
-                wanted.host, wanted.port, error, setting="metrics.listener=HOST"
+                wanted.host, wanted.port, error, self._network, setting="metrics.listener=HOST"
             ) from error
         self._server.start()
 

@@ -6,7 +6,6 @@ Kafka: kafka.server.DynamicBrokerConfig.
 from __future__ import annotations
 
 import ipaddress
-import socket
 from typing import TYPE_CHECKING
 
 from ottla.config.reconfiguration import refusal
@@ -68,28 +67,24 @@ class DynamicSettings:
         return next((text for text in asked if text is not None), None)
 
 
-def address_limits(config: BrokerConfig) -> dict[str, int]:
-    """Return max.connections.per.ip.overrides by address; names are looked up, as in Kafka.
+def address_limits(config: BrokerConfig, addresses_of: Callable[[str], set[str]]) -> dict[str, int]:
+    """Return max.connections.per.ip.overrides by address; names are resolved, as in Kafka.
 
-    A name that nobody knows is passed over: it cannot connect either.
+    An unknown name is ignored: it cannot connect either.
     """
     limits: dict[str, int] = {}
     for host, most in parse_overrides(config.max_connections_per_ip_overrides).items():
-        for address in _addresses(host):
+        for address in sorted(_addresses(host, addresses_of)):
             limits[address] = most
     return limits
 
 
-def _addresses(host: str) -> set[str]:
+def _addresses(host: str, addresses_of: Callable[[str], set[str]]) -> set[str]:
     bare = host.removeprefix("[").removesuffix("]")
     try:
         return {str(ipaddress.ip_address(bare))}
     except ValueError:
-        pass
-    try:
-        return {str(found[4][0]) for found in socket.getaddrinfo(bare, None)}
-    except OSError:
-        return set()
+        return addresses_of(bare)
 
 
 def listener_limit(config: BrokerConfig, listener: str) -> int:

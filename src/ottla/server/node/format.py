@@ -57,8 +57,8 @@ class FormatRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
-    """What formatting takes from outside: luck, time, disks, and where its lines go."""
+class FormatTarget:
+    """Where formatting writes: directories, ids, the time, and where its lines go."""
 
     directories: Mapping[str, Directory]
     """By path, the metadata directory among them."""
@@ -69,37 +69,35 @@ class Environment:
     echo: Callable[[str], None]
 
 
-def format_directories(
-    config: BrokerConfig, request: FormatRequest, environment: Environment
-) -> None:
+def format_directories(config: BrokerConfig, request: FormatRequest, target: FormatTarget) -> None:
     """Format every directory that is not; FormatError with Kafka's text when that cannot be."""
-    voters = _initial_voters(config, request, environment)
+    voters = _initial_voters(config, request, target)
     levels, kraft_version = _levels(request, is_dynamic=_is_dynamic(request))
-    fresh = _directories_to_format(config, request, environment)
+    fresh = _directories_to_format(config, request, target)
     if not fresh:
-        environment.echo("All of the log directories are already formatted.")
+        target.echo("All of the log directories are already formatted.")
         return
     records = feature_records(levels)
     records += [MessageAndVersion(record, 0) for record in request.scram_credentials]
-    environment.echo(f"Bootstrap metadata: {_describe(records, request.metadata_version)}")
+    target.echo(f"Bootstrap metadata: {_describe(records, request.metadata_version)}")
     for path in fresh:
         is_metadata = path == config.metadata_directory
         kind = _directory_kind(request, is_metadata=is_metadata, has_voters=voters is not None)
-        environment.echo(
+        target.echo(
             f"Formatting {kind} {path} with metadata.version "
             f"{metadata_version_name(request.metadata_version)}."
         )
         _write(
-            environment.directories[path],
+            target.directories[path],
             records,
-            environment,
+            target,
             voters=voters if is_metadata else None,
             kraft_version=kraft_version,
             meta=MetaProperties(
                 1,
                 request.cluster_id,
                 config.node_id,
-                _directory_id(config, voters, environment, is_metadata=is_metadata),
+                _directory_id(config, voters, target, is_metadata=is_metadata),
             ),
         )
 
@@ -127,7 +125,7 @@ def _is_dynamic(request: FormatRequest) -> bool:
 
 
 def _initial_voters(
-    config: BrokerConfig, request: FormatRequest, environment: Environment
+    config: BrokerConfig, request: FormatRequest, target: FormatTarget
 ) -> VoterSet | None:
     """Return the voters to write, None for a static quorum or a node that joins later."""
     if config.voters and (request.standalone or request.initial_controllers):
@@ -143,7 +141,7 @@ def _initial_voters(
             "of the following: --standalone, --initial-controllers, or --no-initial-controllers."
         )
     if request.standalone:
-        return VoterSet([_standalone_voter(config, environment.new_uuid())])
+        return VoterSet([_standalone_voter(config, target.new_uuid())])
     if request.initial_controllers:
         return VoterSet(request.initial_controllers)
     return None
@@ -196,11 +194,11 @@ def _levels(request: FormatRequest, *, is_dynamic: bool) -> tuple[dict[str, int]
 
 
 def _directories_to_format(
-    config: BrokerConfig, request: FormatRequest, environment: Environment
+    config: BrokerConfig, request: FormatRequest, target: FormatTarget
 ) -> list[str]:
     """Return the paths without meta.properties; FormatError when the others disagree."""
     fresh = []
-    for path, directory in environment.directories.items():
+    for path, directory in target.directories.items():
         meta = read_meta_properties(directory)
         if meta is None:
             fresh.append(path)
@@ -225,13 +223,13 @@ def _directories_to_format(
 def _directory_id(
     config: BrokerConfig,
     voters: VoterSet | None,
-    environment: Environment,
+    target: FormatTarget,
     *,
     is_metadata: bool,
 ) -> Uuid:
     """Return the directory's new id: a voter votes with the one in the voter set."""
     voter = voters.get(config.node_id) if voters is not None and is_metadata else None
-    return voter.directory_id if voter is not None else environment.new_uuid()
+    return voter.directory_id if voter is not None else target.new_uuid()
 
 
 def _directory_kind(request: FormatRequest, *, is_metadata: bool, has_voters: bool) -> str:
@@ -245,14 +243,14 @@ def _directory_kind(request: FormatRequest, *, is_metadata: bool, has_voters: bo
 def _write(
     directory: Directory,
     records: Sequence[MessageAndVersion],
-    environment: Environment,
+    target: FormatTarget,
     *,
     voters: VoterSet | None,
     kraft_version: int,
     meta: MetaProperties,
 ) -> None:
     """Write everything, meta.properties last: with it the directory counts as formatted."""
-    now_ms = environment.now_ms
+    now_ms = target.now_ms
     bootstrap = encode_snapshot(map(encode_record, records), now_ms=now_ms)
     directory.write_file_atomically(BOOTSTRAP_CHECKPOINT, bootstrap)
     if voters is not None:
@@ -266,7 +264,7 @@ def _write(
         )
         path = f"{METADATA_LOG}/{snapshot_name(OffsetAndEpoch(0, 0))}"
         directory.write_file_atomically(path, snapshot, mode=SNAPSHOT_MODE)
-    data = encode_meta_properties(meta, environment.date)
+    data = encode_meta_properties(meta, target.date)
     directory.write_file_atomically(META_PROPERTIES, data)
     directory.sync()
 

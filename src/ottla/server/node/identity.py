@@ -1,23 +1,23 @@
-"""Who a node is, by the `meta.properties` of its directories.
+"""A node's identity: the `meta.properties` of its directories.
 
 Kafka: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble, kafka.server.KafkaRaftServer.
 """
 
 from __future__ import annotations
 
-import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import uuid4
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import UNBUILT_FEATURES
-from ottla.server.node.format import Environment, FormatRequest, format_directories
+from ottla.server.node.format import FormatRequest, FormatTarget, format_directories
 from ottla.storage.directories.log_dir import META_PROPERTIES, decode_meta_properties
-from ottla.types import Uuid
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
+    from ottla.server.system.environment import Environment
     from ottla.storage.directories.log_dir import LogDirectory, MetaProperties
+    from ottla.types import Uuid
 
 
 class Identity(NamedTuple):
@@ -29,7 +29,13 @@ class Identity(NamedTuple):
     is_new: bool
 
 
-def identify(config: BrokerConfig, log_dirs: list[LogDirectory], *, may_format: bool) -> Identity:
+def identify(
+    config: BrokerConfig,
+    log_dirs: list[LogDirectory],
+    environment: Environment,
+    *,
+    may_format: bool,
+) -> Identity:
     """Read the directories' ids; format them first when they are empty and that is allowed.
 
     Raises KafkaError when a directory is not formatted, belongs to another node or another
@@ -37,7 +43,7 @@ def identify(config: BrokerConfig, log_dirs: list[LogDirectory], *, may_format: 
     """
     is_new = not any(log_dir.directory.exists(META_PROPERTIES) for log_dir in log_dirs)
     if is_new and may_format:
-        _format(config, log_dirs)
+        _format(config, log_dirs, environment)
     found = [_read(log_dir) for log_dir in log_dirs]
     for log_dir, meta in zip(log_dirs, found, strict=True):
         _check(config, log_dir, meta, found[0].cluster_id)
@@ -48,28 +54,21 @@ def identify(config: BrokerConfig, log_dirs: list[LogDirectory], *, may_format: 
     return Identity(found[0].cluster_id, ids, ids[paths.index(config.metadata_directory)], is_new)
 
 
-def random_uuid() -> Uuid:
-    """Return a random (version 4) id as Kafka does: none that begins with a dash, like a flag."""
-    while True:
-        found = Uuid(uuid4().bytes)
-        if not str(found).startswith("-"):
-            return found
-
-
-def _format(config: BrokerConfig, log_dirs: list[LogDirectory]) -> None:
+def _format(config: BrokerConfig, log_dirs: list[LogDirectory], environment: Environment) -> None:
     """Format the directories of a node that is started without a file: a quorum of itself."""
+    now_ms = environment.clock.now_ms()
     format_directories(
         config,
         FormatRequest(
-            cluster_id=str(random_uuid()),
+            cluster_id=str(environment.new_uuid()),
             standalone=not config.voters,
             feature_levels=dict.fromkeys(UNBUILT_FEATURES, 0),
         ),
-        Environment(
+        FormatTarget(
             directories={log_dir.path: log_dir.directory for log_dir in log_dirs},
-            new_uuid=random_uuid,
-            now_ms=time.time_ns() // 1_000_000,
-            date=time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime()),
+            new_uuid=environment.new_uuid,
+            now_ms=now_ms,
+            date=datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y"),
             echo=lambda _line: None,
         ),
     )

@@ -9,7 +9,6 @@ Kafka: kafka.network.SocketServer, kafka.server.DynamicListenerConfig.
 from __future__ import annotations
 
 import logging
-import socket
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from ottla.server.node.startup import (
     frame_budget,
     limit_connections,
     port_taken,
-    socket_sizes,
+    socket_options,
 )
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from ottla.config.broker import BrokerConfig
     from ottla.config.broker.endpoints import Endpoint
+    from ottla.server.system.environment import Environment
 
 log = logging.getLogger("ottla.node")
 
@@ -36,16 +36,19 @@ log = logging.getLogger("ottla.node")
 class NodeListeners:
     """`bind`, `serve`, `start`; then `apply` whenever settings have changed, `close` at the end."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, config: BrokerConfig) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, config: BrokerConfig, environment: Environment
+    ) -> None:
         self.open: list[Listener] = []
         """The same list as long as the node lives."""
         self.addresses: dict[str, tuple[str, int]] = {}
         """By name: the host that is advertised and the port that was bound, for this machine."""
-        self.quota = connection_quota(config)
+        self.quota = connection_quota(config, environment)
         self._loop = loop
         self._config = config
+        self._environment = environment
         self._scratch = bytearray(SCRATCH_BYTES)
-        self._budget = frame_budget(config)
+        self._budget = frame_budget(config, environment.limits().memory_bytes)
         self._prepare: Callable[[Listener], None] | None = None
         self._is_started = False
 
@@ -53,10 +56,10 @@ class NodeListeners:
         """Take the ports. Raises PortTaken."""
         for endpoint in self._config.endpoints:
             self._bind(endpoint)
-        limit_connections(self._config, self.quota, self.open)
+        limit_connections(self._config, self._environment, self.quota, self.open)
 
     def _bind(self, endpoint: Endpoint) -> Listener:
-        config = self._config
+        config, network = self._config, self._environment.network
         listener = Listener(
             self._loop,
             _NotYet(),
@@ -67,9 +70,10 @@ class NodeListeners:
             budget=self._budget,
         )
         try:
-            port = listener.bind(endpoint.host, endpoint.port, **socket_sizes(config))
+            sock = network.listen(endpoint.host, endpoint.port, socket_options(config))
         except OSError as error:
-            raise port_taken(endpoint.host, endpoint.port, error) from error
+            raise port_taken(endpoint.host, endpoint.port, error, network) from error
+        port = listener.attach(sock)
         self.open.append(listener)
         self.addresses[endpoint.listener] = (self._advertised_host(endpoint), port)
         return listener
@@ -82,7 +86,7 @@ class NodeListeners:
 
     @cached_property
     def _own_host_name(self) -> str:
-        return own_host_name()
+        return self._environment.network.host_name()
 
     @property
     def advertised(self) -> dict[str, tuple[str, int]]:
@@ -115,7 +119,7 @@ class NodeListeners:
         for name, endpoint in wanted.items():
             if name not in self.addresses:
                 self._add(endpoint)
-        limit_connections(config, self.quota, self.open)
+        limit_connections(config, self._environment, self.quota, self.open)
 
     def _add(self, endpoint: Endpoint) -> None:
         try:
@@ -143,22 +147,6 @@ class NodeListeners:
         """Close all sockets."""
         for listener in self.open:
             listener.close()
-
-
-def own_host_name() -> str:
-    """Return what this machine is told to clients as, where a listener takes every interface.
-
-    Kafka: InetAddress.getLocalHost.getCanonicalHostName. A machine that does not know its own name
-    is reached from itself only.
-    """
-    try:
-        address = socket.gethostbyname(socket.gethostname())
-    except OSError:
-        return "localhost"
-    try:
-        return socket.gethostbyaddr(address)[0]
-    except OSError:
-        return address
 
 
 class _NotYet:

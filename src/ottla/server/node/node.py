@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import uuid
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -33,22 +31,19 @@ from ottla.server.node.plugins import load_policies
 from ottla.server.node.reporters import Reporters, reporters_refusal
 from ottla.server.node.startup import Banner
 from ottla.server.requests.decompression import Decompression
-from ottla.server.system.clock import SystemClock
-from ottla.server.system.files import RealDirectory
 from ottla.server.system.timers import LoopTimer, next_aligned_tick
-from ottla.server.system.workers import Workers
 from ottla.storage.directories.log_dir import LogDirectory
 from ottla.storage.log_set.log_set import LogSet
-from ottla.types import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.network.server import Listener
     from ottla.purgatory.pending import Pending
+    from ottla.server.system.environment import Environment
     from ottla.storage.directories.loader import FoundLog
+    from ottla.types import Uuid
 
 log = logging.getLogger("ottla.node")
 CONTROLLER_TICK_MS = 500
@@ -62,21 +57,21 @@ class Node:
     def __init__(
         self,
         config: BrokerConfig,
+        environment: Environment,
         *,
-        clock: Clock | None = None,
-        seed: int | None = None,
         may_format: bool = False,
     ) -> None:
         """Take the configuration; may_format lets `start` format an empty data directory."""
+        self._environment = environment
         self.config = config
         self._may_format = may_format
         self.failure: Exception | None = None
         self.halted = asyncio.Event()
-        self.clock = clock or SystemClock()
-        self._rng = random.Random(seed)  # noqa: S311 - session ids and names, no secrets
+        self.clock = environment.clock
+        self._rng = environment.rng
         self._log_dirs: list[LogDirectory] = []
         self._plugins = ExitStack()
-        self.http = HttpEndpoint(config.own)
+        self.http = HttpEndpoint(config.own, environment.network)
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
@@ -120,13 +115,12 @@ class Node:
         Raises PortTaken, KafkaError for a directory in use, OSError for the disk.
         """
         loop = asyncio.get_running_loop()
-        self._listeners = NodeListeners(loop, self.config)
+        self._listeners = NodeListeners(loop, self.config, self._environment)
         self._timer = LoopTimer(loop, self.clock)
-        self._workers = Workers(loop)
-        self._receiving = Workers(loop, threads=1)  # a receiver of metrics may wait for a network
-        self._decompression = Workers(
-            loop
-        )  # busy for a second at worst, which no disk shall wait for
+        start_workers = self._environment.start_workers
+        self._workers = start_workers(loop)
+        self._receiving = start_workers(loop, 1)  # a receiver of metrics may wait for a network
+        self._decompression = start_workers(loop)  # busy for up to a second: not the disk's pool
         try:
             self._policies = load_policies(self.config)
             self._plugins.callback(self._policies.close)
@@ -154,12 +148,14 @@ class Node:
     def _lock(self) -> None:
         """Take the directories: nothing is read or written before they are ours."""
         for path in self.config.data_directories:
-            log_dir = LogDirectory(path, RealDirectory(path, create=True))
+            log_dir = LogDirectory(path, self._environment.open_directory(path))
             log_dir.lock()
             self._log_dirs.append(log_dir)
 
     async def _open(self) -> None:
-        self._identity = identify(self.config, self._log_dirs, may_format=self._may_format)
+        self._identity = identify(
+            self.config, self._log_dirs, self._environment, may_format=self._may_format
+        )
         self._start_controller()
         await self._until(lambda: self.controller.active)
         # only the committed image says which logs are ours: an older one would set them aside
@@ -169,7 +165,7 @@ class Node:
         self._lifecycle = BrokerLifecycle(
             self.config,
             self.controller,
-            incarnation_id=Uuid(uuid.uuid4().bytes),
+            incarnation_id=self._environment.new_uuid(),
             clock=self.clock,
             timer=self._timer,
         )
@@ -245,7 +241,9 @@ class Node:
         )
         broker.run_in_worker = self._workers.run
         broker.telemetry = Telemetry(config.telemetry_max_bytes, self._receiving.run)
-        broker.decompression = Decompression(config.own, self._decompression.run)
+        broker.decompression = Decompression(
+            config.own, self._decompression.run, self._environment.stopwatch.cpu_s
+        )
         self._reporters.serve(broker.telemetry)
         return broker
 
@@ -273,7 +271,7 @@ class Node:
             timer=self._timer,
             clock=self.clock,
             topics=broker,
-            new_uuid=lambda: str(uuid.uuid4()),
+            new_uuid=lambda: _java_text(self._environment.new_uuid()),
             on_fault=_log_fault,
             offsets_partitions=broker.offsets_partitions,
         )
@@ -378,6 +376,12 @@ class Node:
         self._end_threads()
         for log_dir in self._log_dirs:
             log_dir.release()
+
+
+def _java_text(value: Uuid) -> str:
+    """Write an id as java.util.UUID does: 8-4-4-4-12 hexadecimal digits."""
+    text = value.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
 def _log_fault(error: Exception) -> None:

@@ -9,7 +9,6 @@ Kafka: none; there every request is checked on one of num.io.threads threads.
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from ottla.config.limits import LimitSettings
     from ottla.records.validation_rules import CheckedBatch, OffloadRequired
-    from ottla.server.system.workers import RunInWorker
+    from ottla.server.system.environment import RunInWorker
 
 log = logging.getLogger("ottla.unfolding")
 MAX_WAITING_BYTES = 256 * 1024 * 1024
@@ -46,7 +45,7 @@ class Decompression:
         self,
         settings: LimitSettings,
         run_in_worker: RunInWorker,
-        cpu_s: Callable[[], float] = time.thread_time,
+        cpu_s: Callable[[], float],
     ) -> None:
         """`cpu_s` is asked on the worker's thread for the time that this thread used."""
         self._limits = DecompressionLimits(

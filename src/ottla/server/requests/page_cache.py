@@ -14,7 +14,7 @@ from ottla.purgatory.pending import Pending
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ottla.server.system.workers import RunInWorker
+    from ottla.server.system.environment import RunInWorker
     from ottla.storage.directory import File
     from ottla.types import FileSlice
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Sequence
 
     from ottla.types import Buffer
@@ -146,9 +147,12 @@ class RealFile:
             descriptor = self._open()
         os.fsync(descriptor)
 
-    def fileno(self) -> int:
-        """Return the descriptor, opened when needed."""
-        return self._descriptor if self._descriptor >= 0 else self._open()
+    def send_to(self, sock: socket.socket, position: int, size: int) -> int:
+        """Send bytes by sendfile; return how many the socket took."""
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self._open()
+        return os.sendfile(sock.fileno(), descriptor, position, size)
 
     def pin(self) -> None:
         """Open now and stay open until `unpin`: a worker must never meet a reused descriptor.

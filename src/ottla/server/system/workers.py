@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
@@ -16,15 +16,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger("ottla.workers")
-
-
-class RunInWorker(Protocol):
-    """How a job is given to `Workers`; what asks for it need not know more."""
-
-    def __call__(
-        self, job: Callable[[], T], done: Callable[[T | None, Exception | None], None], /
-    ) -> None:
-        """Run the job on a thread, then done(result, error) on the loop."""
 
 
 class Workers:

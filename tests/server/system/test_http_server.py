@@ -14,8 +14,8 @@ from starlette.requests import Request
 from ottla.metrics.families import Spelling
 from ottla.server.http import app, connection
 from ottla.server.http.health import NodeHealth
-from ottla.server.http.server import HttpServer
 from ottla.server.logging.lines import configure_logging
+from ottla.server.system.http_server import HttpServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

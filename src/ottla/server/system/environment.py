@@ -1,0 +1,126 @@
+"""The outside world as one argument: what a node takes from its machine.
+
+`real.RealEnvironment` is the machine that the process runs on, `ottla.testing.SimulatedEnvironment`
+one of a simulation. Nothing else in `server` knows sockets, threads, files, clocks or randomness.
+
+Kafka: org.apache.kafka.common.utils.Time, java.nio, and what a JVM offers beside.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+    from collections.abc import Callable
+    from random import Random
+
+    from starlette.types import ASGIApp
+
+    from ottla.clock import Clock
+    from ottla.storage.directory import Directory
+    from ottla.types import Uuid
+
+T = TypeVar("T")
+
+
+class RunInWorker(Protocol):
+    """Runs a blocking call outside the loop."""
+
+    def __call__(
+        self, job: Callable[[], T], done: Callable[[T | None, Exception | None], None], /
+    ) -> None:
+        """Run the job in a worker, then done(result, error) on the loop."""
+
+
+class WorkerPool(Protocol):
+    """A few workers that belong to one loop."""
+
+    def run(self, job: Callable[[], T], done: Callable[[T | None, Exception | None], None]) -> None:
+        """Run the job in a worker, then done(result, error) on the loop; ignored once closed."""
+
+    def close(self) -> None:
+        """Wait for the jobs that run and take no more."""
+
+
+class HttpService(Protocol):
+    """A bound HTTP server."""
+
+    address: tuple[str, int]
+
+    def start(self) -> None:
+        """Begin to serve, at the latest a second from now."""
+
+    def node_started(self) -> None:
+        """Serve from now on."""
+
+    def stop(self) -> None:
+        """Close the server."""
+
+
+class SocketOptions(NamedTuple):
+    """Sizes of a listening socket's queue and buffers; -1 leaves a buffer to the system."""
+
+    backlog: int = 0
+    send_bytes: int = -1
+    receive_bytes: int = -1
+
+
+class Network(Protocol):
+    """Addresses, names and listening sockets."""
+
+    def listen(self, host: str, port: int, options: SocketOptions) -> socket.socket:
+        """Return a non-blocking listening socket; OSError when the address cannot be bound."""
+
+    def host_name(self) -> str:
+        """Return the name by which other machines reach this one."""
+
+    def addresses_of(self, host: str) -> set[str]:
+        """Return the addresses of a host; empty when the name is unknown."""
+
+    def holder_of_port(self, port: int) -> str | None:
+        """Name the process that listens on a port: "pid 12 (java)"; None when unknown."""
+
+    def serve_http(self, host: str, port: int, make_app: Callable[[], ASGIApp]) -> HttpService:
+        """Bind an HTTP server, whose application is made when it starts; OSError."""
+
+
+class Limits(NamedTuple):
+    """What the process may use."""
+
+    memory_bytes: int
+    descriptors: int
+    """Open files and sockets; negative when unlimited."""
+
+
+class Stopwatch(Protocol):
+    """Clocks that measure the cost of work; nothing else may depend on them."""
+
+    def elapsed_s(self) -> float:
+        """Seconds since an arbitrary point, of high resolution."""
+
+    def cpu_s(self) -> float:
+        """CPU seconds of the calling thread."""
+
+
+class Environment(Protocol):
+    """What one node takes from outside."""
+
+    clock: Clock
+    rng: Random
+    """For session ids, placement and names; not for secrets."""
+    network: Network
+    stopwatch: Stopwatch
+
+    def new_uuid(self) -> Uuid:
+        """Return a random version 4 id."""
+
+    def open_directory(self, path: str) -> Directory:
+        """Return a directory, made when missing."""
+
+    def start_workers(self, loop: asyncio.AbstractEventLoop, count: int = 2) -> WorkerPool:
+        """Return workers that complete on this loop."""
+
+    def limits(self) -> Limits:
+        """Return what the process may use."""

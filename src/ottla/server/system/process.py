@@ -1,0 +1,87 @@
+"""The process and its machine: limits, names, ports, random ids.
+
+Kafka: what the JVM and its own start scripts ask the system for.
+"""
+
+from __future__ import annotations
+
+import resource
+import socket
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+import psutil
+
+from ottla.server.system.environment import Limits
+from ottla.types import Uuid
+
+_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def raise_descriptor_limit() -> None:
+    """Take as many descriptors as this process may have, as the JVM does for Kafka."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):  # an unlimited hard limit may be refused
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def process_limits() -> Limits:
+    """Return the memory of the machine or control group, and the limit on descriptors."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Limits(_memory_bytes(), descriptors)
+
+
+def _memory_bytes() -> int:
+    total: int = psutil.virtual_memory().total
+    with suppress(OSError, ValueError):  # no limit on this control group, or none known
+        return min(total, int(_MEMORY_LIMIT.read_text(encoding="ascii")))
+    return total
+
+
+def holder_of_port(port: int) -> str | None:
+    """Name the process that listens on a port: "pid 12 (java)"; None when it is unknown."""
+    try:
+        connections = psutil.net_connections("tcp")
+    except (psutil.Error, OSError):
+        return None
+    for one in connections:
+        if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port and one.pid:
+            try:
+                return f"pid {one.pid} ({psutil.Process(one.pid).name()})"
+            except psutil.Error:
+                return f"pid {one.pid}"
+    return None
+
+
+def own_host_name() -> str:
+    """Return the name that clients connect to where a listener binds every interface.
+
+    Kafka: InetAddress.getLocalHost.getCanonicalHostName. "localhost" on a machine that cannot
+    resolve its own name.
+    """
+    try:
+        address = socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "localhost"
+    try:
+        return socket.gethostbyaddr(address)[0]
+    except OSError:
+        return address
+
+
+def addresses_of(host: str) -> set[str]:
+    """Return the addresses of a host; empty when the name is unknown."""
+    try:
+        return {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
+    except OSError:
+        return set()
+
+
+def random_uuid() -> Uuid:
+    """Return a random (version 4) id as Kafka does: none that begins with a dash, like a flag."""
+    while True:
+        found = Uuid(uuid4().bytes)
+        if not str(found).startswith("-"):
+            return found

@@ -1,0 +1,99 @@
+"""The machine that the process runs on, as a node's environment.
+
+Kafka: SystemTime, SocketServer's channels, java.util.UUID.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING
+
+from ottla.network.sockets import listen
+from ottla.server.system.clock import SystemClock
+from ottla.server.system.files import RealDirectory
+from ottla.server.system.process import (
+    addresses_of,
+    holder_of_port,
+    own_host_name,
+    process_limits,
+    random_uuid,
+)
+from ottla.server.system.workers import Workers
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+    from collections.abc import Callable
+
+    from starlette.types import ASGIApp
+
+    from ottla.clock import Clock
+    from ottla.server.system.environment import (
+        HttpService,
+        Limits,
+        Network,
+        SocketOptions,
+        Stopwatch,
+    )
+    from ottla.types import Uuid
+
+
+class RealStopwatch:
+    """The clocks of the processor."""
+
+    elapsed_s = staticmethod(time.perf_counter)
+    cpu_s = staticmethod(time.thread_time)
+
+
+class RealNetwork:
+    """TCP of this machine."""
+
+    def listen(self, host: str, port: int, options: SocketOptions) -> socket.socket:
+        """Return a non-blocking listening socket; OSError when the address cannot be bound."""
+        return listen(host, port, *options)
+
+    def host_name(self) -> str:
+        """Return the name by which other machines reach this one."""
+        return own_host_name()
+
+    def addresses_of(self, host: str) -> set[str]:
+        """Return the addresses of a host; empty when the name is unknown."""
+        return addresses_of(host)
+
+    def holder_of_port(self, port: int) -> str | None:
+        """Name the process that listens on a port."""
+        return holder_of_port(port)
+
+    def serve_http(self, host: str, port: int, make_app: Callable[[], ASGIApp]) -> HttpService:
+        """Bind an HTTP server on a thread of its own; OSError."""
+        from ottla.server.system.http_server import HttpServer
+
+        return HttpServer(host, port, make_app)
+
+
+class RealEnvironment:
+    """Real directories, sockets, threads and clocks."""
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        """Take another clock where a test moves the time."""
+        self.clock: Clock = clock or SystemClock()
+        self.rng = random.Random()  # noqa: S311 - session ids and names, no secrets
+        self.network: Network = RealNetwork()
+        self.stopwatch: Stopwatch = RealStopwatch()
+
+    def new_uuid(self) -> Uuid:
+        """Return a random version 4 id."""
+        return random_uuid()
+
+    def open_directory(self, path: str) -> RealDirectory:
+        """Return a directory, made when missing."""
+        return RealDirectory(path, create=True)
+
+    def start_workers(self, loop: asyncio.AbstractEventLoop, count: int = 2) -> Workers:
+        """Return threads that complete on this loop."""
+        return Workers(loop, count)
+
+    def limits(self) -> Limits:
+        """Return the memory and the descriptors that the process may use."""
+        return process_limits()
