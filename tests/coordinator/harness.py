@@ -32,7 +32,7 @@ class VirtualClock:
 
 
 class MemoryLog:
-    """Partitions as lists of batches; commits at once unless told to hold."""
+    """Partitions as lists of batches; commits at once unless holding."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[bytes]] = {}
@@ -59,7 +59,7 @@ class MemoryLog:
         return self.end_offset(partition)
 
     def commit(self, partition: int) -> None:
-        """Move the high watermark to the end and say so."""
+        """Move the high watermark to the end and report it."""
         self.high_watermarks[partition] = self.end_offset(partition)
         self.on_high_watermark(partition, self.end_offset(partition))
 
@@ -139,6 +139,7 @@ class World:
             topics=self.topics,
             new_uuid=self._new_uuid,
             on_fault=self._fault,
+            offsets_partitions=lambda: None,
         )
         self.log.on_high_watermark = coordinator.on_high_watermark
         return coordinator
@@ -151,7 +152,7 @@ class World:
         return str(self.uuid_count)
 
     def elect(self) -> World:
-        """Let the coordinator lead and load all its partitions."""
+        """Elect the coordinator for all its partitions and load them."""
         self.leader_epoch += 1
         for partition in range(self.config.offsets_topic_num_partitions):
             self.coordinator.on_elected(partition, self.leader_epoch)
@@ -164,7 +165,7 @@ class World:
             self.coordinator.on_resigned(partition)
 
     def advance(self, delay_ms: int) -> None:
-        """Let time pass, a timer at a time, so that each sees the clock of its own deadline."""
+        """Advance the clock timer by timer, so that each runs at its own deadline."""
         target_ms = self.clock.time_ms + delay_ms
         while (deadline_ms := self.timer.next_deadline()) is not None and deadline_ms <= target_ms:
             self.clock.time_ms = max(self.clock.time_ms, deadline_ms)
@@ -177,10 +178,10 @@ class World:
 
 
 def context(version: int, client_id: str = "client") -> RequestContext:
-    """Return what a request of that version comes with."""
+    """Return the context of a request of that version."""
     return RequestContext(client_id, "/127.0.0.1", version)
 
 
 def ready(pending: object) -> object:
-    """Return the value of a Pending that must be there by now."""
-    return pending.value  # type: ignore[attr-defined]  # tests ask right after the call
+    """Return the value of a completed Pending."""
+    return pending.value  # type: ignore[attr-defined]  # tests read it right after the call

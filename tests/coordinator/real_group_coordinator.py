@@ -1,4 +1,4 @@
-"""Kafka 4.3.0's group coordinator behind the methods of ours, so that both run one transcript."""
+"""Kafka 4.3.0's group coordinator with the methods of ours, so that both run one transcript."""
 
 from __future__ import annotations
 

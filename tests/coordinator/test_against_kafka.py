@@ -64,18 +64,18 @@ def test_same_answers(tmp_path: Path) -> None:
         assert not differences, "\n".join(differences)
 
         node.stop()
-        folder = node.log_dir / "__consumer_offsets-0"
-        written_by_kafka = _segment(folder).read_bytes()
+        directory = node.log_dir / "__consumer_offsets-0"
+        written_by_kafka = _segment(directory).read_bytes()
         node.start()
         assert _answers_of(_loaded(written_by_kafka)) == _answers_of_kafka(node.port)
 
         node.stop()
-        for path in folder.iterdir():
+        for path in directory.iterdir():
             if path.name not in ("partition.metadata", "leader-epoch-checkpoint"):
                 path.unlink()
-        (folder / "leader-epoch-checkpoint").unlink()
+        (directory / "leader-epoch-checkpoint").unlink()
         written_by_us = b"".join(ours.world.log.batches[0])
-        (folder / "00000000000000000000.log").write_bytes(written_by_us)
+        (directory / "00000000000000000000.log").write_bytes(written_by_us)
         node.start()
         assert _answers_of(_loaded(written_by_us)) == _answers_of_kafka(node.port)
 
@@ -90,8 +90,8 @@ def _ours() -> Transcript:
     return ours
 
 
-def _segment(folder: Path) -> Path:
-    (segment,) = folder.glob("*.log")
+def _segment(directory: Path) -> Path:
+    (segment,) = directory.glob("*.log")
     return segment
 
 

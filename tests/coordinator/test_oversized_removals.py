@@ -60,7 +60,7 @@ def test_expired_offsets_go_in_as_many_batches_as_they_take() -> None:
 
 
 def test_a_refused_part_is_reported_and_the_others_stay() -> None:
-    """Nobody waits for the answer to a removal: the fault is told instead."""
+    """A removal has no client: its failure is reported as a fault."""
     bench = Bench()
     bench.runtime.on_elected(0, 1)
     bench.log.batch_bytes = 100

@@ -13,7 +13,7 @@ from ottla.coordinator.runtime import (
     ShardEnvironment,
 )
 from ottla.coordinator.runtime.active import Environment, ShardState
-from ottla.coordinator.runtime.result import nothing
+from ottla.coordinator.runtime.result import empty_result
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.records.group import GroupMetadataKey
 from ottla.purgatory.timing_wheel import TimingWheel
@@ -54,7 +54,7 @@ class Counter:
     def on_loaded(self) -> None:
         self.events.append("loaded")
         if "nonsense" in self.counts:
-            self.timers.schedule("later", 5, nothing)
+            self.timers.schedule("later", 5, empty_result)
             raise AssertionError("planted")
 
     def on_unloaded(self) -> None:
@@ -253,7 +253,7 @@ def test_corrupt_log_fails_the_partition_only() -> None:
 
 
 def test_records_without_sense_fail_the_partition_only() -> None:
-    """A shard that cannot be made of what was replayed is told, and leaves no timer behind."""
+    """A shard that fails to load is reported as a fault, and leaves no timer."""
     bench = Bench()
     bench.log.append(0, encode_batch([(0, b"nonsense", None, ())], leader_epoch=1), 1)
     bench.runtime.on_elected(0, 1)

@@ -83,6 +83,7 @@ class Broker:
             topics=self.topics,
             new_uuid=lambda: str(self.rng.getrandbits(64)),
             on_fault=self._fault,
+            offsets_partitions=lambda: None,
         )
         self.epoch += 1
         self.partition = self._lead("t")

@@ -1,4 +1,4 @@
-"""Settings asked for and changed through real Kafka 4.3.0 and through Ottla: the same answers.
+"""Settings described and changed through real Kafka 4.3.0 and through Ottla: the same answers.
 
 Kafka: KafkaApis.handleListConfigResources, ConfigHelper, ConfigAdminManager, ControllerApis.
 """
@@ -55,10 +55,10 @@ def pair(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pai
 
 def _await_applied(pair: Pair) -> None:
     """Wait until Kafka uses the cluster's value: it tells its source earlier."""
-    wanted = "700000"
+    requested = "700000"
     for _ in range(200):
         answer: Any = pair.theirs.ask(describe(BROKER, "1", "log.retention.ms"))
-        if answer.results[0].configs[0].value == wanted:
+        if answer.results[0].configs[0].value == requested:
             return
     raise AssertionError("Kafka did not take the change over")
 
@@ -147,7 +147,7 @@ OWN_NAMES = {
 @pytest.mark.parametrize("synonyms", [True, False])
 @pytest.mark.parametrize("documentation", [True, False])
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         (TOPIC, "set"),
         (TOPIC, "nosuch"),
@@ -175,10 +175,10 @@ OWN_NAMES = {
     ids=str,
 )
 def test_descriptions(
-    pair: Pair, asked: tuple[Any, ...], *, synonyms: bool, documentation: bool
+    pair: Pair, requested: tuple[Any, ...], *, synonyms: bool, documentation: bool
 ) -> None:
     """Values, sources, synonyms, types; which settings have documentation; every refusal."""
-    request = describe(*asked, synonyms=synonyms)
+    request = describe(*requested, synonyms=synonyms)
     request.include_documentation = documentation
     theirs, ours = (_described(answer) for answer in pair.ask(request))
     for results in (theirs, ours):

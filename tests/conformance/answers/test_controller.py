@@ -38,8 +38,8 @@ def _create(*topics: CreateTopicsRequest.CreatableTopic) -> Request:
 
 def _grow(name: str, count: int, assignments: list[Any] | None = None) -> Request:
     struct = CreatePartitionsRequest.CreatePartitionsTopic
-    wanted = struct(name=name, count=count, assignments=assignments)
-    return CreatePartitionsRequest(topics=[wanted], timeout_ms=5000, validate_only=False)
+    requested = struct(name=name, count=count, assignments=assignments)
+    return CreatePartitionsRequest(topics=[requested], timeout_ms=5000, validate_only=False)
 
 
 def _feature(name: str, level: int, kind: int) -> Request:
@@ -68,8 +68,8 @@ def _delete(*topics: tuple[str | None, Uuid]) -> Request:
 
 def _elect(kind: int, name: str, *partitions: int) -> Request:
     struct = ElectLeadersRequest.TopicPartitions
-    wanted = struct(topic=name, partitions=list(partitions))
-    return ElectLeadersRequest(election_type=kind, topic_partitions=[wanted])
+    requested = struct(topic=name, partitions=list(partitions))
+    return ElectLeadersRequest(election_type=kind, topic_partitions=[requested])
 
 
 def _move(name: str, replicas: list[int] | None) -> Request:

@@ -54,10 +54,10 @@ def admin(real_kafka: RealKafka) -> Iterator[Admin]:
 
 def _wait_until_applied(admin: Admin, broker: ConfigResource) -> None:
     """Wait for the node: Kafka tells the source of a change before it uses the value."""
-    wanted = {**CLUSTER, **OWN}
+    requested = {**CLUSTER, **OWN}
     for _ in range(100):
         (entries,) = admin.describe_configs([broker]).values()
-        if all(entries[name].value == text for name, text in wanted.items()):
+        if all(entries[name].value == text for name, text in requested.items()):
             return
         time.sleep(0.1)
     pytest.fail("the node did not take the changes over")
@@ -117,7 +117,7 @@ def test_a_broker(admin: Admin, sources: BrokerSources) -> None:
 
 
 def test_the_clusters_default(admin: Admin, sources: BrokerSources) -> None:
-    """What is stored for all brokers is told alike."""
+    """Settings of all brokers are described alike."""
     _compare(_ours(describe_cluster_default(sources)), _theirs(admin, _broker("")))
 
 

@@ -1,4 +1,4 @@
-"""Changes of feature levels asked of real Kafka 4.3.0 and of Ottla: the same answers.
+"""Changes of feature levels on real Kafka 4.3.0 and of Ottla: the same answers.
 
 Kafka: ControllerApis.handleUpdateFeatures, FeatureControlManager.
 

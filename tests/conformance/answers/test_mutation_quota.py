@@ -55,8 +55,8 @@ def _delete_old(*names: str) -> Request:
 
 def _grow(name: str, count: int) -> Request:
     struct = CreatePartitionsRequest.CreatePartitionsTopic
-    wanted = struct(name=name, count=count, assignments=None)
-    return CreatePartitionsRequest(topics=[wanted], timeout_ms=5000, validate_only=False)
+    requested = struct(name=name, count=count, assignments=None)
+    return CreatePartitionsRequest(topics=[requested], timeout_ms=5000, validate_only=False)
 
 
 STORIES: dict[str, list[tuple[Request, int]]] = {
@@ -91,9 +91,9 @@ def _tell(port: int, story: list[tuple[Request, int]]) -> list[Any]:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     time.sleep(0.5)  # Kafka's controller has heard of it, its broker shows it: nothing tells when
-    told = [_shown(ask(port, request, version, client_id)) for request, version in story]
+    answered = [_shown(ask(port, request, version, client_id)) for request, version in story]
     ask(port, one_quota("controller_mutation_rate", None, client_id=client_id), 1)
-    return told
+    return answered
 
 
 def _shown(answer: Any) -> Any:

@@ -53,8 +53,8 @@ def pair(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pai
 
 def _fill(speaker: Speaker | Conversation, name: str) -> None:
     """Write 30 records in three batches by an idempotent producer; the newest is not the last."""
-    asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
-    answer: Any = speaker.ask(asked)
+    requested = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
+    answer: Any = speaker.ask(requested)
     for number, base_ms in enumerate((1_000, 1_020, 1_010)):
         batch = encode_batch(
             [(base_ms + step, b"k", b"v", ()) for step in range(10)],
@@ -92,8 +92,8 @@ def _offsets(name: str, index: int, timestamp: int, *, epoch: int = -1, level: i
     partition = struct.ListOffsetsPartition(
         partition_index=index, timestamp=timestamp, current_leader_epoch=epoch
     )
-    wanted = struct(name=name, partitions=[partition])
-    return ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=[wanted])
+    requested = struct(name=name, partitions=[partition])
+    return ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=[requested])
 
 
 @pytest.mark.parametrize("timestamp", SPECIAL)
@@ -158,7 +158,7 @@ def _pages(
 
 
 def test_topics_page_by_page(pair: Pair) -> None:
-    """Limits, cursors inside, behind and past topics, unknown and repeated names."""
+    """Limits, cursors inside, after and past topics, unknown and repeated names."""
     both = [WIDE, DEEP]
     pair.compare(
         _pages([], 2000),
@@ -298,7 +298,7 @@ def test_internal_records_stay(pair: Pair) -> None:
 
 
 def test_operations_of_a_caller(pair: Pair) -> None:
-    """Without an authorizer everything is allowed; nothing is told where nobody asks."""
+    """Without an authorizer everything is allowed; the operations are absent unless requested."""
     for version in range(8, 11):
         request = _metadata(DEEP, "nosuch")
         request.include_cluster_authorized_operations = True
@@ -308,6 +308,8 @@ def test_operations_of_a_caller(pair: Pair) -> None:
             assert [one.topic_authorized_operations for one in ours.topics] == [
                 one.topic_authorized_operations for one in theirs.topics
             ]
-    for asked in (True, False):
-        theirs, ours = pair.ask(DescribeClusterRequest(include_cluster_authorized_operations=asked))
+    for requested in (True, False):
+        theirs, ours = pair.ask(
+            DescribeClusterRequest(include_cluster_authorized_operations=requested)
+        )
         assert ours.cluster_authorized_operations == theirs.cluster_authorized_operations

@@ -1,4 +1,4 @@
-"""The same policy in Java on real Kafka 4.3.0 and in Python on Ottla: asked and obeyed alike.
+"""The same policy in Java on real Kafka 4.3.0 and in Python on Ottla: called and applied alike.
 
 Kafka: org.apache.kafka.server.policy, ReplicationControlManager, ConfigurationControlManager.
 """
@@ -54,7 +54,7 @@ def _create(*topics: CreateTopicsRequest.CreatableTopic) -> CreateTopicsRequest:
 
 
 def test_topics_are_refused_by_policy(pair: Pair) -> None:
-    """The policy is asked with the defaults filled in, with assignments, with settings."""
+    """The policy is called with the defaults filled in, with assignments, with settings."""
     pair.compare(
         _create(topic("forbidden")),
         _create(topic("forbidden-default", -1, -1)),

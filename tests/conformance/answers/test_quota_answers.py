@@ -111,7 +111,7 @@ ALTERATIONS: list[Request] = [
     one_quota(SHARE, 1e-9, user="q"),
     one_quota(MUTATIONS, float("inf"), user="q"),
     one_quota(SHARE, None, user="q"),
-    one_quota(SHARE, None, user="nobody"),
+    one_quota(SHARE, None, user="unknown"),
     one_quota("nosuch", None, user="q"),
     one_quota(CONNECTIONS, None, ip="::1"),
 ]

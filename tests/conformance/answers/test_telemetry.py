@@ -102,7 +102,7 @@ def _subscriptions(pair: Pair) -> None:
     _both_get(pair, instance)
     _both_get(pair, instance)
     matching = ("match", SET, "client_id=pa.*,client_source_address=127.0.0.1")
-    others = ("match", SET, "client_id=nobody")
+    others = ("match", SET, "client_id=unknown")
     by_id = ("match", SET, f"client_instance_id={instance}")
     metrics = ("metrics", SET, "org.apache.kafka.,other.")
     for settings in (
@@ -128,10 +128,10 @@ def _push(
     speaker: Speaker | Conversation, instance: Uuid, metrics: bytes, codec: int, **changes: Any
 ) -> list[int]:
     """Push with the id that this broker gave; return the codes of question and push."""
-    asked: Any = speaker.ask(_get(instance))
+    requested: Any = speaker.ask(_get(instance))
     request = PushTelemetryRequest(
         client_instance_id=instance,
-        subscription_id=asked.subscription_id,
+        subscription_id=requested.subscription_id,
         terminating=False,
         compression_type=codec,
         metrics=metrics,
@@ -139,7 +139,7 @@ def _push(
     for name, value in changes.items():
         setattr(request, name, value)
     pushed: Any = speaker.ask(request)
-    return [asked.error_code, pushed.error_code]
+    return [requested.error_code, pushed.error_code]
 
 
 def _both_push(
@@ -176,7 +176,7 @@ def test_pushes(pair: Pair, metrics: bytes, codec: int) -> None:
 
 
 def test_pushes_out_of_order(pair: Pair) -> None:
-    """Wrong subscription, reserved ids, too soon, goodbye and after it."""
+    """Wrong subscription, reserved ids, too soon, termination and after it."""
     pushes = [(b"plain", 0)]
     with pair.connected() as kept:
         _both_push(kept, Uuid(b"1" * 16), pushes, subscription_id=7)

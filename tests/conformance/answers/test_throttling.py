@@ -62,8 +62,8 @@ def ports(real_kafka: RealKafka, cluster: Cluster) -> Iterator[list[int]]:
 
 
 def _topic_on(port: int) -> Any:
-    wanted = MetadataRequest.MetadataRequestTopic(name=TOPIC)
-    return ask(port, MetadataRequest(topics=[wanted]), 12).topics[0]
+    requested = MetadataRequest.MetadataRequestTopic(name=TOPIC)
+    return ask(port, MetadataRequest(topics=[requested]), 12).topics[0]
 
 
 def _limited_client(port: int, key: str, limit: float) -> str:
@@ -104,38 +104,38 @@ def _fetch(topic_id: Uuid, *, epoch: int, session_id: int = 0) -> Request:
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
 def test_a_produce_over_the_quota(ports: list[int], version: int) -> None:
-    """It is carried out, and told to wait by its size, header included."""
-    told = []
+    """It is executed, and throttled by its size, header included."""
+    answered = []
     for port in ports:
         client_id = _limited_client(port, BYTES, 100)
         topic_id = _topic_on(port).topic_id
         request = _produce(topic_id, 5000)
         answer = ask(port, request, version, client_id)
-        told.append(
+        answered.append(
             (answer.responses[0].partition_responses[0].error_code, answer.throttle_time_ms)
         )
-    assert told[0] == told[1]
-    assert told[1][1] > 40_000
+    assert answered[0] == answered[1]
+    assert answered[1][1] > 40_000
 
 
 @pytest.mark.parametrize("version", [4, 6, 7, 11, 12, 13, 17, 18])
 @pytest.mark.parametrize("epoch", [0, -1])
 def test_a_fetch_over_the_quota(ports: list[int], version: int, epoch: int) -> None:
-    """It gets an empty answer at once and no session, and is told to wait by the full answer."""
-    told = []
+    """It gets an empty answer and no session, and is throttled by the size of the full answer."""
+    answered = []
     for port in ports:
         topic_id = _topic_on(port).topic_id
         ask(port, _produce(topic_id, 5000), 13)
         client_id = _limited_client(port, READ, 20)
         answer = ask(port, _fetch(topic_id, epoch=epoch), version, client_id)
-        told.append((answer.session_id, answer.responses, answer.throttle_time_ms))
-    assert told[0] == told[1]
-    assert told[1][2] > 200_000
+        answered.append((answer.session_id, answer.responses, answer.throttle_time_ms))
+    assert answered[0] == answered[1]
+    assert answered[1][2] > 200_000
 
 
 def test_an_incremental_fetch_over_the_quota(ports: list[int]) -> None:
     """The session goes on, and what was not sent comes when the quota is gone."""
-    told = []
+    answered = []
     for port in ports:
         topic_id = _topic_on(port).topic_id
         ask(port, _produce(topic_id, 5000), 13)
@@ -147,8 +147,8 @@ def test_an_incremental_fetch_over_the_quota(ports: list[int]) -> None:
         assert refused.session_id == first.session_id
         _limit(port, client_id, 1e9)
         again = ask(port, _fetch(topic_id, epoch=2, session_id=first.session_id), 13, client_id)
-        told.append((refused.responses, refused.throttle_time_ms > 0, len(again.responses)))
-    assert told == [([], True, 1)] * 2
+        answered.append((refused.responses, refused.throttle_time_ms > 0, len(again.responses)))
+    assert answered == [([], True, 1)] * 2
 
 
 def _limit(port: int, client_id: str, limit: float) -> None:

@@ -27,11 +27,11 @@ MAX_VERSION = 0x7FFF
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One question, asked in each of its versions.
+    """One request, sent in each of its versions.
 
-    `errors` are the codes, beside 0, which Kafka's answers over all versions hold: a case that
-    does not reach its error proves nothing and fails. `after` looks at what the request did.
-    `silent` says that Kafka never answers, so that nobody waits for long.
+    `errors` are the codes, except 0, in Kafka's answers over all versions: a case that does not
+    reach its error fails. `after` looks at what the request did.
+    `silent` says that Kafka never answers, so that the timeout is short.
     """
 
     api: type[Request]
@@ -56,7 +56,7 @@ class Case:
         return f"{self.key.name.lower()}{at}: {self.name}"
 
     def versions(self) -> range:
-        """Return the versions that are asked."""
+        """Return the versions in which the case is sent."""
         live = advertised_versions(self.key)
         lowest = max(self.lowest, self.api.versions.lowest)
         return range(lowest, min(self.highest, live.highest) + 1)

@@ -123,8 +123,8 @@ CLUSTER = [
 
 
 def _quorum(topic: str = "__cluster_metadata", partition: int = 0) -> Fields:
-    asked = {"topic_name": topic, "partitions": [{"partition_index": partition}]}
-    return same(topics=[asked])
+    requested = {"topic_name": topic, "partitions": [{"partition_index": partition}]}
+    return same(topics=[requested])
 
 
 QUORUM = [
@@ -249,7 +249,7 @@ SECURITY = [
     case(
         DescribeUserScramCredentialsRequest,
         "unknown",
-        same(users=[{"name": "nobody"}]),
+        same(users=[{"name": "unknown"}]),
         errors=[E_.RESOURCE_NOT_FOUND],
     ),
     case(

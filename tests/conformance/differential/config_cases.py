@@ -127,11 +127,11 @@ def _shown(kind: int, name: str, *keys: str) -> Any:
     """Look at what the settings are afterwards, once they have reached the broker."""
 
     def after(at: Side, version: int) -> Any:
-        asked = _described(kind, name, *keys, include_synonyms=True)(at, 4)
+        requested = _described(kind, name, *keys, include_synonyms=True)(at, 4)
         read: list[Any] = []
 
         def is_steady() -> bool:
-            read.append(at.normalise(at.ask(ApiKey.DESCRIBE_CONFIGS, **asked), 4))
+            read.append(at.normalise(at.ask(ApiKey.DESCRIBE_CONFIGS, **requested), 4))
             return len(read) > 4 and read[-1] == read[-4]
 
         at.until(is_steady, "settings are steady")
@@ -414,19 +414,19 @@ def _asked(*components: tuple[str, int, str | None], strict: bool = False) -> Fi
     def fields(at: Side, version: int) -> dict[str, Any]:
         if version >= 0:
             at.once("quota", lambda: _put_quota(at))
-        asked = [
+        requested = [
             {"entity_type": kind, "match_type": how, "match": name}
             for kind, how, name in components
         ]
-        return {"components": asked, "strict": strict}
+        return {"components": requested, "strict": strict}
 
     return fields
 
 
 def _put_quota(at: Side) -> None:
     for entity in (_entity(user="ann"), _entity(user="ann", client_id="one"), _entity(user=None)):
-        asked = _limited(entity, "consumer_byte_rate", 5000.0)(at, 1)
-        at.ask(ApiKey.ALTER_CLIENT_QUOTAS, **asked)
+        requested = _limited(entity, "consumer_byte_rate", 5000.0)(at, 1)
+        at.ask(ApiKey.ALTER_CLIENT_QUOTAS, **requested)
     last = {"components": [{"entity_type": "user", "match_type": 1, "match": None}]}
     at.until(
         lambda: bool(at.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, strict=True, **last).entries),
@@ -457,7 +457,7 @@ QUOTAS = [
     *_limit("a fraction", _limited(_entity(user="bob"), RATE, 1.5), E_.INVALID_REQUEST),
     *_limit("unknown entity", _limited(_entity(planet="mars"), RATE, 1.0), E_.INVALID_REQUEST),
     *_limit("empty name", _limited(_entity(user=""), RATE, 1.0), E_.INVALID_REQUEST),
-    *_limit("nobody", _limited([], RATE, 1.0), E_.INVALID_REQUEST),
+    *_limit("no entity", _limited([], RATE, 1.0), E_.INVALID_REQUEST),
     *_limit("address", _limited(_entity(ip="10.9.9.9"), "connection_creation_rate", 100.0)),
     *_limit("mapped address", _limited(_entity(ip=MAPPED), CONNECTIONS, 50.0)),
     _quotas("mapped address", _asked(("ip", 0, MAPPED))),

@@ -89,7 +89,7 @@ def _second_round(at: Side, version: int) -> dict[str, Any]:
 
 def _stranger(at: Side, version: int) -> dict[str, Any]:
     _member(at, "stable")
-    return {"group_id": "stable", **JOIN, "member_id": "nobody"}
+    return {"group_id": "stable", **JOIN, "member_id": "unknown"}
 
 
 def _other_protocol(at: Side, version: int) -> dict[str, Any]:
@@ -138,7 +138,7 @@ JOINS = [
     _join("short session", _joining(session_timeout_ms=1), E_.INVALID_SESSION_TIMEOUT),
     _join("long session", _joining(session_timeout_ms=2**31 - 1), E_.INVALID_SESSION_TIMEOUT),
     _join("unknown member", _stranger, E_.UNKNOWN_MEMBER_ID),
-    _join("unknown member of no group", _joining(member_id="nobody"), E_.UNKNOWN_MEMBER_ID),
+    _join("unknown member of no group", _joining(member_id="unknown"), E_.UNKNOWN_MEMBER_ID),
     _join("other protocol", _other_protocol, E_.INCONSISTENT_GROUP_PROTOCOL),
     _join("no protocols", _joining(protocols=[]), E_.INCONSISTENT_GROUP_PROTOCOL),
     _join("no protocol type", _joining(protocol_type=""), E_.INCONSISTENT_GROUP_PROTOCOL),
@@ -196,7 +196,7 @@ SYNCS = [
         versions=(3, 99),
     ),
     _sync("old generation", _to_sync(_as_member(generation=0)), E_.ILLEGAL_GENERATION),
-    _sync("unknown member", _to_sync(_as_member(member_id="nobody")), E_.UNKNOWN_MEMBER_ID),
+    _sync("unknown member", _to_sync(_as_member(member_id="unknown")), E_.UNKNOWN_MEMBER_ID),
     _sync("unknown group", _to_sync(_as_member("absent")), E_.UNKNOWN_MEMBER_ID),
     _sync("empty group", _to_sync(_as_member("")), E_.INVALID_GROUP_ID),
     _sync(
@@ -223,7 +223,7 @@ BEATS = [
         versions=(3, 99),
     ),
     _beat("old generation", _as_member(generation=0), E_.ILLEGAL_GENERATION),
-    _beat("unknown member", _as_member(member_id="nobody"), E_.UNKNOWN_MEMBER_ID),
+    _beat("unknown member", _as_member(member_id="unknown"), E_.UNKNOWN_MEMBER_ID),
     _beat("unknown group", _as_member("absent"), E_.UNKNOWN_MEMBER_ID),
     _beat("empty group", _as_member(""), E_.INVALID_GROUP_ID),
 ]
@@ -239,7 +239,7 @@ def _left(group: str, **member: Any) -> Fields:
     def fields(at: Side, version: int) -> dict[str, Any]:
         _member(at, "stable")
         _member(at, "static", group_instance_id="one")
-        named = {"member_id": "nobody"} | member
+        named = {"member_id": "unknown"} | member
         return {"group_id": group, "member_id": named["member_id"], "members": [named]}
 
     return fields
@@ -266,7 +266,7 @@ LEAVES = [
         E_.FENCED_INSTANCE_ID,
         versions=(3, 99),
     ),
-    _leave("nobody", lambda at, v: {"group_id": "stable", "members": []}, versions=(3, 99)),
+    _leave("no members", lambda at, v: {"group_id": "stable", "members": []}, versions=(3, 99)),
 ]
 
 # ---------------------------------------------------------------- offsets
@@ -324,22 +324,22 @@ COMMITS = [
     _commit("unknown topic", _committing(topic="absent"), LOST, E_.UNKNOWN_TOPIC_ID),
     _commit("unknown partition", _committing(partition={"partition_index": 9}), LOST),
     _commit("empty group", _committing("")),
-    _commit("stranger to a stable group", _committing("stable"), E_.UNKNOWN_MEMBER_ID),
-    _commit("unknown member", _committing("stable", member="nobody"), E_.UNKNOWN_MEMBER_ID),
+    _commit("non-member to a stable group", _committing("stable"), E_.UNKNOWN_MEMBER_ID),
+    _commit("unknown member", _committing("stable", member="unknown"), E_.UNKNOWN_MEMBER_ID),
     _commit(
         "old generation", _committing("stable", member=None, generation=0), E_.ILLEGAL_GENERATION
     ),
     _commit(
         "member of no group",
-        _committing("absent", member="nobody"),
+        _committing("absent", member="unknown"),
         E_.ILLEGAL_GENERATION,
         E_.GROUP_ID_NOT_FOUND,
     ),
     _commit("known topic, no partitions", _committing(times=0)),
     _commit("unknown topic, no partitions", _committing(topic="absent", times=0)),
-    _commit("stranger, no partitions", _committing("stable", times=0)),
+    _commit("non-member, no partitions", _committing("stable", times=0)),
     _commit(
-        "stranger, unknown topic, no partitions", _committing("stable", topic="absent", times=0)
+        "non-member, unknown topic, no partitions", _committing("stable", topic="absent", times=0)
     ),
     _commit("nothing", lambda at, v: {"group_id": "nothing", "topics": []}),
 ]
@@ -387,8 +387,8 @@ FETCHES = [
         versions=(7, 99),
     ),
     _fetch(
-        "by a stranger",
-        _fetching("kept", member_id="nobody", member_epoch=3),
+        "by a non-member",
+        _fetching("kept", member_id="unknown", member_epoch=3),
         versions=(9, 99),
     ),
 ]

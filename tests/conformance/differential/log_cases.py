@@ -30,7 +30,7 @@ MISSING = (E_.UNKNOWN_TOPIC_OR_PARTITION, E_.UNKNOWN_TOPIC_ID)
 # ---------------------------------------------------------------- fetch
 
 
-def _wanted(at: Side, topic: str, *partitions: dict[str, Any]) -> dict[str, Any]:
+def _requested(at: Side, topic: str, *partitions: dict[str, Any]) -> dict[str, Any]:
     known = at.filled(topic) if topic == READ else topic
     usual = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     return {
@@ -45,26 +45,26 @@ def fetched(topic: str = READ, request: dict[str, Any] | None = None, **partitio
 
     def fields(at: Side, version: int) -> dict[str, Any]:
         usual = {"max_wait_ms": 0, "min_bytes": 0, "replica_state": {}}
-        return usual | {"topics": [_wanted(at, topic, partition)]} | (request or {})
+        return usual | {"topics": [_requested(at, topic, partition)]} | (request or {})
 
     return fields
 
 
-def _beside_quiet(at: Side, version: int) -> dict[str, Any]:
-    topics = [_wanted(at, READ, {"fetch_offset": 6}, {"partition": 9})]
+def _next_to_quiet(at: Side, version: int) -> dict[str, Any]:
+    topics = [_requested(at, READ, {"fetch_offset": 6}, {"partition": 9})]
     return {"max_wait_ms": 20, "min_bytes": 1, "replica_state": {}, "topics": topics}
 
 
 def _fetched_twice(at: Side, version: int) -> dict[str, Any]:
-    topics = [_wanted(at, READ, {"fetch_offset": 3}, {"fetch_offset": 0})]
+    topics = [_requested(at, READ, {"fetch_offset": 3}, {"fetch_offset": 0})]
     return {"max_wait_ms": 0, "min_bytes": 0, "replica_state": {}, "topics": topics}
 
 
 def _session(at: Side, version: int, **request: Any) -> dict[str, Any]:
     """Begin a fetch session with one partition, and return the next request in it."""
     begin = {"max_wait_ms": 0, "session_id": 0, "session_epoch": 0}
-    wanted = [_wanted(at, READ)]
-    answer = at.ask(ApiKey.FETCH, version, topics=wanted, **begin)
+    requested = [_requested(at, READ)]
+    answer = at.ask(ApiKey.FETCH, version, topics=requested, **begin)
     assert answer.session_id > 0, answer
     own = {"session_id": answer.session_id, "session_epoch": 1, "topics": []}
     return {"max_wait_ms": 0, **own, **request}
@@ -77,11 +77,11 @@ def _forgets(at: Side, version: int) -> dict[str, Any]:
 
 def _adds(at: Side, version: int) -> dict[str, Any]:
     at.filled("read-too")
-    return _session(at, version, topics=[_wanted(at, "read-too")])
+    return _session(at, version, topics=[_requested(at, "read-too")])
 
 
 def _two_topics(at: Side, version: int) -> dict[str, Any]:
-    topics = [_wanted(at, READ), _wanted(at, "absent"), _wanted(at, at.filled("read-too"))]
+    topics = [_requested(at, READ), _requested(at, "absent"), _requested(at, at.filled("read-too"))]
     return {"max_wait_ms": 0, "topics": topics}
 
 
@@ -89,7 +89,7 @@ def _after_gap(at: Side, version: int) -> dict[str, Any]:
     """Fetch below the start of a log whose first batches were deleted."""
     at.filled("beheaded")
     _behead(at, "beheaded", 4)
-    return {"max_wait_ms": 0, "topics": [_wanted(at, "beheaded")]}
+    return {"max_wait_ms": 0, "topics": [_requested(at, "beheaded")]}
 
 
 def _behead(at: Side, topic: str, offset: int) -> None:
@@ -110,7 +110,7 @@ SESSIONS = (7, 0x7FFF)
 
 
 def _trades(at: Side, version: int) -> dict[str, Any]:
-    known = _wanted(at, READ)
+    known = _requested(at, READ)
     forgotten = {"topic": READ, "topic_id": known["topic_id"], "partitions": [0]}
     return _session(at, version, topics=[known], forgotten_topics_data=[forgotten])
 
@@ -151,7 +151,7 @@ FETCH = [
         E_.OFFSET_OUT_OF_RANGE,
         versions=(12, 99),
     ),
-    _make("unknown beside quiet", _beside_quiet, *MISSING[:1]),
+    _make("unknown next to quiet", _next_to_quiet, *MISSING[:1]),
     _make("the same partition twice", _fetched_twice),
     _make("no topics", fetched(request={"topics": []})),
     _make("with a rack", fetched(request={"rack_id": "here"})),
@@ -185,8 +185,8 @@ METADATA_LOG = {"topic": "__cluster_metadata", "topic_id": METADATA_TOPIC_ID}
 
 
 def _of_metadata(topic: dict[str, Any] = METADATA_LOG, partition: int = 0) -> Fields:
-    wanted = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1}
-    return lambda at, v: {"max_wait_ms": 0, "topics": [{**topic, "partitions": [wanted]}]}
+    requested = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1}
+    return lambda at, v: {"max_wait_ms": 0, "topics": [{**topic, "partitions": [requested]}]}
 
 
 FETCH += [
@@ -232,8 +232,8 @@ def _listed_none(at: Side, version: int) -> dict[str, Any]:
 def _list_beheaded(at: Side, version: int) -> dict[str, Any]:
     at.filled("beheaded")
     at.once("behead", lambda: _behead(at, "beheaded", 4))
-    asked = [{"partition_index": 0, "timestamp": stamp} for stamp in (-2,)]
-    return {"replica_id": -1, "topics": [{"name": "beheaded", "partitions": asked}]}
+    requested = [{"partition_index": 0, "timestamp": stamp} for stamp in (-2,)]
+    return {"replica_id": -1, "topics": [{"name": "beheaded", "partitions": requested}]}
 
 
 def _offsets(name: str, fields: Fields, *errors: int, **options: Any) -> Case:

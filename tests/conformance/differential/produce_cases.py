@@ -95,9 +95,9 @@ def _stored(at: Side, topic: str) -> str:
         "fetch_offset": at.end_offset(topic) - 1,
         "partition_max_bytes": 1 << 20,
     }
-    wanted = [{"topic": topic, "partitions": [partition]}]
+    requested = [{"topic": topic, "partitions": [partition]}]
     options = {"replica_id": -1, "max_wait_ms": 100, "min_bytes": 1, "max_bytes": 1 << 20}
-    answer = at.ask(ApiKey.FETCH, 11, session_epoch=-1, topics=wanted, **options)
+    answer = at.ask(ApiKey.FETCH, 11, session_epoch=-1, topics=requested, **options)
     return bytes(answer.responses[0].partitions[0].records)[21:61].hex()
 
 
@@ -182,9 +182,9 @@ def _built_anew(number: int, epoch: int, sequence: int, *errors: int) -> Case:
         base_sequence=sequence,
         compression=Compression.GZIP,
     )
-    topic = f"anew-{number & 0xFFFF}"
+    topic = f"rebuilt-{number & 0xFFFF}"
     return _make(
-        f"producer id {number}, epoch {epoch}, sequence {sequence}, built anew",
+        f"producer id {number}, epoch {epoch}, sequence {sequence}, rebuilt",
         sent(made, topic, compression_type="uncompressed"),
         *errors,
         versions=(9, 9),
@@ -211,10 +211,10 @@ UNREADABLE = [
         ("length 13", _length(13), E_.CORRUPT_MESSAGE),
         ("length 14", _length(14), E_.CORRUPT_MESSAGE),
         ("length 48", _length(48), E_.CORRUPT_MESSAGE),
-        ("length 48, nothing behind", _length(48)[:60], E_.CORRUPT_MESSAGE),
+        ("length 48, nothing after", _length(48)[:60], E_.CORRUPT_MESSAGE),
         ("length 60", _length(60), E_.CORRUPT_MESSAGE),
         ("length too long", _length(10_000), E_.INVALID_RECORD),
-        ("length longer, zeros behind", _length(100) + bytes(60), E_.CORRUPT_MESSAGE),
+        ("length longer, zeros after", _length(100) + bytes(60), E_.CORRUPT_MESSAGE),
         ("magic -1", _patched(16, ">b", -1), E_.CORRUPT_MESSAGE),
         ("second magic 3", batch() + _patched(16, ">b", 3), E_.CORRUPT_MESSAGE),
         ("second magic 1", batch() + _old_message(1), E_.INVALID_RECORD),
@@ -222,7 +222,7 @@ UNREADABLE = [
         ("second length 48", batch() + _length(48), E_.INVALID_RECORD),
         ("third magic 3", batch() + batch() + _patched(16, ">b", 3), E_.INVALID_RECORD),
         ("magic 1, wrong length", _length(15, _old_message(1)), E_.INVALID_RECORD),
-        ("magic 1, zeros behind", _old_message(1) + bytes(20), E_.INVALID_RECORD),
+        ("magic 1, zeros after", _old_message(1) + bytes(20), E_.INVALID_RECORD),
     )
 ]
 WRAPPED = [
@@ -255,7 +255,7 @@ WRAPPED = [
 CASES: list[Case] = [
     _make("valid, all replicas", sent(batch()), after=_end("produced")),
     _make("valid, the leader", sent(batch(), acks=1)),
-    _make("valid, nobody waits", sent(batch(), acks=0), silent=True, after=_end("produced")),
+    _make("valid, acks 0", sent(batch(), acks=0), silent=True, after=_end("produced")),
     _make("several partitions", _several, *LOST),
     _make("the same partition twice", _twice, after=_end("produced-twice")),
     _make("unknown topic", _unknown, *LOST),
@@ -282,7 +282,7 @@ CASES: list[Case] = [
     _make("noise", sent(bytes(range(200))), E_.CORRUPT_MESSAGE),
     _make("negative length", sent(_patched(8, ">i", -5, checked=False)), E_.CORRUPT_MESSAGE),
     _make("length too small", sent(_patched(8, ">i", 10, checked=False)), E_.CORRUPT_MESSAGE),
-    _make("bytes behind the batch", sent(batch() + b"\0\0\0")),
+    _make("bytes after the batch", sent(batch() + b"\0\0\0")),
     _make("two batches", sent(batch(1) + batch(2)), E_.INVALID_RECORD),
     _make("magic 3", sent(_patched(16, ">b", 3)), E_.CORRUPT_MESSAGE),
     _make("magic 0", sent(_old_message(0)), E_.INVALID_RECORD),
@@ -325,15 +325,15 @@ CASES: list[Case] = [
         E_.INVALID_TIMESTAMP,
     ),
     _make("no time", sent(_at_time(-1))),
-    _make("no time, compressed anew", sent(_at_time(-1), "gzipped", compression_type="gzip")),
+    _make("no time, recompressed", sent(_at_time(-1), "gzipped", compression_type="gzip")),
     _make("negative time", sent(_at_time(-5))),
     _make(
-        "negative time, compressed anew",
+        "negative time, recompressed",
         sent(_at_time(-5), "gzipped", compression_type="gzip"),
         E_.UNKNOWN_SERVER_ERROR,
     ),
     _make(
-        "negative time, append time and compressed anew",
+        "negative time, append time and recompressed",
         sent(
             _at_time(-5),
             "gz-append",

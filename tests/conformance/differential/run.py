@@ -1,4 +1,4 @@
-"""Runs all cases on both nodes from the same state, and tells where the answers differ.
+"""Runs all cases on both nodes from the same state, and reports where the answers differ.
 
 Kafka: none. `python -m tests.conformance.differential.run [part of a label]` prints differences
 while one works on them.
@@ -80,17 +80,17 @@ def all_cases() -> list[Case]:
 
 
 @contextmanager
-def both_sides(kafka: Kafka, folder: Path) -> Iterator[tuple[Side, Side]]:
+def both_sides(kafka: Kafka, directory: Path) -> Iterator[tuple[Side, Side]]:
     """Run real Kafka and Ottla with the same settings for as long as the block lasts."""
-    (folder / "kafka").mkdir()
-    with running_kafka(kafka, folder / "kafka", SETTINGS) as real:
+    (directory / "kafka").mkdir()
+    with running_kafka(kafka, directory / "kafka", SETTINGS) as real:
         config = {key: value for key, value in real.properties.items() if key != "log.dirs"}
         theirs = {"broker": real.port, "controller": real.controller_port}
         ours = dict(zip(theirs, _unused_ports(2), strict=True))
         for listener, port in theirs.items():
             for key, value in config.items():
                 config[key] = value.replace(f":{port}", f":{ours[listener]}")
-        data_dir = folder / "ottla"
+        data_dir = directory / "ottla"
         data_dir.mkdir()
         with Cluster(config=config, data_dir=str(data_dir)):
             sides = (
@@ -179,11 +179,11 @@ def differences(
 
 def main() -> int:
     """Print the differences of the cases whose label holds the argument."""
-    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
-    cases = [case for case in all_cases() if wanted in case.label]
+    requested = sys.argv[1] if len(sys.argv) > 1 else ""
+    cases = [case for case in all_cases() if requested in case.label]
     with (
-        tempfile.TemporaryDirectory() as folder,
-        both_sides(find_kafka(), Path(folder)) as sides,
+        tempfile.TemporaryDirectory() as directory,
+        both_sides(find_kafka(), Path(directory)) as sides,
     ):
         kafka, ottla = on_both(sides, lambda side: play(side, cases))
     shown: set[tuple[str, str]] = set()

@@ -1,4 +1,4 @@
-"""One of the two nodes that are compared: how it is asked, and how its state is made.
+"""One of the two nodes that are compared: its connections and the state that cases need.
 
 Kafka: none. Whatever a case needs first is made here once a side, in the same order on both.
 """
@@ -103,7 +103,7 @@ class Side:
             time.sleep(0.005)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Make something the first time it is asked for."""
+        """Make something on the first call for its name."""
         if name not in self._made:
             self._made[name] = make()
         return self._made[name]
@@ -125,8 +125,8 @@ class Side:
         self.until(lambda: self._is_led(name, partitions), f"{name} is led")
 
     def _is_led(self, name: str, partitions: int) -> bool:
-        asked = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
-        topics = [{"name": name, "partitions": asked}]
+        requested = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
+        topics = [{"name": name, "partitions": requested}]
         answer = self.ask(ApiKey.LIST_OFFSETS, 7, replica_id=-1, topics=topics)
         return all(one.error_code == 0 for one in answer.topics[0].partitions)
 
@@ -137,7 +137,7 @@ class Side:
         return found
 
     def coordinator(self) -> None:
-        """Make the topic behind groups, and wait until they are served."""
+        """Create `__consumer_offsets`, and wait until groups are served."""
         self.once("coordinator", lambda: self.until(self._serves_groups, "groups are served"))
 
     def _serves_groups(self) -> bool:
@@ -177,8 +177,8 @@ class Side:
 
     def end_offset(self, topic: str, partition: int = 0, *, timestamp: int = -1) -> int:
         """Return the end of a partition, or what another timestamp stands for."""
-        asked = [{"partition_index": partition, "timestamp": timestamp}]
-        topics = [{"name": topic, "partitions": asked}]
+        requested = [{"partition_index": partition, "timestamp": timestamp}]
+        topics = [{"name": topic, "partitions": requested}]
         answer = self.ask(ApiKey.LIST_OFFSETS, 7, replica_id=-1, topics=topics)
         return int(answer.topics[0].partitions[0].offset)
 

@@ -70,7 +70,7 @@ def test_the_answers_are_the_same(played: Played, case: Case) -> None:
 
 @pytest.mark.parametrize("case", wire_cases.CASES, ids=lambda case: case.name)
 def test_odd_frames_have_the_same_end(played: Played, case: wire_cases.WireCase) -> None:
-    """Answered, kept waiting or hung up on, on both nodes alike."""
+    """Answered, left waiting or disconnected, on both nodes alike."""
     theirs, ours = (outcomes[case.name] for outcomes in played.wire)
     assert ours == theirs
     assert (theirs if isinstance(theirs, str) else None) == case.expected
@@ -95,7 +95,7 @@ def test_every_advertised_version_has_a_case(listener: str) -> None:
 
 
 def test_every_allowed_difference_is_needed(played: Played) -> None:
-    """The list holds nothing that has become equal meanwhile."""
+    """The list has no entry without a difference."""
     run.differences(played.kafka, played.ottla)
     needless = [entry.label for entry in allowed.ALLOWED if entry not in allowed.used]
     assert not needless

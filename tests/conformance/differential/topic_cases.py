@@ -56,7 +56,7 @@ def _by_both(at: Side, version: int) -> dict[str, Any]:
     return {"topics": topics, "allow_auto_topic_creation": False}
 
 
-def _ids_beside_names(at: Side, version: int) -> dict[str, Any]:
+def _ids_with_names(at: Side, version: int) -> dict[str, Any]:
     own = at.topic_id(at.topic("described", 3))
     ids = {"": OTHER_ID, "other": own, "described": own}
     topics: list[dict[str, Any]] = [{"name": at.topic("described-too", 2)}]
@@ -99,7 +99,7 @@ METADATA = [
     _meta("by id", _by_id, E_.INVALID_REQUEST, versions=(10, 99)),
     _meta("by unknown id", _by_other_id, E_.UNKNOWN_TOPIC_ID, versions=(12, 99)),
     _meta("by id and name", _by_both, versions=(12, 99)),
-    _meta("ids beside names", _ids_beside_names, E_.UNKNOWN_TOPIC_ID, versions=(12, 99)),
+    _meta("ids next to names", _ids_with_names, E_.UNKNOWN_TOPIC_ID, versions=(12, 99)),
     _meta(
         "with operations",
         _about(
@@ -136,7 +136,7 @@ PARTITIONS = [
     _partitions("limit 0", _page("described", limit=0)),
     _partitions("limit -1", _page("described", limit=-1)),
     _partitions("goes on", _page("described", "described-too", cursor=("described", 2))),
-    _partitions("goes on behind", _page("described", cursor=("described", 9))),
+    _partitions("continues after the last", _page("described", cursor=("described", 9))),
     _partitions(
         "goes on at the next",
         _page("described", "described-too", cursor=("described-a", 0)),
@@ -154,7 +154,9 @@ PARTITIONS = [
         _page("", "described", cursor=("", 0)),
         E_.INVALID_TOPIC_EXCEPTION,
     ),
-    _partitions("no name, goes on behind", _page("", "described", cursor=("described", 1))),
+    _partitions(
+        "no name, continues after the last", _page("", "described", cursor=("described", 1))
+    ),
     _partitions("unknown topic", _page("absent"), LOST),
     _partitions("invalid topic", _page("a b"), E_.INVALID_TOPIC_EXCEPTION),
 ]
@@ -206,7 +208,7 @@ CREATE = [
     *_create("validate only", _created("{}", 2, validate_only=True)),
     *_create("assigned", _created("{}", -1, -1, assignments={0: [1], 1: [1]})),
     *_create(
-        "assigned to nobody",
+        "assigned to an unknown broker",
         _created("{}", -1, -1, assignments={0: [9]}),
         E_.INVALID_REPLICA_ASSIGNMENT,
     ),
@@ -248,9 +250,9 @@ CREATE = [
 def _grown(count: int, name: str = "{}", **options: Any) -> Fields:
     def fields(at: Side, version: int) -> dict[str, Any]:
         own = at.topic(name.format(at.label), 2) if "{}" in name else name
-        wanted = {"name": own, "count": count, "assignments": options.get("assignments")}
+        requested = {"name": own, "count": count, "assignments": options.get("assignments")}
         return {
-            "topics": [wanted] * options.get("times", 1),
+            "topics": [requested] * options.get("times", 1),
             "timeout_ms": 10_000,
             "validate_only": options.get("validate_only", False),
         }
@@ -279,7 +281,7 @@ GROW = [
         E_.INVALID_REPLICA_ASSIGNMENT,
     ),
     *_grow(
-        "assigned to nobody",
+        "assigned to an unknown broker",
         _grown(3, assignments=[{"broker_ids": [9]}]),
         E_.INVALID_REPLICA_ASSIGNMENT,
     ),
@@ -341,8 +343,8 @@ DELETE = [
 def _elected(kind: int, topic: str = "described", *partitions: int) -> Fields:
     def fields(at: Side, version: int) -> dict[str, Any]:
         at.topic("described", 3)
-        wanted = {"topic": topic, "partitions": list(partitions or (0,))}
-        return {"election_type": kind, "topic_partitions": [wanted], "timeout_ms": 5000}
+        requested = {"topic": topic, "partitions": list(partitions or (0,))}
+        return {"election_type": kind, "topic_partitions": [requested], "timeout_ms": 5000}
 
     return fields
 
@@ -389,8 +391,8 @@ ELECT = [
 def _moved(replicas: list[int] | None, topic: str = "described", partition: int = 0) -> Fields:
     def fields(at: Side, version: int) -> dict[str, Any]:
         at.topic("described", 3)
-        wanted = {"partition_index": partition, "replicas": replicas}
-        return {"topics": [{"name": topic, "partitions": [wanted]}], "timeout_ms": 5000}
+        requested = {"partition_index": partition, "replicas": replicas}
+        return {"topics": [{"name": topic, "partitions": [requested]}], "timeout_ms": 5000}
 
     return fields
 
@@ -412,7 +414,7 @@ def _moves(name: str, fields: Fields, *errors: int) -> list[Case]:
 MOVE = [
     *_move("valid, stays", _moved([1])),
     *_move("cancel", _moved(None), E_.NO_REASSIGNMENT_IN_PROGRESS),
-    *_move("to nobody", _moved([9]), E_.INVALID_REPLICA_ASSIGNMENT),
+    *_move("to an unknown broker", _moved([9]), E_.INVALID_REPLICA_ASSIGNMENT),
     *_move("to no replicas", _moved([]), E_.INVALID_REPLICA_ASSIGNMENT),
     *_move("unknown topic", _moved([1], "absent"), LOST),
     *_move("unknown partition", _moved([1], "described", 9), LOST),

@@ -1,4 +1,4 @@
-"""Frames that no sound client sends: whether the node answers, waits or hangs up.
+"""Malformed frames: whether the node answers, waits or disconnects.
 
 Kafka: SocketServer.Processor, RequestContext.parseRequest, NetworkReceive.
 """
@@ -49,7 +49,7 @@ def _request(key: ApiKey, version: int, *, client_id: str | None = "wire", **fie
 
 
 def _longer(frame: bytes, extra: bytes) -> bytes:
-    """Return the frame with bytes behind its body, the size made right."""
+    """Return the frame with bytes after its body, the size made right."""
     return _sized(frame[4:] + extra)
 
 
@@ -79,9 +79,9 @@ CASES = (
     WireCase("api versions 99", _sized(_header(18, 99) + bytes(1))),
     WireCase("api versions 5, with its body", _sized(_header(18, 5) + FLEXIBLE[18:])),
     WireCase("api versions -1", _sized(_header(18, -1))),
-    WireCase("bytes behind the body", _longer(VERSIONS, b"extra")),
-    WireCase("bytes behind a flexible body", _longer(FLEXIBLE, b"extra")),
-    WireCase("bytes behind metadata", _longer(METADATA, b"\0\0\0")),
+    WireCase("bytes after the body", _longer(VERSIONS, b"extra")),
+    WireCase("bytes after a flexible body", _longer(FLEXIBLE, b"extra")),
+    WireCase("bytes after metadata", _longer(METADATA, b"\0\0\0")),
     WireCase("body cut short", _sized(METADATA[4:-2]), CLOSED),
     WireCase("no body", _sized(_header(3, 1)), CLOSED),
     WireCase("no header", _sized(b""), CLOSED),
@@ -128,8 +128,8 @@ def shown(received: bytes, case: WireCase) -> Any:
     correlation = int.from_bytes(received[4:8], "big")
     if case.data[4:6] != b"\0\x12":
         return {"correlation_id": correlation}
-    asked = int.from_bytes(case.data[6:8], "big")
-    version = asked if asked in ApiVersionsResponse.versions else 0
+    requested = int.from_bytes(case.data[6:8], "big")
+    version = requested if requested in ApiVersionsResponse.versions else 0
     answer = codec.decode_at(ApiVersionsResponse, version, memoryview(received), 8)[0]
     keys = [one.api_key for one in answer.api_keys]
     return {

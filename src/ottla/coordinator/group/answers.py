@@ -1,4 +1,4 @@
-"""Pending answers: one instead of an error, one made of several.
+"""Combinators for pending responses: recover from an error, gather several.
 
 Kafka: CompletableFuture.exceptionally; org.apache.kafka.server.util.FutureUtils.combineFutures.
 """
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 def recover(pending: Pending[T], refuse: Callable[[Exception], T]) -> Pending[T]:
-    """Return a Pending that holds refuse(error) where the given one fails."""
+    """Return a Pending that completes with refuse(error) if the given one fails."""
     result: Pending[T] = Pending()
 
     def finished(done: Pending[T]) -> None:
@@ -28,7 +28,7 @@ def recover(pending: Pending[T], refuse: Callable[[Exception], T]) -> Pending[T]
 
 
 def gather(parts: list[Pending[T]], combine: Callable[[list[Pending[T]]], R]) -> Pending[R]:
-    """Return a Pending of combine(parts), called when all of them are done."""
+    """Return a Pending that completes with combine(parts) when all parts are done."""
     result: Pending[R] = Pending()
     missing = len(parts)
 

@@ -1,4 +1,4 @@
-"""The settings that the group coordinator reads, with Kafka's defaults.
+"""The settings of the group coordinator, with Kafka's defaults.
 
 Kafka: org.apache.kafka.coordinator.group.GroupCoordinatorConfig.
 """

@@ -1,4 +1,4 @@
-"""What a request's answer may depend on besides its body.
+"""Request context and topic lookups that the coordinator needs in addition to the request.
 
 Kafka: AuthorizableRequestContext; MetadataCache for the names of topics.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Who asks, and in which version.
+    """The client of a request and the API version.
 
     client_host is the peer's address as Java prints it, with a slash in front: "/127.0.0.1".
     """
@@ -25,7 +25,7 @@ class RequestContext:
 
 
 class TopicNames(Protocol):
-    """What the metadata image knows of topics."""
+    """Lookups of topics in the metadata image."""
 
     def topic_id(self, name: str) -> Uuid | None:
         """Return the id of a topic; None when there is no such topic."""
@@ -37,6 +37,6 @@ class TopicNames(Protocol):
         """Whether the topic exists and has that partition."""
 
 
-def everything(_name: str) -> bool:
-    """Allow every group or topic: the filter while nobody is authorised."""
+def allow_all(_name: str) -> bool:
+    """Allow every group or topic: the filter without an authorizer."""
     return True

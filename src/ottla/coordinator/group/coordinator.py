@@ -1,4 +1,4 @@
-"""The group coordinator's door: one method an API, request in, pending response out.
+"""The group coordinator's façade: one method per API, request in, pending response out.
 
 Kafka: org.apache.kafka.coordinator.group.GroupCoordinatorService.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.coordinator.group import group_admin
 from ottla.coordinator.group.answers import gather, recover
 from ottla.coordinator.group.classic import join, membership, sync
-from ottla.coordinator.group.context import RequestContext, TopicNames, everything
+from ottla.coordinator.group.context import RequestContext, TopicNames, allow_all
 from ottla.coordinator.group.error_mapping import operation_error
 from ottla.coordinator.group.java_hash import partition_for
 from ottla.coordinator.group.offsets import removal
@@ -42,20 +42,16 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 PROTOCOL_NAMED_VERSION: Final = 5
-"""From this version on SyncGroup has to say the protocol (KIP-559)."""
-
-
-def _not_made_yet() -> int | None:
-    return None
+"""The first version of SyncGroup that requires the protocol (KIP-559)."""
 
 
 class GroupCoordinator:
     """Groups of the partitions of `__consumer_offsets` that this node leads.
 
-    new_uuid returns the random part of a member id, in the 36-character form. on_fault is told of
-    errors that are bugs; the request is answered UNKNOWN_SERVER_ERROR. offsets_partitions returns
-    how many partitions `__consumer_offsets` has, None while there is none: the setting is only what
-    it is made with, and groups must be found in a topic that was made with another one.
+    new_uuid returns the random part of a member id, in the 36-character form. on_fault is called
+    for internal errors; the client receives UNKNOWN_SERVER_ERROR. offsets_partitions returns the
+    partition count of `__consumer_offsets`, None before it exists: the setting applies only to the
+    creation of the topic, which may have been created with another one.
     """
 
     def __init__(
@@ -68,7 +64,7 @@ class GroupCoordinator:
         topics: TopicNames,
         new_uuid: Callable[[], str],
         on_fault: Callable[[Exception], None],
-        offsets_partitions: Callable[[], int | None] = _not_made_yet,
+        offsets_partitions: Callable[[], int | None],
     ) -> None:
         self._config = config
         self._offsets_partitions = offsets_partitions
@@ -80,7 +76,7 @@ class GroupCoordinator:
 
     @property
     def runtime(self) -> CoordinatorRuntime[GroupShard]:
-        """The shards; the server tells it of elections, resignations and high watermarks."""
+        """The shards by partition."""
         return self._runtime
 
     def partition_for(self, group_id: str) -> int:
@@ -88,34 +84,34 @@ class GroupCoordinator:
         count = self._offsets_partitions() or self._config.offsets_topic_num_partitions
         return partition_for(group_id, count)
 
-    # ---------------------------------------------------------------- what the server reports
+    # ---------------------------------------------------------------- events from the broker
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
-        """Load a partition that this node leads now."""
+        """Load a partition of which this node became the leader."""
         self._runtime.on_elected(partition, leader_epoch)
 
     def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
-        """Unload a partition that another node leads now, or that is gone."""
+        """Unload a partition that another node leads, or that was deleted."""
         self._runtime.on_resigned(partition, leader_epoch)
 
     def on_high_watermark(self, partition: int, offset: int) -> None:
-        """Release the answers whose records are committed."""
+        """Release the responses whose records are committed."""
         self._runtime.on_high_watermark(partition, offset)
 
     def on_topics_deleted(self, topics: Iterable[tuple[str, Uuid]]) -> None:
-        """Forget the offsets of deleted topics, given by name and id."""
+        """Delete the offsets of deleted topics, given by name and id."""
         deleted = tuple(topics)
 
-        def forget(shard: GroupShard) -> Result[None]:
+        def delete(shard: GroupShard) -> Result[None]:
             tombstones = []
             for name, topic_id in deleted:
                 tombstones += removal.delete_topic(shard.groups, name, topic_id)
             return Result(None, tombstones, atomic=False)
 
-        self._runtime.write_all(forget)
+        self._runtime.write_all(delete)
 
     def close(self) -> None:
-        """Unload everything; what waits is answered NOT_COORDINATOR."""
+        """Unload all partitions; pending responses fail with NOT_COORDINATOR."""
         self._runtime.close()
 
     # ---------------------------------------------------------------- members
@@ -123,7 +119,7 @@ class GroupCoordinator:
     def join_group(
         self, request: JoinGroupRequest, context: RequestContext
     ) -> Pending[JoinGroupResponse]:
-        """Join, or rejoin; the answer waits for the end of the join phase."""
+        """Join or rejoin; the response is sent at the end of the join phase."""
         answer: Pending[JoinGroupResponse] = Pending()
         session_ms, config = request.session_timeout_ms, self._config
         if not request.group_id:
@@ -144,7 +140,7 @@ class GroupCoordinator:
     def sync_group(
         self, request: SyncGroupRequest, context: RequestContext
     ) -> Pending[SyncGroupResponse]:
-        """Ask for the assignment; the answer waits for the leader's to be committed."""
+        """Return the assignment, once that of the leader is committed."""
         answer: Pending[SyncGroupResponse] = Pending()
         is_named = request.protocol_type is not None and request.protocol_name is not None
         if context.api_version >= PROTOCOL_NAMED_VERSION and not is_named:
@@ -161,7 +157,7 @@ class GroupCoordinator:
     def heartbeat(
         self, request: HeartbeatRequest, _context: RequestContext
     ) -> Pending[HeartbeatResponse]:
-        """Keep a session alive. While loading the answer is good: the session starts anew then."""
+        """Keep a session alive. Succeeds while loading, because loading restarts all sessions."""
         if not request.group_id:
             return Pending.of(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
 
@@ -179,7 +175,7 @@ class GroupCoordinator:
     def leave_group(
         self, request: LeaveGroupRequest, context: RequestContext
     ) -> Pending[LeaveGroupResponse]:
-        """Leave; up to version 2 one member, whose error is the response's."""
+        """Remove members; up to version 2 one member, whose error is the response's."""
         if not request.group_id:
             return Pending.of(LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         is_single = context.api_version <= 2
@@ -220,9 +216,9 @@ class GroupCoordinator:
         request: OffsetCommitRequest,
         context: RequestContext,
         *,
-        may_read: Callable[[str], bool] = everything,
+        may_read: Callable[[str], bool] = allow_all,
     ) -> Pending[OffsetCommitResponse]:
-        """Commit offsets; may_read says of a topic's name whether the client may."""
+        """Commit offsets of the topics that may_read allows."""
         return self._offsets.commit(request, context, may_read)
 
     def offset_fetch(
@@ -230,8 +226,8 @@ class GroupCoordinator:
         request: OffsetFetchRequest,
         context: RequestContext,
         *,
-        may_describe: Callable[[str], bool] = everything,
-        may_describe_group: Callable[[str], bool] = everything,
+        may_describe: Callable[[str], bool] = allow_all,
+        may_describe_group: Callable[[str], bool] = allow_all,
     ) -> Pending[OffsetFetchResponse]:
         """Fetch committed offsets of one group or, from version 8 on, of several."""
         return self._offsets.fetch(request, context, may_describe, may_describe_group)
@@ -241,7 +237,7 @@ class GroupCoordinator:
         request: OffsetDeleteRequest,
         _context: RequestContext,
         *,
-        may_read: Callable[[str], bool] = everything,
+        may_read: Callable[[str], bool] = allow_all,
     ) -> Pending[OffsetDeleteResponse]:
         """Delete committed offsets of topics that the group does not read."""
         return self._offsets.delete(request, may_read)
@@ -253,7 +249,7 @@ class GroupCoordinator:
         request: ListGroupsRequest,
         _context: RequestContext,
         *,
-        may_describe: Callable[[str], bool] = everything,
+        may_describe: Callable[[str], bool] = allow_all,
     ) -> Pending[ListGroupsResponse]:
         """List the groups that this node coordinates; may_describe hides the others' names."""
         parts = self._runtime.read_all(
@@ -280,7 +276,7 @@ class GroupCoordinator:
     def describe_groups(
         self, request: DescribeGroupsRequest, context: RequestContext
     ) -> Pending[DescribeGroupsResponse]:
-        """Describe classic groups."""
+        """Describe groups."""
         version = context.api_version
 
         def describe(partition: int, ids: list[str]) -> Pending[list[group_admin.DescribedGroup]]:
@@ -324,7 +320,7 @@ class GroupCoordinator:
             ),
         )
 
-    # ---------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- internals
 
     def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
         found: dict[int, list[str]] = {}
@@ -338,7 +334,7 @@ class GroupCoordinator:
         operation: Callable[[GroupShard], Result[None]],
         refuse: Callable[[ErrorCode], object],
     ) -> None:
-        """Run an operation that answers by itself, now or later; refuse is for when it cannot."""
+        """Run an operation that responds by itself, now or later; call refuse if it fails."""
 
         def finished(done: Pending[None]) -> None:
             if done.error is not None:

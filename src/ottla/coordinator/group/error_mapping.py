@@ -1,4 +1,4 @@
-"""What an error of the log looks like to the client of a group.
+"""Maps errors of the log to the error codes that group clients receive.
 
 Kafka: GroupMetadataManager.appendGroupMetadataErrorToResponseError,
 CoordinatorOperationExceptionHelper.handleOperationException.
@@ -23,12 +23,12 @@ _FROM_THE_LOG: Final = {
 
 
 def append_error(code: ErrorCode) -> ErrorCode:
-    """Return the code to answer with when records could not be written because of code."""
+    """Return the client's error code for a failed write with this code."""
     return _FROM_THE_LOG.get(code, code)
 
 
 def operation_error(error: Exception) -> ErrorCode:
-    """Return the code to answer with when an operation failed with error."""
+    """Return the client's error code for a failed operation."""
     if isinstance(error, KafkaError):
         return append_error(error.code)
     return ErrorCode.UNKNOWN_SERVER_ERROR

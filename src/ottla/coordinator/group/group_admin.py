@@ -1,4 +1,4 @@
-"""ListGroups, DescribeGroups, DeleteGroups, and the clearing away of groups nobody needs.
+"""ListGroups, DescribeGroups, DeleteGroups, and the cleanup of expired groups.
 
 Kafka: GroupMetadataManager.{listGroups, describeGroups, maybeDeleteGroup},
 GroupCoordinatorShard.{deleteGroups, cleanupGroupMetadata}.
@@ -28,21 +28,21 @@ DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
 
 CLASSIC_TYPE: Final = "classic"
 NOT_FOUND_VERSION: Final = 6
-"""From this version on DescribeGroups says that there is no such group; before, it is Dead."""
+"""The first version of DescribeGroups with an error for unknown groups; earlier ones say Dead."""
 
 
 def list_groups(
     groups: Groups, states: Iterable[str], types: Iterable[str], epoch: int
 ) -> list[ListedGroup]:
     """Return the groups in the committed state that match; empty filters match all."""
-    wanted_states = [state.strip().lower() for state in states]
-    wanted_types = [kind.strip().lower() for kind in types]
-    if wanted_types and CLASSIC_TYPE not in wanted_types:
+    requested_states = [state.strip().lower() for state in states]
+    requested_types = [kind.strip().lower() for kind in types]
+    if requested_types and CLASSIC_TYPE not in requested_types:
         return []
     listed = []
     for group_id in groups.ids_at(epoch):
         group = groups.find(group_id)
-        if group is None or (wanted_states and group.state.lower() not in wanted_states):
+        if group is None or (requested_states and group.state.lower() not in requested_states):
             continue
         listed.append(
             ListedGroup(
@@ -117,8 +117,8 @@ def delete_groups(groups: Groups, group_ids: Iterable[str]) -> Result[list[Delet
     return result
 
 
-def clear_away(groups: Groups) -> list[CoordinatorRecord]:
-    """Return the tombstones of all expired offsets, and of the groups that end with them."""
+def cleanup_group_metadata(groups: Groups) -> list[CoordinatorRecord]:
+    """Return the tombstones of all expired offsets, and of the empty groups left without any."""
     tombstones: list[CoordinatorRecord] = []
     for group_id in groups.ids():
         group = groups.find(group_id)

@@ -1,8 +1,8 @@
-"""All groups of a shard, whatever their kind: does it exist, may it commit, may it go.
+"""Lookups across all groups of a shard, whatever their type.
 
 Kafka: org.apache.kafka.coordinator.group.Group and its lookups in GroupMetadataManager.
 
-Only classic groups exist so far; consumer, share and streams groups will be asked here too.
+Only classic groups are implemented.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Groups:
-    """The groups that are known by their members, and those known by their offsets alone."""
+    """Groups with members, and simple groups that only have offsets."""
 
     def __init__(self, classic: ClassicGroups, offsets: Offsets) -> None:
         self.classic = classic
         self.offsets = offsets
 
     def find(self, group_id: str) -> ClassicGroup | None:
-        """Return the group; one that only has offsets is a simple classic group (no members)."""
+        """Return the group; a group with offsets only is a simple classic group without members."""
         group = self.classic.find(group_id)
         if group is None and (group_id in self.offsets.by_group or self._has_staged(group_id)):
             group = self.classic.get_or_create(group_id)
@@ -42,7 +42,7 @@ class Groups:
         return group
 
     def exists_at(self, group_id: str, epoch: int) -> bool:
-        """Whether the committed state knows the group."""
+        """Whether the group exists in the committed state."""
         return (
             group_id in self.classic.stored.at(epoch)
             or group_id in self.offsets.by_group.at(epoch)
@@ -56,14 +56,14 @@ class Groups:
         return list(known)
 
     def ids(self) -> list[str]:
-        """Return the ids of all groups, live ones that are in no log yet included."""
+        """Return the ids of all groups, including live ones that are not in the log yet."""
         known = dict.fromkeys(self.classic.stored)
         known.update(dict.fromkeys(self.offsets.by_group))
         known.update(dict.fromkeys(self.classic.live))
         return list(known)
 
     def tombstones(self, group: ClassicGroup) -> list[CoordinatorRecord]:
-        """Return the records that end an empty group; its timers stop."""
+        """Return the records that delete an empty group, and cancel its timers."""
         assert group.is_in(ClassicState.EMPTY)
         self.classic.timers.cancel(join_key(group.group_id))
         if group.group_id not in self.classic.stored and not group.pending_join:

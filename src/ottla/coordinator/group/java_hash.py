@@ -1,4 +1,4 @@
-"""Java's string hash, where Kafka's answers depend on it.
+"""Java's string hash, for results of Kafka that depend on it.
 
 Kafka: org.apache.kafka.common.utils.Utils.abs over String.hashCode.
 """
@@ -27,7 +27,7 @@ def partition_for(key: str, partition_count: int) -> int:
 
 
 def in_hash_map_order(keys: Iterable[str]) -> list[str]:
-    """Return keys in the order in which a java.util.HashMap of up to 12 of them is walked."""
+    """Return keys in the iteration order of a java.util.HashMap of up to 12 of them."""
 
     def bucket(key: str) -> int:
         value = string_hash(key) & 0xFFFF_FFFF

@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`, and their bytes.
+"""The records of `__consumer_offsets` and their encoding.
 
 Kafka: GroupCoordinatorRecordHelpers and GroupCoordinatorRecordSerde.
 
@@ -119,7 +119,7 @@ def group_metadata(group: ClassicGroup, assignments: dict[str, bytes]) -> Coordi
 
 
 def empty_group_metadata(group: ClassicGroup) -> CoordinatorRecord:
-    """Return the record that announces a group before its first generation."""
+    """Return the record of a new group, before its first generation."""
     return _group_metadata(
         group.group_id,
         protocol_type="",

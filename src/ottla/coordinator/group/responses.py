@@ -1,4 +1,4 @@
-"""Answers to joins and syncs in one place, so that every field is said once.
+"""Builders of JoinGroup and SyncGroup responses.
 
 Kafka: the builders of JoinGroupResponseData and SyncGroupResponseData.
 """
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
-    """Return the answer to a join that failed."""
+    """Return the response to a failed join."""
     return JoinGroupResponse(
         error_code=code, protocol_name=None, leader="", member_id=member_id, members=[]
     )
 
 
 def join_success(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
-    """Return the answer to a join of the group's generation, without its members."""
+    """Return the response to a join of the group's generation, without its members."""
     return JoinGroupResponse(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
@@ -35,12 +35,12 @@ def join_success(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
 
 
 def sync_error(code: ErrorCode) -> SyncGroupResponse:
-    """Return the answer to a sync that failed."""
+    """Return the response to a failed sync."""
     return SyncGroupResponse(error_code=code, assignment=b"")
 
 
 def sync_success(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
-    """Return the answer to a sync of the group's generation."""
+    """Return the response to a sync of the group's generation."""
     return SyncGroupResponse(
         error_code=ErrorCode.NONE,
         protocol_type=group.protocol_type,

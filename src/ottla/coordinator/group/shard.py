@@ -1,4 +1,4 @@
-"""One partition of `__consumer_offsets` as a state machine: what is replayed, what is soft.
+"""One partition of `__consumer_offsets` as a state machine.
 
 Kafka: org.apache.kafka.coordinator.group.GroupCoordinatorShard.
 """
@@ -14,7 +14,7 @@ from ottla.coordinator.group.classic.groups import ClassicGroups
 from ottla.coordinator.group.groups import Groups
 from ottla.coordinator.group.offsets.committed import Offsets
 from ottla.coordinator.group.responses import join_error, sync_error
-from ottla.coordinator.runtime.result import Result, nothing
+from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.errors import ErrorCode
 from ottla.protocol.records import group as schemas
 from ottla.timeline import TimelineDict
@@ -54,7 +54,7 @@ class GroupShard:
     # ---------------------------------------------------------------- replay
 
     def replay(self, offset: int, producer_id: int, record: CoordinatorRecord) -> None:
-        """Apply one record. Tombstones of what is not there have no effect, in any order."""
+        """Apply one record. Tombstones of unknown keys have no effect."""
         key, value = record.key, record.value
         if isinstance(key, schemas.OffsetCommitKey | schemas.LegacyOffsetCommitKey):
             if isinstance(value, schemas.LegacyOffsetCommitValue):
@@ -96,10 +96,10 @@ class GroupShard:
         """Return the record of bytes; None for kinds not known here."""
         return records.decode(key, value)
 
-    # ---------------------------------------------------------------- life
+    # ---------------------------------------------------------------- lifecycle
 
     def on_loaded(self) -> None:
-        """Give every stored member a full session, and begin to look for expired offsets."""
+        """Start a full session for every stored member, and schedule the expiry of offsets."""
         for group_id in tuple(self.classic.stored):
             group = self.classic.get(group_id)
             for member in tuple(group.members.values()):
@@ -109,7 +109,7 @@ class GroupShard:
         self._schedule_expiry()
 
     def on_unloaded(self) -> None:
-        """Tell all that wait that the coordinator is elsewhere."""
+        """Fail all pending joins and syncs with NOT_COORDINATOR."""
         code = ErrorCode.NOT_COORDINATOR
         for group in tuple(self.classic.live.values()):
             group.move_to(ClassicState.DEAD, self.classic.clock.now_ms())
@@ -124,5 +124,5 @@ class GroupShard:
 
     def _expire(self) -> Result[None]:
         self._schedule_expiry()
-        tombstones = group_admin.clear_away(self.groups)
-        return Result(None, tombstones, atomic=False) if tombstones else nothing()
+        tombstones = group_admin.cleanup_group_metadata(self.groups)
+        return Result(None, tombstones, atomic=False) if tombstones else empty_result()

@@ -1,4 +1,4 @@
-"""What all coordinators share: replay, commit, revert, loading, timers."""
+"""The runtime shared by all coordinators: replay, commit, revert, loading, timers."""
 
 from ottla.coordinator.runtime.log import CoordinatorLog
 from ottla.coordinator.runtime.result import CoordinatorRecord, Result

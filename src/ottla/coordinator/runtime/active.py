@@ -1,4 +1,4 @@
-"""One loaded or loading partition: appends, replays, waits for the commit, reverts.
+"""One loaded or loading partition: appends and replays records, waits for commits, reverts.
 
 Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.CoordinatorContext.
 """
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class ShardState(Enum):
-    """Where a partition's shard is in its life."""
+    """The lifecycle states of a partition's shard."""
 
     LOADING = "Loading"
     ACTIVE = "Active"
@@ -47,7 +47,7 @@ class ShardState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What all partitions of a runtime share."""
+    """Dependencies that all partitions of a runtime share."""
 
     log: CoordinatorLog
     timer: TimingWheel
@@ -81,7 +81,7 @@ class _Deferred:
 
 
 class ActivePartition(Generic[S]):
-    """A shard with its timelines, its place in the log and the answers that wait."""
+    """A shard with its timelines, its position in the log and the deferred responses."""
 
     def __init__(
         self,
@@ -110,11 +110,11 @@ class ActivePartition(Generic[S]):
     # ---------------------------------------------------------------- life
 
     def start(self) -> None:
-        """Begin to load; later slices follow by timer."""
+        """Start loading; further slices are scheduled by timer."""
         self._load_step(0)
 
     def close(self) -> None:
-        """Stop: whatever waits is answered with NOT_COORDINATOR."""
+        """Stop; pending responses fail with NOT_COORDINATOR."""
         if self.state == ShardState.CLOSED:
             return
         was_active, self.state = self.state == ShardState.ACTIVE, ShardState.CLOSED
@@ -126,7 +126,7 @@ class ActivePartition(Generic[S]):
             waiting.finish(KafkaError(ErrorCode.NOT_COORDINATOR))
         if was_active:
             self.shard.on_unloaded()
-        self._timers.cancel_all()  # what the answers above may have scheduled
+        self._timers.cancel_all()  # timers that the responses above may have scheduled
 
     def _load_step(self, _now_ms: int) -> None:
         try:
@@ -151,11 +151,11 @@ class ActivePartition(Generic[S]):
         self.state = ShardState.ACTIVE
         try:
             self.shard.on_loaded()
-        except Exception as error:  # noqa: BLE001 - nor one whose records make no sense together
+        except Exception as error:  # noqa: BLE001 - the same for inconsistent records
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Serve nothing of this partition; the others do not notice."""
+        """Stop serving this partition; other partitions are unaffected."""
         self.state = ShardState.FAILED
         self._timers.cancel_all()
         self._environment.on_fault(error)
@@ -163,16 +163,16 @@ class ActivePartition(Generic[S]):
     # ---------------------------------------------------------------- operations
 
     def write(self, operation: Callable[[S], Result[T]]) -> Pending[T]:
-        """Run operation, append and replay its records; the answer comes at their commit.
+        """Run operation, append and replay its records; respond when they are committed.
 
-        Operations run one after the other: what an answer sets off waits until its operation ends.
+        Operations run one at a time: work triggered by a response runs after its operation ends.
         """
         pending: Pending[T] = Pending()
         self._in_turn(lambda: self._run_write(operation, pending))
         return pending
 
     def read(self, operation: Callable[[S, int], T]) -> Pending[T]:
-        """Run operation on the committed state, the epoch of which it is given."""
+        """Run operation on the committed state; it receives the committed epoch."""
         pending: Pending[T] = Pending()
 
         def run() -> None:
@@ -240,7 +240,7 @@ class ActivePartition(Generic[S]):
                 self._append_all(result)
             except KafkaError as error:
                 if not result.atomic and error.code not in _LED_ELSEWHERE:
-                    self._environment.on_fault(error)  # nobody waits for such an answer
+                    self._environment.on_fault(error)  # no caller sees this error
                 deferred.finish(error)
                 return
             except Exception as error:  # noqa: BLE001 - state was reverted; answered as unknown
@@ -289,7 +289,7 @@ class ActivePartition(Generic[S]):
         self._forget_past()
 
     def on_high_watermark(self, offset: int) -> None:
-        """Note that everything before offset is committed and release what waited for it."""
+        """Record that all offsets below offset are committed; release the deferred responses."""
         if offset <= self._high_watermark:
             return
         self._high_watermark = offset
@@ -312,7 +312,7 @@ class ActivePartition(Generic[S]):
 
 
 def _ends_of_batches(entries: list[RecordInput], limit_bytes: int) -> list[int]:
-    """Return where to cut so that no batch is above the limit, unless by a single record."""
+    """Return the split points that keep each batch within the limit; one record may exceed it."""
     ends = []
     size = HEADER_BYTES
     for index, (_, key, value, _) in enumerate(entries):

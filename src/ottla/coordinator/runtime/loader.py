@@ -1,10 +1,10 @@
-"""Rebuilds a shard's state from its partition, a slice of the log at a time.
+"""Rebuilds a shard's state from its partition, one slice of the log at a time.
 
 Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorLoaderImpl.
 
 No snapshots are taken while loading, so undo logs cost nothing. A new leader's high watermark may
-lag behind what the old one had acknowledged; therefore the shard serves nothing before everything
-it found is committed, and no answer of it can go back behind an older one.
+be lower than what the old one had acknowledged. The shard therefore serves no request until all
+loaded records are committed, so that no response is older than an earlier one.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from ottla.records.batch import RecordBatch
 
 SLICE_BYTES: Final = 256 * 1024
-"""Bytes replayed at a time, so that loading never holds the loop for long."""
+"""Bytes replayed per slice, which bounds how long loading blocks the event loop."""
 
 
 class Loader:
-    """Replays a partition up to the end that it had when loading began."""
+    """Replays a partition up to the log end offset at the start of loading."""
 
     def __init__(self, log: CoordinatorLog, partition: int, shard: Shard) -> None:
         self._log = log
@@ -36,9 +36,9 @@ class Loader:
         self.unknown_count = 0
 
     def step(self) -> bool:
-        """Replay one slice; return whether all is replayed.
+        """Replay one slice; return whether loading is complete.
 
-        Compaction may remove records while it runs: offsets may jump, and a slice may be empty.
+        Compaction may run at the same time: offsets may have gaps, and a slice may be empty.
         """
         if self.position >= self.target:
             return True

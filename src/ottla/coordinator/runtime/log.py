@@ -1,4 +1,4 @@
-"""The log of a coordinator's topic as the runtime needs it; the broker implements it.
+"""The interface to the log of a coordinator's topic; the broker implements it.
 
 Kafka: org.apache.kafka.coordinator.common.runtime.PartitionWriter and CoordinatorLoader.
 """
@@ -15,24 +15,24 @@ class CoordinatorLog(Protocol):
     """The partitions of one internal topic that this broker leads."""
 
     def append(self, partition: int, batch: bytearray, leader_epoch: int) -> int:
-        """Append one batch as leader of leader_epoch; return the offset behind its last record.
+        """Append one batch as leader of leader_epoch; return the new log end offset.
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE,
-        KAFKA_STORAGE_ERROR … and then nothing was appended. It may report a new high watermark
+        KAFKA_STORAGE_ERROR …; then no record was appended. It may report a new high watermark
         before it returns.
         """
 
     def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
-        """Return whole batches from offset on, at least one however large; empty at the end."""
+        """Return complete batches from offset on, at least one of any size; empty at the end."""
 
     def max_batch_bytes(self, partition: int) -> int:
-        """Return how large a batch may be."""
+        """Return the maximum size of a batch."""
 
     def start_offset(self, partition: int) -> int:
         """Return the first offset."""
 
     def end_offset(self, partition: int) -> int:
-        """Return the offset behind the last record."""
+        """Return the log end offset."""
 
     def high_watermark(self, partition: int) -> int:
         """Return the offset up to which records are committed."""

@@ -1,4 +1,4 @@
-"""What an operation of a shard decides: records to write and the answer to give once they commit.
+"""The result of a shard's operation: records to write, and the response sent after their commit.
 
 Kafka: org.apache.kafka.coordinator.common.runtime.{CoordinatorRecord, CoordinatorResult}.
 """
@@ -27,12 +27,12 @@ class CoordinatorRecord(NamedTuple):
 
 @dataclass(slots=True)
 class Result(Generic[T]):
-    """Records, the response that is released when they are committed, and who else must know.
+    """Records, the response that is sent when they are committed, and a completion callback.
 
     `on_append` runs once: with None when the records are committed, before the response is
     released, or with the error that kept them from it. It may change soft state only.
-    Records that are not `atomic` need not stand in one batch: they may be more than a batch can
-    hold, and some may be written when the others are refused.
+    Records that are not `atomic` may be split into several batches, some of which may be written
+    while others are refused.
     """
 
     response: T
@@ -41,6 +41,6 @@ class Result(Generic[T]):
     atomic: bool = True
 
 
-def nothing() -> Result[None]:
-    """Return a result that writes nothing and answers nothing."""
+def empty_result() -> Result[None]:
+    """Return a result without records and without a response."""
     return Result(None)

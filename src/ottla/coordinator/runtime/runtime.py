@@ -1,4 +1,4 @@
-"""All partitions of one coordinator that this node leads, behind one door.
+"""All partitions of one coordinator that this node leads.
 
 Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime.
 """
@@ -41,9 +41,9 @@ class CoordinatorRuntime(Generic[S]):
         return self._partitions[partition].shard
 
     def on_elected(self, partition: int, leader_epoch: int) -> None:
-        """Load the partition: this node leads it from leader_epoch on.
+        """Load the partition, which this node leads since leader_epoch.
 
-        An older or equal epoch is ignored; a newer one loads afresh.
+        An older or equal epoch is ignored; a newer one reloads the partition.
         """
         current = self._partitions.get(partition)
         if current is not None:
@@ -55,9 +55,9 @@ class CoordinatorRuntime(Generic[S]):
         created.start()
 
     def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
-        """Unload the partition; ignored when leader_epoch is older than the one it leads by.
+        """Unload the partition; ignored when leader_epoch is older than the current one.
 
-        None means that the partition is gone from this node.
+        None means that the partition was removed from this node.
         """
         current = self._partitions.get(partition)
         if current is None or (leader_epoch is not None and leader_epoch < current.leader_epoch):
@@ -65,18 +65,18 @@ class CoordinatorRuntime(Generic[S]):
         self._remove(partition)
 
     def on_high_watermark(self, partition: int, offset: int) -> None:
-        """Note how far a partition's log is committed."""
+        """Update the high watermark of a partition."""
         current = self._partitions.get(partition)
         if current is not None:
             current.on_high_watermark(offset)
 
     def close(self) -> None:
-        """Unload everything."""
+        """Unload all partitions."""
         for partition in sorted(self._partitions):
             self._remove(partition)
 
     def write(self, partition: int, operation: Callable[[S], Result[T]]) -> Pending[T]:
-        """Run an operation that may write; its response comes when its records are committed.
+        """Run an operation that may write; the response is sent when its records are committed.
 
         The Pending fails with KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
         REQUEST_TIMED_OUT (not committed in time), an error of the log or of the operation.
@@ -90,11 +90,11 @@ class CoordinatorRuntime(Generic[S]):
         return _not_coordinator() if current is None else current.read(operation)
 
     def read_all(self, operation: Callable[[S, int], T]) -> list[Pending[T]]:
-        """Read every partition that this node leads."""
+        """Run a read on every partition that this node leads."""
         return [self.read(partition, operation) for partition in sorted(self._partitions)]
 
     def write_all(self, operation: Callable[[S], Result[T]]) -> list[Pending[T]]:
-        """Write to every partition that this node leads."""
+        """Run a write on every partition that this node leads."""
         return [self.write(partition, operation) for partition in sorted(self._partitions)]
 
     def _remove(self, partition: int) -> None:

@@ -1,4 +1,4 @@
-"""What the runtime asks of a coordinator's state machine, one object a partition it leads.
+"""The interface of a coordinator's state machine, one object per partition that it leads.
 
 Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorShard.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShardEnvironment:
-    """What a shard is made of: the registry of its timelines, its timers, the clock."""
+    """A shard's dependencies: the registry of its timelines, its timers, the clock."""
 
     partition: int
     registry: SnapshotRegistry
@@ -26,7 +26,7 @@ class ShardEnvironment:
 
 
 class Shard(Protocol):
-    """Replayed state in timelines, changed by `replay` alone; soft state in one named object."""
+    """Replayed state lives in timelines and changes only in `replay`; soft state in one object."""
 
     def replay(self, offset: int, producer_id: int, record: CoordinatorRecord) -> None:
         """Apply a record at its offset; producer_id is -1 outside a transaction."""
@@ -35,16 +35,16 @@ class Shard(Protocol):
         """Apply the marker that ends a producer's transaction."""
 
     def encode(self, record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-        """Return key and value as they stand in the log."""
+        """Return key and value as stored in the log."""
 
     def decode(self, key: bytes, value: bytes | None) -> CoordinatorRecord | None:
-        """Return the record of the log's bytes; None for a kind that this shard does not know.
+        """Return the decoded record; None for a record type that this shard does not know.
 
         Raises CorruptMessage.
         """
 
     def on_loaded(self) -> None:
-        """Rebuild soft state: the replayed state is complete."""
+        """Rebuild soft state after the replayed state is complete."""
 
     def on_unloaded(self) -> None:
-        """Answer whatever waits with NOT_COORDINATOR: the partition has another leader."""
+        """Fail pending responses with NOT_COORDINATOR: the partition has another leader."""

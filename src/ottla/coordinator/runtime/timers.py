@@ -1,4 +1,4 @@
-"""The named timers of one shard; what they run is an operation like any other.
+"""The named timers of one shard; each runs a shard operation.
 
 Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorTimer.
 """
@@ -20,7 +20,7 @@ RETRY_BACKOFF_MS: Final = 500
 
 
 class ShardTimers:
-    """Timers by key: scheduling a key again replaces what it ran; all end with the shard."""
+    """Timers by key: scheduling a key again replaces its timer; all end with the shard."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ShardTimers:
     def schedule(
         self, key: Hashable, delay_ms: int, operation: Operation, *, retry_ms: int | None = None
     ) -> None:
-        """Run operation in delay_ms; when its records cannot be written, again after retry_ms."""
+        """Run operation after delay_ms; retry after retry_ms when its records cannot be written."""
         self.cancel(key)
 
         def fire(_now_ms: int) -> None:
@@ -56,17 +56,17 @@ class ShardTimers:
         self._tasks[key] = task
 
     def cancel(self, key: Hashable) -> None:
-        """Forget the timer of key; no effect when there is none."""
+        """Cancel the timer of key, if any."""
         task = self._tasks.pop(key, None)
         if task is not None:
             task.cancel()
 
     def is_scheduled(self, key: Hashable) -> bool:
-        """Whether key waits to run."""
+        """Whether a timer of key is pending."""
         return key in self._tasks
 
     def cancel_all(self) -> None:
-        """Forget all timers."""
+        """Cancel all timers."""
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()

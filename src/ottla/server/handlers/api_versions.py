@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker serves and which features are finalised.
+"""ApiVersions: the served APIs and the finalised features.
 
 Kafka: KafkaApis.handleApiVersionsRequest, ApiVersionManager (KIP-511, KIP-584).
 """
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 ApiVersion = ApiVersionsResponse.ApiVersion
 _PRODUCE = 0
 _TELEMETRY = (71, 72)
-"""Answered, but told to clients only where somebody receives their metrics."""
+"""Served, but advertised only if a metrics receiver is configured."""
 _CLIENT_SOFTWARE_FROM = 3
-_LEVEL_ZERO_FROM = 4  # older clients take a lowest level of 0 for an error
+_LEVEL_ZERO_FROM = 4  # older clients treat a lowest level of 0 as an error
 _LEGAL_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -55,7 +55,7 @@ def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
 
 
 def _kraft_level(ctx: Context) -> dict[str, int]:
-    """Return the level that lies in the quorum's own records; 0 is not a finalised level."""
+    """Return the level stored in the quorum's own records; 0 is not a finalised level."""
     level = ctx.broker.controller.kraft_version
     return {KRAFT_VERSION: level} if level else {}
 
@@ -66,7 +66,7 @@ def _is_legal(request: ApiVersionsRequest) -> bool:
 
 
 def _served(listener: str) -> list[ApiVersion]:
-    """List by key. Produce is shown from 0 although 3 is the lowest: old librdkafka asks for it."""
+    """List by key. Produce is listed from 0 although 3 is the lowest: old librdkafka needs it."""
     return [
         ApiVersion(
             api_key=key,
@@ -78,7 +78,7 @@ def _served(listener: str) -> list[ApiVersion]:
 
 
 def unsupported_version(ctx: Context) -> ApiVersionsResponse:
-    """Answer a version that is too new: in version 0, with the range to choose from."""
+    """Answer an unsupported version: in version 0, with the supported range."""
     return ApiVersionsResponse(
         error_code=int(ErrorCode.UNSUPPORTED_VERSION),
         api_keys=[

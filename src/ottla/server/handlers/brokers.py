@@ -1,4 +1,4 @@
-"""What the cluster is and who leads: brokers, quorum, elections, reassignments.
+"""DescribeCluster, DescribeQuorum, ElectLeaders and ListPartitionReassignments.
 
 Kafka: KafkaApis.handleDescribeCluster (KIP-700, KIP-919), ControllerApis.
 """
@@ -34,16 +34,16 @@ _ENDPOINT_TYPE_FROM = 1
 @handles(DescribeClusterRequest)
 def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """List the brokers, or on a controller's listener the controllers."""
-    wanted = _CONTROLLERS if ctx.listener == "controller" else _BROKERS
-    if request.endpoint_type != wanted:
-        return _wrong_endpoint(ctx, request.endpoint_type, wanted)
+    own = _CONTROLLERS if ctx.listener == "controller" else _BROKERS
+    if request.endpoint_type != own:
+        return _wrong_endpoint(ctx, request.endpoint_type, own)
     broker = ctx.broker
     return DescribeClusterResponse(
-        endpoint_type=wanted,
+        endpoint_type=own,
         cluster_id=broker.cluster_id,
         controller_id=broker.any_controller_id(),
         brokers=_brokers(ctx, with_fenced=request.include_fenced_brokers)
-        if wanted == _BROKERS
+        if own == _BROKERS
         else [_described(node) for node in broker.controller.voter_nodes(ctx.listener_name)],
         cluster_authorized_operations=operations.CLUSTER
         if request.include_cluster_authorized_operations
@@ -52,7 +52,7 @@ def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeC
 
 
 def _brokers(ctx: Context, *, with_fenced: bool) -> list[_Described]:
-    """Describe the brokers that are reached on this listener."""
+    """Describe the brokers with an endpoint on this listener."""
     return [
         _described(node, is_fenced=one.fenced)
         for one in ctx.broker.image.cluster.brokers.values()
@@ -70,17 +70,18 @@ def _described(node: Node, *, is_fenced: bool = False) -> _Described:
     )
 
 
-def _wrong_endpoint(ctx: Context, asked: int, own: int) -> DescribeClusterResponse:
-    """Say that the other kind of listener was meant, or none that exists."""
-    if asked not in _ENDPOINTS:
-        code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {asked}"
+def _wrong_endpoint(ctx: Context, requested: int, own: int) -> DescribeClusterResponse:
+    """Refuse a request for the other kind of listener, or for an unknown kind."""
+    if requested not in _ENDPOINTS:
+        code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        message = f"Unsupported endpoint type {requested}"
     else:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
         if ctx.api_version < _ENDPOINT_TYPE_FROM:
-            code = ErrorCode.INVALID_REQUEST  # the only word for it that version 0 knows
+            code = ErrorCode.INVALID_REQUEST  # version 0 has no other error code for it
         message = (
             f"The request was sent to an endpoint of type {_ENDPOINTS[own]}, but we wanted an "
-            f"endpoint of type {_ENDPOINTS[asked]}"
+            f"endpoint of type {_ENDPOINTS[requested]}"
         )
     return DescribeClusterResponse(
         error_code=int(code), error_message=message, cluster_id="", brokers=[]
@@ -91,13 +92,13 @@ def _wrong_endpoint(ctx: Context, asked: int, own: int) -> DescribeClusterRespon
 def describe_quorum(
     ctx: Context, request: DescribeQuorumRequest
 ) -> Pending[DescribeQuorumResponse]:
-    """Describe the quorum: leader, epoch, how far each voter is (KIP-595)."""
+    """Describe the quorum: leader, epoch, log end offset of each voter (KIP-595)."""
     answer = ctx.broker.controller.describe_quorum(request)
     return answer if ctx.api_version >= _NODES_FROM else answer.then(_without_nodes)
 
 
 def _without_nodes(response: DescribeQuorumResponse) -> DescribeQuorumResponse:
-    """Leave out what versions 0 and 1 cannot carry."""
+    """Clear the fields that versions 0 and 1 do not have."""
     response.nodes = []
     for topic in response.topics:
         for partition in topic.partitions:
@@ -116,5 +117,5 @@ def elect_leaders(ctx: Context, request: ElectLeadersRequest) -> Pending[ElectLe
 def list_partition_reassignments(
     ctx: Context, request: ListPartitionReassignmentsRequest
 ) -> Pending[ListPartitionReassignmentsResponse]:
-    """List the moves under way: none, while there is one broker (KIP-455)."""
+    """List the current reassignments (KIP-455)."""
     return ctx.broker.controller.list_partition_reassignments(request)

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs and AlterConfigs: loggers change here, all else with the controller.
+"""IncrementalAlterConfigs and AlterConfigs: loggers change here, others on the controller.
 
 Kafka: kafka.server.ConfigAdminManager, KafkaApis.handleIncrementalAlterConfigsRequest.
 """
@@ -34,8 +34,8 @@ def alter_configs(ctx: Context, request: AlterConfigsRequest) -> Pending[AlterCo
     """Replace all settings of a resource (the old API)."""
     return per_item_errors(
         ctx.broker.controller.alter_configs(request),
-        lambda told: AlterConfigsResponse(
-            responses=[Replaced(**told, **_named(one)) for one in request.resources]
+        lambda error: AlterConfigsResponse(
+            responses=[Replaced(**error, **_named(one)) for one in request.resources]
         ),
     )
 
@@ -44,7 +44,7 @@ def alter_configs(ctx: Context, request: AlterConfigsRequest) -> Pending[AlterCo
 def incremental_alter_configs(
     ctx: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse | Pending[IncrementalAlterConfigsResponse]:
-    """Set, delete, append to or subtract from single settings (KIP-339), loggers' too (KIP-412)."""
+    """Set, delete, append to, subtract from settings (KIP-339), also of loggers (KIP-412)."""
     if all(one.resource_type != ConfigResourceType.BROKER_LOGGER for one in request.resources):
         return _forward(ctx, request)
     times = Counter((one.resource_type, one.resource_name) for one in request.resources)
@@ -58,12 +58,14 @@ def incremental_alter_configs(
         for one in request.resources
         if one.resource_type == ConfigResourceType.BROKER_LOGGER
     ]
-    rest = [
+    others = [
         one for one in request.resources if one.resource_type != ConfigResourceType.BROKER_LOGGER
     ]
-    if not rest:
+    if not others:
         return IncrementalAlterConfigsResponse(responses=loggers)
-    forwarded = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
+    forwarded = IncrementalAlterConfigsRequest(
+        resources=others, validate_only=request.validate_only
+    )
     return _forward(ctx, forwarded).then(
         lambda answer: IncrementalAlterConfigsResponse(responses=[*loggers, *answer.responses])
     )
@@ -74,8 +76,8 @@ def _forward(
 ) -> Pending[IncrementalAlterConfigsResponse]:
     return per_item_errors(
         ctx.broker.controller.incremental_alter_configs(request),
-        lambda told: IncrementalAlterConfigsResponse(
-            responses=[Outcome(**told, **_named(one)) for one in request.resources]
+        lambda error: IncrementalAlterConfigsResponse(
+            responses=[Outcome(**error, **_named(one)) for one in request.resources]
         ),
     )
 

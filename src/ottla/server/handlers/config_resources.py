@@ -1,4 +1,4 @@
-"""ListConfigResources: what has, or could have, settings of its own.
+"""ListConfigResources: the resources that have, or can have, settings.
 
 Kafka: KafkaApis.handleListConfigResources (KIP-1000, KIP-1142).
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SINCE_0 = frozenset({int(ConfigResourceType.CLIENT_METRICS)})
 _SINCE_1 = frozenset(int(kind) for kind in ConfigResourceType if kind)
 _STORED = (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS)
-"""Kinds of resources that exist because they have settings; the others exist anyway."""
+"""Resource types that are listed only if they have settings."""
 
 
 @handles(ListConfigResourcesRequest)
@@ -32,7 +32,7 @@ def list_config_resources(
 ) -> ListConfigResourcesResponse:
     """List topics, brokers and their loggers, and the groups and subscriptions with settings."""
     supported = _SINCE_1 if ctx.api_version else _SINCE_0
-    wanted = set(request.resource_types) or supported
+    requested = set(request.resource_types) or supported
     for kind in request.resource_types:
         if kind not in supported:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported resource type {kind}")
@@ -40,7 +40,7 @@ def list_config_resources(
         config_resources=[
             ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
             for kind, name in _resources(ctx)
-            if kind in wanted
+            if kind in requested
         ]
     )
 

@@ -39,8 +39,8 @@ _OF_BROKERS = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 def describe_configs(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe each resource's settings: value, source, synonyms.
 
-    What resources have in common is made once: most of ten thousand topics set nothing, and one
-    request may name a resource as often as it likes.
+    Results are shared between resources with the same settings: most topics have only defaults,
+    and one request may name a resource several times.
     """
     shared: dict[Hashable, list[ResourceResult]] = {}
     return DescribeConfigsResponse(
@@ -63,18 +63,18 @@ def _describe(
         result.error_message = error.message
         return result
     own = tuple(ctx.broker.stored_configs(kind, name).items())
-    # of topics, groups and subscriptions nothing but their own settings counts
+    # topics, groups and subscriptions differ only by their own settings
     key = (kind, name if kind in _OF_BROKERS else own, *(resource.configuration_keys or ()))
     configs = shared.get(key)
     if configs is None:
         entries = _entries(ctx, kind, name, resource.configuration_keys or None)
-        configs = shared[key] = [_shape(entry, request) for entry in entries]
+        configs = shared[key] = [_result(entry, request) for entry in entries]
     result.configs = configs
     return result
 
 
 def _check(ctx: Context, kind: int, name: str) -> None:
-    """Raise KafkaError when there is no such resource."""
+    """Raise KafkaError if the resource does not exist."""
     if kind == ConfigResourceType.TOPIC:
         check_topic_name(name)
         if ctx.broker.image.topics.by_name.get(name) is None:
@@ -95,7 +95,7 @@ def _check(ctx: Context, kind: int, name: str) -> None:
 
 
 def _entries(ctx: Context, kind: int, name: str, names: Sequence[str] | None) -> Iterator[Entry]:
-    """Describe a resource that is there."""
+    """Describe an existing resource."""
     broker = ctx.broker
     if kind == ConfigResourceType.BROKER_LOGGER:
         return _logger_entries(names)
@@ -140,7 +140,7 @@ def _logger_entries(names: Sequence[str] | None) -> Iterator[Entry]:
             )
 
 
-def _shape(entry: Entry, request: DescribeConfigsRequest) -> ResourceResult:
+def _result(entry: Entry, request: DescribeConfigsRequest) -> ResourceResult:
     result = ResourceResult(
         name=entry.name,
         value=entry.value,

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: whose passwords the cluster keeps, without the secrets.
+"""DescribeUserScramCredentials: the users with stored credentials, without the secrets.
 
 Kafka: KafkaApis.handleDescribeUserScramCredentialsRequest (KIP-554).
 """
@@ -27,16 +27,16 @@ _Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResul
 def describe_user_scram_credentials(
     ctx: Context, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Describe the users asked for, or all when none are named."""
+    """Describe the requested users, or all users if none are named."""
     by_user: dict[str, list[_Result.CredentialInfo]] = {}
     for (user, mechanism), record in sorted(ctx.broker.image.scram.by_user.items()):
         info = _Result.CredentialInfo(mechanism=mechanism, iterations=record.iterations)
         by_user.setdefault(user, []).append(info)
-    asked = Counter(one.name for one in request.users or ())
-    users = list(asked) or list(by_user)
+    requested = Counter(one.name for one in request.users or ())
+    users = list(requested) or list(by_user)
     return DescribeUserScramCredentialsResponse(
         error_message="",
-        results=[_result(user, asked[user], by_user.get(user, ())) for user in users],
+        results=[_result(user, requested[user], by_user.get(user, ())) for user in users],
     )
 
 

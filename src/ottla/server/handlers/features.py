@@ -1,4 +1,4 @@
-"""UpdateFeatures: raise or lower the levels that the cluster has agreed on.
+"""UpdateFeatures: raise or lower the finalised feature levels of the cluster.
 
 Kafka: ControllerApis.handleUpdateFeatures (KIP-584, KIP-778).
 """
@@ -19,5 +19,5 @@ if TYPE_CHECKING:
 def update_features(
     ctx: Context, request: UpdateFeaturesRequest
 ) -> Pending[UpdateFeaturesResponse]:
-    """Change all levels asked for, or none; only look when `validate_only` says so."""
+    """Change all requested levels or none; with `validate_only` only check them."""
     return ctx.broker.controller.update_features(request)

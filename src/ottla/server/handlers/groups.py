@@ -1,4 +1,4 @@
-"""The classic group APIs and FindCoordinator.
+"""The APIs of classic groups and FindCoordinator.
 
 Kafka: KafkaApis.handleJoinGroupRequest and its neighbours; the decisions are in
 coordinator.group.
@@ -61,15 +61,21 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
         return _not_found(
             key,
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "Transactions are not built yet in this version of Ottla.",
+            "Transactions are not supported by this version of Ottla.",
         )
     if key_type not in (_GROUP, _SHARE):
         return _not_found(key, ErrorCode.INVALID_REQUEST, None)
     if key_type == _SHARE:
-        return _not_found(key, ErrorCode.INVALID_REQUEST, "Share groups are not built yet.")
+        return _not_found(
+            key,
+            ErrorCode.INVALID_REQUEST,
+            "Share groups are not supported by this version of Ottla.",
+        )
     leader = ctx.broker.group_coordinator_node(key, ctx.listener_name)
     if leader is None:
-        return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "")  # no text from version 4 on
+        return _not_found(
+            key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ""
+        )  # without a message from version 4 on
     return Coordinator(
         key=key, node_id=leader.node_id, host=leader.host, port=leader.port, error_message=""
     )
@@ -88,19 +94,19 @@ def _not_found(key: str, code: ErrorCode, text: str | None) -> Coordinator:
 
 @handles(JoinGroupRequest)
 def join_group(ctx: Context, request: JoinGroupRequest) -> Pending[JoinGroupResponse]:
-    """Enter a group or a new generation of it; answered when the rebalance is complete."""
+    """Join a group or its next generation; answered at the end of the join phase."""
     return ctx.broker.groups.join_group(request, _context(ctx))
 
 
 @handles(SyncGroupRequest)
 def sync_group(ctx: Context, request: SyncGroupRequest) -> Pending[SyncGroupResponse]:
-    """Hand in (leader) or wait for the assignment of this generation."""
+    """Submit (leader) or wait for the assignment of this generation."""
     return ctx.broker.groups.sync_group(request, _context(ctx))
 
 
 @handles(HeartbeatRequest)
 def heartbeat(ctx: Context, request: HeartbeatRequest) -> Pending[HeartbeatResponse]:
-    """Keep a member's session alive and tell it of a rebalance."""
+    """Keep a member's session alive and report a rebalance."""
     return ctx.broker.groups.heartbeat(request, _context(ctx))
 
 
@@ -112,19 +118,19 @@ def leave_group(ctx: Context, request: LeaveGroupRequest) -> Pending[LeaveGroupR
 
 @handles(OffsetCommitRequest)
 def offset_commit(ctx: Context, request: OffsetCommitRequest) -> Pending[OffsetCommitResponse]:
-    """Store a group's positions."""
+    """Commit a group's offsets."""
     return ctx.broker.groups.offset_commit(request, _context(ctx))
 
 
 @handles(OffsetFetchRequest)
 def offset_fetch(ctx: Context, request: OffsetFetchRequest) -> Pending[OffsetFetchResponse]:
-    """Read groups' positions."""
+    """Return groups' committed offsets."""
     return ctx.broker.groups.offset_fetch(request, _context(ctx))
 
 
 @handles(OffsetDeleteRequest)
 def offset_delete(ctx: Context, request: OffsetDeleteRequest) -> Pending[OffsetDeleteResponse]:
-    """Delete a group's positions for topics that nobody in it subscribes to."""
+    """Delete a group's offsets of topics to which no member subscribes."""
     return ctx.broker.groups.offset_delete(request, _context(ctx))
 
 
@@ -152,5 +158,5 @@ def _with_operations(response: DescribeGroupsResponse) -> DescribeGroupsResponse
 
 @handles(DeleteGroupsRequest)
 def delete_groups(ctx: Context, request: DeleteGroupsRequest) -> Pending[DeleteGroupsResponse]:
-    """Delete empty groups with their positions."""
+    """Delete empty groups with their offsets."""
     return ctx.broker.groups.delete_groups(request, _context(ctx))

@@ -25,16 +25,18 @@ PartitionResult = TopicResult.DescribeLogDirsPartition
 
 @handles(DescribeLogDirsRequest)
 def describe_log_dirs(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Tell for each log directory which partitions lie in it, how large, on how large a volume."""
-    wanted = None
+    """Report the partitions, their sizes and the disk space of each log directory."""
+    requested = None
     if request.topics is not None:
-        wanted = {(one.topic, index) for one in request.topics for index in one.partitions}
+        requested = {(one.topic, index) for one in request.topics for index in one.partitions}
     return DescribeLogDirsResponse(
-        results=[_describe(ctx, log_dir, wanted) for log_dir in ctx.broker.logs.directories]
+        results=[_describe(ctx, log_dir, requested) for log_dir in ctx.broker.logs.directories]
     )
 
 
-def _describe(ctx: Context, log_dir: LogDirectory, wanted: set[tuple[str, int]] | None) -> Result:
+def _describe(
+    ctx: Context, log_dir: LogDirectory, requested: set[tuple[str, int]] | None
+) -> Result:
     if not log_dir.is_online:
         return Result(
             error_code=int(ErrorCode.KAFKA_STORAGE_ERROR), log_dir=log_dir.path, topics=[]
@@ -44,7 +46,7 @@ def _describe(ctx: Context, log_dir: LogDirectory, wanted: set[tuple[str, int]] 
         log
         for log in logs
         if logs.log_dir_of(log.topic_partition) is log_dir
-        and (wanted is None or log.topic_partition in wanted)
+        and (requested is None or log.topic_partition in requested)
     ]
     return Result(
         log_dir=log_dir.path,

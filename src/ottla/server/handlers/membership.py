@@ -1,4 +1,4 @@
-"""Who belongs to the cluster: voters added and removed, brokers that are gone for good.
+"""Cluster membership: AddRaftVoter, RemoveRaftVoter and UnregisterBroker.
 
 Kafka: KafkaRaftClient.handleAddVoterRequest (KIP-853), ControllerApis.handleUnregisterBroker.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @handles(AddRaftVoterRequest)
 def add_raft_voter(ctx: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """Refuse a voter as Kafka does; one that Kafka would take is refused as well."""
+    """Validate as Kafka does; a valid addition is refused, too, because it is not supported."""
     controller, config = ctx.broker.controller, ctx.broker.config
     try:
         check_addition(
@@ -41,7 +41,7 @@ def add_raft_voter(ctx: Context, request: AddRaftVoterRequest) -> AddRaftVoterRe
 
 @handles(RemoveRaftVoterRequest)
 def remove_raft_voter(ctx: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    """Refuse to remove a voter: a stranger is none, and the last one must stay."""
+    """Refuse to remove a voter: it is unknown, or the last one."""
     controller = ctx.broker.controller
     try:
         check_removal(
@@ -59,5 +59,5 @@ def remove_raft_voter(ctx: Context, request: RemoveRaftVoterRequest) -> RemoveRa
 def unregister_broker(
     ctx: Context, request: UnregisterBrokerRequest
 ) -> Pending[UnregisterBrokerResponse]:
-    """Take a broker out of the cluster."""
+    """Remove a broker from the cluster."""
     return ctx.broker.controller.unregister_broker(request)

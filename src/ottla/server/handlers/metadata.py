@@ -34,7 +34,7 @@ _INVALID = ErrorCode.INVALID_TOPIC_EXCEPTION
 
 @handles(MetadataRequest)
 def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
-    """Describe the cluster and the topics asked for; create missing ones where that is wanted."""
+    """Describe the cluster and the requested topics; create missing ones if allowed."""
     broker = ctx.broker
     if ctx.api_version < _TOPIC_IDS_FROM and any(
         one.name is None or one.topic_id for one in request.topics or ()
@@ -55,7 +55,7 @@ def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
 
 
 def _refuse_ids(request: MetadataRequest) -> MetadataResponse:
-    """Versions 10 and 11 have the field for topic ids, but no answer without a name."""
+    """Versions 10 and 11 have a field for topic ids, but responses need a name."""
     return MetadataResponse(
         brokers=[],
         topics=[
@@ -75,7 +75,7 @@ def _topics(ctx: Context, request: MetadataRequest) -> list[TopicResponse]:
     if request.topics is None or (ctx.api_version == 0 and not request.topics):
         answers = [_describe(ctx, topic) for topic in topics.values()]
     else:
-        answers = _asked_for(ctx, request, request.topics)
+        answers = _requested(ctx, request, request.topics)
     if request.include_topic_authorized_operations:
         for answer in answers:
             if answer.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
@@ -83,19 +83,19 @@ def _topics(ctx: Context, request: MetadataRequest) -> list[TopicResponse]:
     return answers
 
 
-def _asked_for(
+def _requested(
     ctx: Context,
     request: MetadataRequest,
-    wanted_topics: list[MetadataRequest.MetadataRequestTopic],
+    requested: list[MetadataRequest.MetadataRequestTopic],
 ) -> list[TopicResponse]:
-    """Describe each topic once; where one is named by its id, those without are not looked at."""
+    """Describe each topic once; if any is named by id, those without id are ignored."""
     topics = ctx.broker.image.topics.by_name
-    ids = dict.fromkeys(one.topic_id for one in wanted_topics if one.topic_id or one.name is None)
+    ids = dict.fromkeys(one.topic_id for one in requested if one.topic_id or one.name is None)
     if any(ids):
         return [_by_id(ctx, topic_id) for topic_id in ids if topic_id]
     answers = [_by_id(ctx, topic_id) for topic_id in ids]
     missing: list[str] = []
-    for name in dict.fromkeys(one.name for one in wanted_topics if one.name is not None):
+    for name in dict.fromkeys(one.name for one in requested if one.name is not None):
         if name in topics:
             answers.append(_describe(ctx, topics[name]))
         else:
@@ -115,14 +115,14 @@ def _by_id(ctx: Context, topic_id: Uuid) -> TopicResponse:
 def _create_missing(
     ctx: Context, request: MetadataRequest, names: list[str]
 ) -> list[TopicResponse]:
-    """Answer for unknown names; begin to create them, so that the client's next try finds them."""
+    """Answer unknown names; start to create them, so that the client's retry finds them."""
     if not names:
         return []
     codes = {name: _code_of_missing(name) for name in names}
     if request.allow_auto_topic_creation and ctx.broker.config.auto_create_topics_enable:
-        possible = [name for name, code in codes.items() if code is not _INVALID]
+        valid = [name for name, code in codes.items() if code is not _INVALID]
         charge = mutation_charge(ctx, strict_from=0)
-        codes |= ctx.broker.auto_create_topics(possible, charge.take)
+        codes |= ctx.broker.auto_create_topics(valid, charge.take)
     return [
         TopicResponse(
             error_code=int(code),
@@ -136,7 +136,7 @@ def _create_missing(
 
 
 def _code_of_missing(name: str) -> ErrorCode:
-    """Say whether a topic is only not there, or could never be."""
+    """Return the error of a missing topic or of an invalid name."""
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else _INVALID
 
 
@@ -174,7 +174,7 @@ def _describe_partition(
 
 
 def _leave_out_unreachable(ctx: Context, described: PartitionResponse) -> None:
-    """Name only brokers with an address here: clients of version 0 look each of them up."""
+    """List only brokers with an endpoint here: version 0 clients look up each of them."""
     brokers, listener = ctx.broker.image.cluster.brokers, ctx.listener_name
     replicas = reachable(brokers, described.replica_nodes, listener)
     isr = reachable(brokers, described.isr_nodes, listener)

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: questions about where a log begins, ends and parts.
+"""ListOffsets and OffsetForLeaderEpoch.
 
 Kafka: KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest.
 """
@@ -45,26 +45,26 @@ EpochEndOffset = EpochTopicResult.EpochEndOffset
 @handles(ListOffsetsRequest)
 def list_offsets(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Find offsets by timestamp or by the special timestamps -1 to -6."""
-    wanted: dict[str, list[RequestedPartition]] = {}
+    requested: dict[str, list[RequestedPartition]] = {}
     for topic in request.topics:
-        wanted.setdefault(topic.name, []).extend(topic.partitions)
+        requested.setdefault(topic.name, []).extend(topic.partitions)
     return ListOffsetsResponse(
         topics=[
             TopicResponse(name=name, partitions=_list_topic(ctx, request, name, partitions))
-            for name, partitions in wanted.items()
+            for name, partitions in requested.items()
             if partitions
         ]
     )
 
 
 def _list_topic(
-    ctx: Context, request: ListOffsetsRequest, topic: str, wanted: list[RequestedPartition]
+    ctx: Context, request: ListOffsetsRequest, topic: str, requested: list[RequestedPartition]
 ) -> list[PartitionResponse]:
-    """Answer each partition once; one that is asked for twice is refused."""
-    by_index = {one.partition_index: one for one in wanted}
-    if len(by_index) == len(wanted):
-        return [_list_partition(ctx, request, topic, one) for one in wanted]
-    times = Counter(one.partition_index for one in wanted)
+    """Answer each partition once; duplicates are refused."""
+    by_index = {one.partition_index: one for one in requested}
+    if len(by_index) == len(requested):
+        return [_list_partition(ctx, request, topic, one) for one in requested]
+    times = Counter(one.partition_index for one in requested)
     return [
         _list_partition(ctx, request, topic, one)
         if times[index] == 1
@@ -78,22 +78,22 @@ def _unknown(index: int, code: ErrorCode) -> PartitionResponse:
 
 
 def _list_partition(
-    ctx: Context, request: ListOffsetsRequest, topic: str, wanted: RequestedPartition
+    ctx: Context, request: ListOffsetsRequest, topic: str, requested: RequestedPartition
 ) -> PartitionResponse:
-    index = wanted.partition_index
+    index = requested.partition_index
     try:
-        if wanted.timestamp < 0 and not _is_special(wanted.timestamp, ctx.api_version):
+        if requested.timestamp < 0 and not _is_special(requested.timestamp, ctx.api_version):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         partition = ctx.broker.replicas.get(topic, index)
         if request.replica_id != _DEBUG_REPLICA:
-            partition.check_leader(wanted.current_leader_epoch)
+            partition.check_leader(requested.current_leader_epoch)
         else:
-            partition.check_epoch(wanted.current_leader_epoch)
-        timestamp, offset, epoch = _find(partition, request.isolation_level, wanted.timestamp)
+            partition.check_epoch(requested.current_leader_epoch)
+        timestamp, offset, epoch = _find(partition, request.isolation_level, requested.timestamp)
     except KafkaError as error:
         return _unknown(index, error.code)
     if ctx.api_version < _FIRST_VERSION_WITH_EPOCHS:
-        epoch = -1  # the field cannot be said, and is not ignorable
+        epoch = -1  # the field is absent there, and not ignorable
     return PartitionResponse(
         partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
@@ -115,7 +115,7 @@ def _find(partition: Partition, isolation_level: int, timestamp: int) -> tuple[i
         start = log.log_start_offset
         return -1, start, log.leader_epochs.epoch_for_offset(start)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return -1, -1, -1  # nothing is tiered yet
+        return -1, -1, -1  # tiered storage is not supported
     found = log.offset_for_timestamp(timestamp)
     end = log.last_stable_offset if isolation_level else log.high_watermark
     if found is None or found.offset >= end:
@@ -127,12 +127,14 @@ def _find(partition: Partition, isolation_level: int, timestamp: int) -> tuple[i
 def offset_for_leader_epoch(
     ctx: Context, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Tell where each leader epoch ended, so that a client sees a truncation (KIP-320)."""
+    """Return the end offset of each leader epoch, for truncation detection (KIP-320)."""
     return OffsetForLeaderEpochResponse(
         topics=[
             EpochTopicResult(
                 topic=topic.topic,
-                partitions=[_epoch_end(ctx, topic.topic, wanted) for wanted in topic.partitions],
+                partitions=[
+                    _epoch_end(ctx, topic.topic, requested) for requested in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -142,13 +144,15 @@ def offset_for_leader_epoch(
 def _epoch_end(
     ctx: Context,
     topic: str,
-    wanted: OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition,
+    requested: OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition,
 ) -> EpochEndOffset:
-    result = EpochEndOffset(partition=wanted.partition, leader_epoch=-1, end_offset=-1)
+    result = EpochEndOffset(partition=requested.partition, leader_epoch=-1, end_offset=-1)
     try:
-        partition = ctx.broker.replicas.get(topic, wanted.partition)
-        partition.check_leader(wanted.current_leader_epoch)
-        result.end_offset, result.leader_epoch = partition.log.epoch_end_offset(wanted.leader_epoch)
+        partition = ctx.broker.replicas.get(topic, requested.partition)
+        partition.check_leader(requested.current_leader_epoch)
+        result.end_offset, result.leader_epoch = partition.log.epoch_end_offset(
+            requested.leader_epoch
+        )
     except KafkaError as error:
         result.error_code = int(error.code)
     return result

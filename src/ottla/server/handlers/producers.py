@@ -1,4 +1,4 @@
-"""DescribeProducers: who wrote to a partition, and whose transaction is open there.
+"""DescribeProducers: the active producers and open transactions of a partition.
 
 Kafka: KafkaApis.handleDescribeProducersRequest, UnifiedLog.activeProducers (KIP-664).
 """
@@ -27,7 +27,7 @@ PartitionResponse = TopicResponse.PartitionResponse
 def describe_producers(
     ctx: Context, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """Describe the producers that the leaders of these partitions remember."""
+    """Describe the producer state of the requested partitions."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

@@ -1,4 +1,4 @@
-"""Describe and alter the quotas of users, client ids and addresses (KIP-546).
+"""DescribeClientQuotas and AlterClientQuotas (KIP-546).
 
 Kafka: KafkaApis.handleDescribeClientQuotasRequest, ControllerApis.handleAlterClientQuotas.
 """

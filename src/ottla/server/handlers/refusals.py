@@ -1,4 +1,4 @@
-"""Answers of APIs without an error code for the whole: one that refuses all is told of each item.
+"""Responses of APIs without a top-level error code: a whole-request error is set on each item.
 
 Kafka: AbstractRequest.getErrorResponse.
 """
@@ -17,20 +17,20 @@ T = TypeVar("T")
 
 
 def per_item_errors(pending: Pending[T], answer: Callable[[dict[str, Any]], T]) -> Pending[T]:
-    """Return a Pending that answers a KafkaError too.
+    """Return a Pending that also answers a KafkaError.
 
-    answer(told) makes the response; told are the fields error_code and error_message of each item.
+    answer(fields) builds the response from the error_code and error_message of each item.
     """
-    told: Pending[T] = Pending()
+    result: Pending[T] = Pending()
 
     def forward(done: Pending[T]) -> None:
         if isinstance(done.error, KafkaError):
             error = done.error
-            told.complete(answer({"error_code": int(error.code), "error_message": error.message}))
+            result.complete(answer({"error_code": int(error.code), "error_message": error.message}))
         elif done.error is not None:
-            told.fail(done.error)
+            result.fail(done.error)
         else:
-            told.complete(done.value)
+            result.complete(done.value)
 
     pending.on_done(forward)
-    return told
+    return result

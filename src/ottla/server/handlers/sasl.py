@@ -1,6 +1,6 @@
-"""SaslHandshake and SaslAuthenticate where nobody has to log in: a request in the wrong state.
+"""SaslHandshake and SaslAuthenticate on a listener without SASL.
 
-Kafka: KafkaApis.handleSaslHandshakeRequest. On a SASL listener the login comes before dispatch.
+Kafka: KafkaApis.handleSaslHandshakeRequest. On a SASL listener authentication precedes dispatch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @handles(SaslHandshakeRequest)
 def sasl_handshake(_ctx: Context, _request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """Answer ILLEGAL_SASL_STATE: this listener asks for no login."""
+    """Answer ILLEGAL_SASL_STATE: this listener does not authenticate."""
     return SaslHandshakeResponse(error_code=int(ErrorCode.ILLEGAL_SASL_STATE), mechanisms=[])
 
 

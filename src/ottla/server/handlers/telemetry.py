@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions and PushTelemetry: clients hand in their own metrics (KIP-714).
+"""GetTelemetrySubscriptions and PushTelemetry: metrics of clients (KIP-714).
 
 Kafka: KafkaApis.handleGetTelemetrySubscriptionsRequest, handlePushTelemetryRequest.
 """
@@ -28,7 +28,7 @@ _RESERVED = (ZERO_UUID, METADATA_TOPIC_ID)
 def get_telemetry_subscriptions(
     ctx: Context, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    """Tell a client which metrics are wanted and how often; name it when it has no id yet."""
+    """Return the requested metrics and the push interval; assign an instance id if needed."""
     telemetry = ctx.broker.telemetry
     instance_id = request.client_instance_id or _new_id(ctx)
     instance = telemetry.instance(instance_id, _context(ctx), ctx.connection.connection_id)
@@ -60,7 +60,7 @@ def get_telemetry_subscriptions(
 def push_telemetry(
     ctx: Context, request: PushTelemetryRequest
 ) -> PushTelemetryResponse | Pending[PushTelemetryResponse]:
-    """Take a client's metrics and pass them on."""
+    """Export a client's metrics to the receiver."""
     telemetry = ctx.broker.telemetry
     if request.client_instance_id in _RESERVED:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -81,7 +81,7 @@ def push_telemetry(
 
 
 def _new_id(ctx: Context) -> Uuid:
-    """Draw an id that is none of those with a meaning."""
+    """Return a random id that is not reserved."""
     while True:
         drawn = Uuid(ctx.broker.rng.randbytes(16))
         if drawn not in _RESERVED:

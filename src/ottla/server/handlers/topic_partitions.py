@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics page by page, with the replicas that may lead without data loss.
+"""DescribeTopicPartitions: topics in pages, with their eligible leader replicas.
 
 Kafka: kafka.server.handlers.DescribeTopicPartitionsRequestHandler (KIP-966).
 """
@@ -31,22 +31,24 @@ Cursor = DescribeTopicPartitionsResponse.Cursor
 def describe_topic_partitions(
     ctx: Context, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Describe topics in the order of their names, at most so many partitions an answer."""
-    wanted = {topic.name for topic in request.topics}
-    if "" in wanted and request.cursor is None:
-        return _refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka trips over it
+    """Describe topics by name, up to the partition limit per response."""
+    requested = {topic.name for topic in request.topics}
+    if "" in requested and request.cursor is None:
+        return _refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka fails on it
     start_topic, start_partition = "", 0
     if request.cursor is not None:
         start_topic = request.cursor.topic_name
         start_partition = request.cursor.partition_index
-        if start_partition < 0 or (wanted and start_topic not in wanted):
+        if start_partition < 0 or (requested and start_topic not in requested):
             return _refuse(request, ErrorCode.INVALID_REQUEST)
     limit = min(
         ctx.broker.config.max_request_partition_size_limit, request.response_partition_limit
     )
     return _page(
         ctx,
-        sorted(name for name in wanted or ctx.broker.image.topics.by_name if name >= start_topic),
+        sorted(
+            name for name in requested or ctx.broker.image.topics.by_name if name >= start_topic
+        ),
         limit=max(limit, 1),
         start=(start_topic, start_partition),
     )
@@ -55,7 +57,7 @@ def describe_topic_partitions(
 def _refuse(
     request: DescribeTopicPartitionsRequest, code: ErrorCode
 ) -> DescribeTopicPartitionsResponse:
-    """Answer that nothing can be described, topic by topic."""
+    """Refuse the request for each of its topics."""
     return DescribeTopicPartitionsResponse(
         topics=[
             TopicResponse(error_code=int(code), name=topic.name, topic_id=ZERO_UUID, partitions=[])
@@ -83,7 +85,7 @@ def _page(
 
 
 def _describe(ctx: Context, name: str, first: int, limit: int) -> tuple[TopicResponse, int | None]:
-    """Describe one topic from a partition on; the number of the next one if some are left out."""
+    """Describe one topic from a partition on; return the next partition if some remain."""
     image = ctx.broker.image.topics.by_name.get(name)
     if image is None:
         known = is_topic_name(name)
@@ -109,7 +111,7 @@ def _describe(ctx: Context, name: str, first: int, limit: int) -> tuple[TopicRes
 
 def _partition(ctx: Context, index: int, partition: PartitionRegistration) -> PartitionResponse:
     view = view_of(ctx.broker.image.cluster.brokers, partition, ctx.listener_name)
-    return PartitionResponse(  # without an error code, as in Kafka, also where nobody leads
+    return PartitionResponse(  # without an error code, as in Kafka, even without a leader
         partition_index=index,
         leader_id=view.leader_id,
         leader_epoch=partition.leader_epoch,

@@ -1,4 +1,4 @@
-"""Create and delete topics, add partitions, delete records.
+"""CreateTopics, DeleteTopics, CreatePartitions and DeleteRecords.
 
 Kafka: ControllerApis.createTopics and its neighbours; the decisions are in controller.topics.
 """
@@ -33,12 +33,12 @@ HIGH_WATERMARK = -1
 
 @handles(CreateTopicsRequest)
 def create_topics(ctx: Context, request: CreateTopicsRequest) -> Pending[CreateTopicsResponse]:
-    """Create topics; answered when they are committed and led here."""
+    """Create topics; answered when they are committed and have a leader."""
     charge = mutation_charge(ctx, strict_from=6)
     answer = per_item_errors(
         ctx.broker.controller.create_topics(request, charge.take),
-        lambda told: CreateTopicsResponse(
-            topics=[Created(name=topic.name, **told) for topic in request.topics]
+        lambda error: CreateTopicsResponse(
+            topics=[Created(name=topic.name, **error) for topic in request.topics]
         ),
     )
     return tell_pause(ctx, charge, answer)
@@ -50,9 +50,9 @@ def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> Pending[DeleteT
     charge = mutation_charge(ctx, strict_from=5)
     answer = per_item_errors(
         ctx.broker.controller.delete_topics(request, charge.take),
-        lambda told: DeleteTopicsResponse(
+        lambda error: DeleteTopicsResponse(
             responses=[
-                Deleted(name=name, topic_id=topic_id, **told)
+                Deleted(name=name, topic_id=topic_id, **error)
                 for name, topic_id in wanted_topics(request)
             ]
         ),
@@ -64,12 +64,12 @@ def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> Pending[DeleteT
 def create_partitions(
     ctx: Context, request: CreatePartitionsRequest
 ) -> Pending[CreatePartitionsResponse]:
-    """Grow topics."""
+    """Add partitions to topics."""
     charge = mutation_charge(ctx, strict_from=3)
     answer = per_item_errors(
         ctx.broker.controller.create_partitions(request, charge.take),
-        lambda told: CreatePartitionsResponse(
-            results=[Grown(name=topic.name, **told) for topic in request.topics]
+        lambda error: CreatePartitionsResponse(
+            results=[Grown(name=topic.name, **error) for topic in request.topics]
         ),
     )
     return tell_pause(ctx, charge, answer)
@@ -79,11 +79,11 @@ def create_partitions(
 def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Move log start offsets up; -1 means the high watermark (KIP-107).
 
-    What is said last of a partition counts.
+    For a partition named several times the last entry counts.
     """
-    wanted: dict[str, dict[int, RequestedPartition]] = {}
+    requested: dict[str, dict[int, RequestedPartition]] = {}
     for topic in request.topics:
-        partitions = wanted.setdefault(topic.name, {})
+        partitions = requested.setdefault(topic.name, {})
         partitions.update((one.partition_index, one) for one in topic.partitions)
     return DeleteRecordsResponse(
         topics=[
@@ -91,25 +91,25 @@ def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecords
                 name=name,
                 partitions=[_delete_before(ctx, name, one) for one in partitions.values()],
             )
-            for name, partitions in wanted.items()
+            for name, partitions in requested.items()
             if partitions
         ]
     )
 
 
-def _delete_before(ctx: Context, topic: str, wanted: RequestedPartition) -> RecordsResult:
-    result = RecordsResult(partition_index=wanted.partition_index, low_watermark=-1)
+def _delete_before(ctx: Context, topic: str, requested: RequestedPartition) -> RecordsResult:
+    result = RecordsResult(partition_index=requested.partition_index, low_watermark=-1)
     try:
         if ctx.broker.is_internal_topic(topic) and ctx.broker.has_partition(
-            topic, wanted.partition_index
+            topic, requested.partition_index
         ):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        partition = ctx.broker.replicas.get(topic, wanted.partition_index)
+        partition = ctx.broker.replicas.get(topic, requested.partition_index)
         partition.check_leader()
         log = partition.log
         if not log.config.deletes_by_retention:
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
-        offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
+        offset = log.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
         log.delete_records_before(offset)
         result.low_watermark = log.log_start_offset
     except KafkaError as error:

@@ -1,7 +1,7 @@
 """InitProducerId for idempotent producers.
 
-Kafka: KafkaApis.handleInitProducerIdRequest. Transactions come with part 4: a transactional id
-is refused, so that no client believes in a guarantee that is not there.
+Kafka: KafkaApis.handleInitProducerIdRequest. Transactions are not implemented: a request with a
+transactional id is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_PRODUCER_ID = NO_PRODUCER_EPOCH = -1
 def init_producer_id(
     ctx: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
-    """Hand out the next producer id with epoch 0."""
+    """Return the next producer id with epoch 0."""
     if request.transactional_id is not None:
         code = ErrorCode.INVALID_REQUEST if not request.transactional_id else None
         code = code or ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -1,11 +1,11 @@
-"""A classic group in memory: members, generation, who has joined and who has synced.
+"""A classic group in memory: members, generation, awaited joins and syncs.
 
 Kafka: org.apache.kafka.coordinator.group.classic.{ClassicGroup, ClassicGroupState}.
 
-This is soft state: what lies in the log is the last complete generation. Legal moves:
+This is soft state: the log holds the last complete generation. State transitions:
 
     Empty → PreparingRebalance → CompletingRebalance → Stable → PreparingRebalance …
-    PreparingRebalance → Empty (nobody joined); any → Dead (deleted or unloaded)
+    PreparingRebalance → Empty (no member joined); any → Dead (deleted or unloaded)
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ PREVIOUS_STATES: Final[dict[ClassicState, tuple[ClassicState, ...]]] = {
 
 
 class ClassicGroup:
-    """All that is decided about a group is decided by the `classic_*` modules; this only holds."""
+    """The state of one group; the other modules of this package decide about its changes."""
 
     __slots__ = (
         "_supporters",
@@ -92,7 +92,7 @@ class ClassicGroup:
         self.subscribed_topics: frozenset[str] | None = None
         self._supporters: dict[str, int] = {}
 
-    # ---------------------------------------------------------------- questions
+    # ---------------------------------------------------------------- queries
 
     def is_in(self, *states: ClassicState) -> bool:
         """Whether the group is in one of the states."""
@@ -100,19 +100,19 @@ class ClassicGroup:
 
     @property
     def is_simple(self) -> bool:
-        """Whether only offsets were ever committed under its name."""
+        """Whether the group only ever had committed offsets, no members."""
         return (
             self.protocol_type is None and self.is_in(ClassicState.EMPTY) and not self.pending_join
         )
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether its members are consumers, whose subscriptions can be read."""
+        """Whether its members are consumers, with subscriptions in the consumer protocol."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether nobody is missing for the next generation."""
+        """Whether all members have joined the next generation."""
         return len(self.members) == self.awaiting_join_count and not self.pending_join
 
     @property
@@ -122,7 +122,7 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of the members'."""
+        """The longest rebalance timeout of all members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def is_leader(self, member_id: str) -> bool:
@@ -130,7 +130,7 @@ class ClassicGroup:
         return self.leader_id == member_id
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads topic; unreadable subscriptions of consumers count as all."""
+        """Whether a member subscribes to topic; unreadable consumer subscriptions match all."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -144,7 +144,7 @@ class ClassicGroup:
         )
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> None:
-        """Raise UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another has its instance id."""
+        """Raise UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when the instance id is taken."""
         if group_instance_id is not None:
             existing = self.static_members.get(group_instance_id)
             if existing is None:
@@ -155,7 +155,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def select_protocol(self) -> str:
-        """Return the protocol most voted for among those that all members support."""
+        """Return the protocol with the most votes among those that all members support."""
         candidates = [n for n, count in self._supporters.items() if count == len(self.members)]
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -164,7 +164,7 @@ class ClassicGroup:
         return max(in_hash_map_order(votes), key=lambda name: votes[name])
 
     def described_members(self) -> list[JoinGroupResponse.JoinGroupResponseMember]:
-        """Return what the leader needs to compute an assignment."""
+        """Return the members as the leader needs them to compute an assignment."""
         return [
             JoinGroupResponse.JoinGroupResponseMember(
                 member_id=member.member_id,
@@ -177,7 +177,7 @@ class ClassicGroup:
     # ---------------------------------------------------------------- changes
 
     def add(self, member: ClassicMember, join: Pending[JoinGroupResponse] | None) -> None:
-        """Add a member that the group supports; join is the answer that it waits for."""
+        """Add a member whose protocols the group supports; join is its pending response."""
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
             self.static_members[member.group_instance_id] = member.member_id
@@ -194,7 +194,7 @@ class ClassicGroup:
     def remove(self, member_id: str) -> None:
         """Remove a member or a pending one; no effect for others.
 
-        What it still waits for is answered with UNKNOWN_MEMBER_ID.
+        Its pending responses fail with UNKNOWN_MEMBER_ID.
         """
         member = self.members.get(member_id)
         if member is not None:
@@ -217,7 +217,7 @@ class ClassicGroup:
         timeouts_ms: tuple[int, int],
         join: Pending[JoinGroupResponse] | None,
     ) -> None:
-        """Take over what a rejoin says; timeouts_ms is (rebalance, session)."""
+        """Apply a rejoin; timeouts_ms is (rebalance, session)."""
         self._count_supporters(member, -1)
         member.protocols = protocols
         self._count_supporters(member, 1)
@@ -226,7 +226,7 @@ class ClassicGroup:
         member.awaiting_join = join
 
     def replace_static_member(self, instance_id: str, old_id: str, new_id: str) -> ClassicMember:
-        """Give a static member's place to a new member id; the old holder is told it is fenced."""
+        """Replace the member id of a static member; requests of the old id are fenced."""
         member = self.members[old_id]
         fenced = join_error(ErrorCode.FENCED_INSTANCE_ID, old_id)
         fenced.protocol_name = None
@@ -243,7 +243,7 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader has joined; False when no member has."""
+        """Elect a leader among the joined members if the leader has not; False if none has."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].awaiting_join is not None:
@@ -256,7 +256,7 @@ class ClassicGroup:
         return True
 
     def complete_join(self, member: ClassicMember, response: JoinGroupResponse) -> bool:
-        """Answer the join that a member waits for; False when it waits for none."""
+        """Complete a member's pending join; False if there is none."""
         waiting = member.awaiting_join
         if waiting is None:
             return False
@@ -266,7 +266,7 @@ class ClassicGroup:
         return True
 
     def complete_sync(self, member: ClassicMember, response: SyncGroupResponse) -> bool:
-        """Answer the sync that a member waits for; False when it waits for none."""
+        """Complete a member's pending sync; False if there is none."""
         waiting = member.awaiting_sync
         if waiting is None:
             return False
@@ -275,13 +275,13 @@ class ClassicGroup:
         return True
 
     def move_to(self, state: ClassicState, now_ms: int) -> None:
-        """Change state, along the table above."""
+        """Change state; the transition must be in PREVIOUS_STATES."""
         assert self.state in PREVIOUS_STATES[state], f"{self.group_id}: {self.state} → {state}"
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = now_ms
 
     def begin_generation(self, now_ms: int) -> None:
-        """Close the join phase: the next generation, of those who are members now."""
+        """Close the join phase and start the next generation with the current members."""
         self.generation_id += 1
         if self.generation_id > 0x7FFF_FFFF:  # Java's int wraps to a negative one; start over
             self.generation_id = 1
@@ -292,7 +292,7 @@ class ClassicGroup:
         self.move_to(target, now_ms)
 
     def read_subscriptions(self) -> None:
-        """Find out which topics the members read, where their protocol tells."""
+        """Compute the subscribed topics, if the members use the consumer protocol."""
         self.subscribed_topics = None
         if self.uses_consumer_protocol:
             if not self.members:

@@ -1,10 +1,10 @@
-"""The classic groups of one shard: what was replayed, and the live groups made from it.
+"""The classic groups of one shard: the replayed generations and the live groups.
 
 Kafka: the classic part of org.apache.kafka.coordinator.group.GroupMetadataManager's state.
 
 `stored` is replayed state: the last complete generation of each group, a timeline. `live` is the
-shard's soft state: groups with their awaiting joins and syncs. A live group is made when it is
-first asked for, from the stored one, and vanishes with the shard.
+shard's soft state: groups with their pending joins and syncs. A live group is created from the
+stored one on first access and is discarded with the shard.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.classic.member import ClassicMember
-from ottla.coordinator.runtime.result import nothing
+from ottla.coordinator.runtime.result import empty_result
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class ClassicGroups:
-    """State and surroundings that the `classic_*` modules work with."""
+    """The state and dependencies of the modules of this package."""
 
     config: GroupCoordinatorConfig
     timers: ShardTimers
@@ -39,7 +39,7 @@ class ClassicGroups:
     live: dict[str, ClassicGroup] = field(default_factory=dict)
 
     def find(self, group_id: str) -> ClassicGroup | None:
-        """Return the group; None when there is none of that name."""
+        """Return the group; None if it does not exist."""
         group = self.live.get(group_id)
         if group is None:
             value = self.stored.get(group_id)
@@ -55,7 +55,7 @@ class ClassicGroups:
         return group
 
     def get_or_create(self, group_id: str) -> ClassicGroup:
-        """Return the group, a new and empty one if need be."""
+        """Return the group; create an empty one if it does not exist."""
         group = self.find(group_id)
         if group is None:
             group = ClassicGroup(group_id, ClassicState.EMPTY, self.clock.now_ms())
@@ -69,12 +69,12 @@ class ClassicGroups:
         delay_ms: int,
         expire: Callable[[ClassicGroups, str, str], Result[None]],
     ) -> None:
-        """Expire the member unless it is heard of within delay_ms."""
+        """Expire the member after delay_ms, unless its session is restarted."""
         group_id = group.group_id
         self.timers.schedule(
             heartbeat_key(group_id, member_id),
             delay_ms,
-            lambda: expire(self, group_id, member_id) if group_id in self.live else nothing(),
+            lambda: expire(self, group_id, member_id) if group_id in self.live else empty_result(),
         )
 
 

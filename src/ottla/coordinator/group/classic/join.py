@@ -17,7 +17,7 @@ from ottla.coordinator.group.classic.member import ClassicMember
 from ottla.coordinator.group.classic.static import replace_static_member
 from ottla.coordinator.group.error_mapping import append_error
 from ottla.coordinator.group.responses import join_error, join_success
-from ottla.coordinator.runtime.result import Result, nothing
+from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
 
 NEEDS_MEMBER_ID_VERSION: Final = 4
-"""From this version on a dynamic member is given an id first and joins with it (KIP-394)."""
+"""The first version in which a dynamic member needs an id before it can join (KIP-394)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A join on its way: the request, who sent it, and the answer that may have to wait."""
+    """A join in progress: the request, its context and the pending response."""
 
     request: JoinGroupRequest
     context: RequestContext
@@ -41,16 +41,16 @@ class Join:
 
     @property
     def timeouts_ms(self) -> tuple[int, int]:
-        """Rebalance and session timeout; version 0 knows only the latter."""
+        """Rebalance and session timeout; version 0 has only the latter."""
         session_ms = self.request.session_timeout_ms
         if self.context.api_version == 0:
             return session_ms, session_ms
         return self.request.rebalance_timeout_ms, session_ms
 
     def refuse(self, error: ErrorCode, member_id: str = "") -> Result[None]:
-        """Answer with an error now."""
+        """Complete the response with an error."""
         self.answer.complete(join_error(error, member_id))
-        return nothing()
+        return empty_result()
 
 
 def make_join(
@@ -62,7 +62,7 @@ def make_join(
 
 
 def join(groups: ClassicGroups, call: Join) -> Result[None]:
-    """Take a member in, or back in; the answer comes when the join phase ends."""
+    """Add a member, or let it rejoin; the response is completed when the join phase ends."""
     request = call.request
     is_new_group = groups.find(request.group_id) is None
     if is_new_group and request.member_id:
@@ -81,7 +81,7 @@ def join(groups: ClassicGroups, call: Join) -> Result[None]:
 
 
 def _announce(groups: ClassicGroups, group: ClassicGroup, call: Join) -> Result[None]:
-    """Write the new group down before it has a generation; without that there is no group."""
+    """Write the record of the new group; if that fails, the group is removed again."""
 
     def on_append(error: KafkaError | None) -> None:
         if error is None:
@@ -98,7 +98,7 @@ def _announce(groups: ClassicGroups, group: ClassicGroup, call: Join) -> Result[
 
 
 def _has_room(groups: ClassicGroups, group: ClassicGroup, member_id: str) -> bool:
-    """Whether group.max.size lets the member in; members that have not rejoined do not count."""
+    """Whether group.max.size admits the member; members that have not rejoined do not count."""
     limit = groups.config.group_max_size
     member = group.members.get(member_id)
     if group.is_in(ClassicState.EMPTY, ClassicState.DEAD):
@@ -128,7 +128,7 @@ def _join_unknown(groups: ClassicGroups, group: ClassicGroup, call: Join) -> Res
 def _hand_out_member_id(
     groups: ClassicGroups, group: ClassicGroup, call: Join, member_id: str
 ) -> Result[None]:
-    """Make the client join again with an id, so that lost answers leave no ghosts (KIP-394)."""
+    """Make the client rejoin with an id, so that lost responses leave no members (KIP-394)."""
     if len(group.pending_join) >= groups.config.max_pending_members:
         return call.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
     group.pending_join[member_id] = None
@@ -143,7 +143,7 @@ def _join_known(groups: ClassicGroups, group: ClassicGroup, call: Join) -> Resul
     if not group.supports(request.protocol_type, call.protocols):
         return call.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     if member_id in group.pending_join:
-        if request.group_instance_id is not None:  # ids are handed out to dynamic members only
+        if request.group_instance_id is not None:  # only dynamic members receive ids
             return call.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
         return _add(groups, group, call, member_id)
     try:
@@ -152,7 +152,7 @@ def _join_known(groups: ClassicGroups, group: ClassicGroup, call: Join) -> Resul
         answer = join_error(error.code, member_id)
         answer.protocol_name = None
         call.answer.complete(answer)
-        return nothing()
+        return empty_result()
     return _rejoin(groups, group, call, group.members[member_id])
 
 
@@ -162,15 +162,15 @@ def _rejoin(
     is_unchanged = member.protocols == call.protocols
     is_leader = group.is_leader(member.member_id)
     if group.is_in(ClassicState.COMPLETING_REBALANCE) and is_unchanged:
-        # its answer was lost: give it again, there is nothing new to agree on
+        # the earlier response was lost: repeat it, nothing has changed
         response = join_success(group, member.member_id)
         if is_leader:
             response.members = group.described_members()
         call.answer.complete(response)
-        return nothing()
+        return empty_result()
     if group.is_in(ClassicState.STABLE) and is_unchanged and not is_leader:
         call.answer.complete(join_success(group, member.member_id))
-        return nothing()
+        return empty_result()
     if group.is_in(ClassicState.EMPTY, ClassicState.DEAD):
         return call.refuse(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
     group.update(member, call.protocols, call.timeouts_ms, call.answer)

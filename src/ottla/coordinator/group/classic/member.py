@@ -1,4 +1,4 @@
-"""A member of a classic group: soft state, written out as part of the group's metadata.
+"""A member of a classic group: soft state, stored as part of the group's metadata.
 
 Kafka: org.apache.kafka.coordinator.group.classic.ClassicGroupMember.
 """
@@ -35,16 +35,16 @@ class ClassicMember:
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether it need not send heartbeats now: an answer to it is being held back.
+        """Whether it need not send heartbeats, because a response to it is pending.
 
-        A new member's first join does not count, so that ids of clients that gave up time out.
+        A new member's first join does not count, so that abandoned joins expire.
         """
         if self.is_new:
             return False
         return self.awaiting_join is not None or self.awaiting_sync is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Return what it sent for a protocol. The protocol is one that it supports."""
+        """Return its metadata for a protocol, which must be one that it supports."""
         for name, data in self.protocols:
             if name == protocol_name:
                 return data

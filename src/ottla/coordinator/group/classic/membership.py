@@ -29,7 +29,7 @@ def _group_of_member(groups: ClassicGroups, group_id: str) -> ClassicGroup:
 
 
 def heartbeat(groups: ClassicGroups, request: HeartbeatRequest) -> Result[HeartbeatResponse]:
-    """Keep a member's session; tell it when it has to rejoin."""
+    """Restart a member's session; REBALANCE_IN_PROGRESS when it has to rejoin."""
     group = _group_of_member(groups, request.group_id)
     group.validate_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation_id:
@@ -43,7 +43,7 @@ def heartbeat(groups: ClassicGroups, request: HeartbeatRequest) -> Result[Heartb
 
 
 def leave(groups: ClassicGroups, request: LeaveGroupRequest) -> Result[LeaveGroupResponse]:
-    """Take members out, each by its id or its instance id; the rest rebalance once."""
+    """Remove members by member id or instance id; the others rebalance once."""
     group = _group_of_member(groups, request.group_id)
     answers = []
     for identity in request.members:

@@ -1,12 +1,12 @@
-"""How a classic group gets from one generation to the next.
+"""The rebalance of a classic group: join phase, sync phase and their deadlines.
 
 Kafka: GroupMetadataManager.{prepareRebalance, completeClassicGroupJoin, expirePendingSync, …}.
 
-Join phase: members rejoin until all have, or until the longest rebalance timeout; who has not
-joined by then is out, except static members. The first rebalance of an empty group waits
-group.initial.rebalance.delay.ms instead, and again as long as new members keep coming. Sync
-phase: the leader's assignment is written to the log; once committed the group is Stable and the
-syncs are answered. Who does not sync within the rebalance timeout is out.
+Join phase: ends when all members have rejoined, or after the longest rebalance timeout; dynamic
+members that have not joined by then are removed. The first rebalance of an empty group waits
+group.initial.rebalance.delay.ms instead, repeated while new members arrive. Sync phase: the
+leader's assignment is written to the log; once it is committed the group is Stable and the syncs
+are answered. Members that do not sync within the rebalance timeout are removed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.coordinator.group.classic import expiry
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.classic.groups import heartbeat_key, join_key, sync_key
 from ottla.coordinator.group.responses import join_success, sync_error, sync_success
-from ottla.coordinator.runtime.result import Result, nothing
+from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 def prepare_or_complete(groups: ClassicGroups, group: ClassicGroup) -> Result[None]:
-    """Begin a rebalance, or close the join phase of the one that runs if nobody is missing."""
+    """Start a rebalance, or complete the join phase of the current one if all have joined."""
     if group.can_rebalance:
         return prepare_rebalance(groups, group)
     return maybe_complete_join_phase(groups, group)
 
 
 def prepare_rebalance(groups: ClassicGroups, group: ClassicGroup) -> Result[None]:
-    """Begin the join phase."""
+    """Start the join phase."""
     if group.is_in(ClassicState.COMPLETING_REBALANCE):
         reset_assignments(groups, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
@@ -44,22 +44,22 @@ def prepare_rebalance(groups: ClassicGroups, group: ClassicGroup) -> Result[None
         remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         _schedule_initial(groups, group, delay_ms, remaining_ms)
     group.move_to(ClassicState.PREPARING_REBALANCE, groups.clock.now_ms())
-    return nothing() if is_initial else _complete_or_schedule(groups, group)
+    return empty_result() if is_initial else _complete_or_schedule(groups, group)
 
 
 def maybe_complete_join_phase(groups: ClassicGroups, group: ClassicGroup) -> Result[None]:
-    """Close the join phase when all have joined; an initial rebalance waits for its delay."""
+    """Complete the join phase when all have joined; an initial rebalance waits for its delay."""
     is_open = group.is_in(ClassicState.PREPARING_REBALANCE)
     if not is_open or group.previous_state == ClassicState.EMPTY:
-        return nothing()
-    return complete_join_phase(groups, group) if group.has_all_members_joined else nothing()
+        return empty_result()
+    return complete_join_phase(groups, group) if group.has_all_members_joined else empty_result()
 
 
 def _complete_or_schedule(groups: ClassicGroups, group: ClassicGroup) -> Result[None]:
     if group.has_all_members_joined:
         return complete_join_phase(groups, group)
     _schedule_join_deadline(groups, group)
-    return nothing()
+    return empty_result()
 
 
 def _schedule_join_deadline(groups: ClassicGroups, group: ClassicGroup) -> None:
@@ -73,7 +73,7 @@ def _schedule_join_deadline(groups: ClassicGroups, group: ClassicGroup) -> None:
 def _on_join_deadline(groups: ClassicGroups, group_id: str) -> Result[None]:
     group = groups.find(group_id)
     if group is None or not group.is_in(ClassicState.PREPARING_REBALANCE):
-        return nothing()
+        return empty_result()
     return complete_join_phase(groups, group)
 
 
@@ -91,34 +91,34 @@ def _schedule_initial(
 def _on_initial_delay(
     groups: ClassicGroups, group_id: str, delay_ms: int, remaining_ms: int
 ) -> Result[None]:
-    """Wait once more if somebody came meanwhile, at most for the rebalance timeout in all."""
+    """Wait again if new members arrived, at most for the rebalance timeout in total."""
     group = groups.find(group_id)
     if group is None or not group.is_in(ClassicState.PREPARING_REBALANCE):
-        return nothing()
+        return empty_result()
     if not group.new_member_added or remaining_ms == 0:
         return complete_join_phase(groups, group)
     group.new_member_added = False
     next_delay_ms = min(groups.config.group_initial_rebalance_delay_ms, remaining_ms)
     _schedule_initial(groups, group, next_delay_ms, max(remaining_ms - delay_ms, 0))
-    return nothing()
+    return empty_result()
 
 
 def complete_join_phase(groups: ClassicGroups, group: ClassicGroup) -> Result[None]:
-    """Begin the next generation with those who joined, or empty the group."""
+    """Start the next generation with the joined members, or empty the group."""
     groups.timers.cancel(join_key(group.group_id))
     for member in tuple(group.members.values()):
         if member.awaiting_join is None and member.group_instance_id is None:
             group.remove(member.member_id)
             groups.timers.cancel(heartbeat_key(group.group_id, member.member_id))
     if group.members and not group.elect_joined_leader():
-        _schedule_join_deadline(groups, group)  # only static members, none of them here: wait on
-        return nothing()
+        _schedule_join_deadline(groups, group)  # only absent static members: keep waiting
+        return empty_result()
     group.begin_generation(groups.clock.now_ms())
     if group.is_in(ClassicState.EMPTY):
         return Result(None, [records.group_metadata(group, {})])
     _answer_joins(groups, group)
     _schedule_sync_deadline(groups, group)
-    return nothing()
+    return empty_result()
 
 
 def _answer_joins(groups: ClassicGroups, group: ClassicGroup) -> None:
@@ -145,9 +145,9 @@ def _schedule_sync_deadline(groups: ClassicGroups, group: ClassicGroup) -> None:
 def _on_sync_deadline(groups: ClassicGroups, group_id: str, generation_id: int) -> Result[None]:
     group = groups.find(group_id)
     if group is None or group.generation_id != generation_id or not group.pending_sync:
-        return nothing()
+        return empty_result()
     if not group.is_in(ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
-        return nothing()
+        return empty_result()
     for member_id in tuple(group.pending_sync):
         group.remove(member_id)
         groups.timers.cancel(heartbeat_key(group_id, member_id))
@@ -155,21 +155,21 @@ def _on_sync_deadline(groups: ClassicGroups, group_id: str, generation_id: int) 
 
 
 def note_sync(groups: ClassicGroups, group: ClassicGroup, member_id: str) -> None:
-    """Take the member off the list of those whose sync is missing."""
+    """Remove the member from the list of missing syncs."""
     group.pending_sync.pop(member_id, None)
     if not group.pending_sync:
         groups.timers.cancel(sync_key(group.group_id))
 
 
 def set_assignments(groups: ClassicGroups, group: ClassicGroup, given: dict[str, bytes]) -> None:
-    """Give each member its assignment and answer the syncs."""
+    """Set each member's assignment and complete the pending syncs."""
     for member in group.members.values():
         member.assignment = given.get(member.member_id, b"")
     _answer_syncs(groups, group, ErrorCode.NONE)
 
 
 def reset_assignments(groups: ClassicGroups, group: ClassicGroup, error: ErrorCode) -> None:
-    """Take all assignments back and answer the syncs with error."""
+    """Clear all assignments and complete the pending syncs with error."""
     for member in group.members.values():
         member.assignment = b""
     _answer_syncs(groups, group, error)

@@ -1,4 +1,4 @@
-"""A static member comes back without its member id and takes its old place (KIP-345).
+"""Replacement of a static member that rejoins without its member id (KIP-345).
 
 Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin.
 """
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from ottla.errors import KafkaError
 
 SKIP_ASSIGNMENT_VERSION: Final = 9
-"""From this version on the leader is told that it need not assign again (KIP-814)."""
+"""The first version with a field that lets the leader skip the assignment (KIP-814)."""
 
 
 def replace_static_member(
     groups: ClassicGroups, group: ClassicGroup, call: Join, ids: tuple[str, str]
 ) -> Result[None]:
-    """Let the joining client take over from the first member id with the second.
+    """Replace the first member id by the second.
 
     In a Stable group whose protocol does not change there is no rebalance: the new id is written
-    to the log and the client keeps the assignment.
+    to the log and the member keeps its assignment.
     """
     old_id, new_id = ids
     instance_id = call.request.group_instance_id
@@ -47,9 +47,9 @@ def replace_static_member(
 
         def on_append(error: KafkaError | None) -> None:
             if error is None:
-                _keep_place(group, call, member, old_leader)
+                _complete_replacement(group, call, member, old_leader)
             else:
-                _give_back_place(groups, group, call, (old_id, member), before)
+                _revert_replacement(groups, group, call, (old_id, member), before)
                 _refuse(group, call, old_leader, error)
 
         assignments = {m.member_id: m.assignment for m in group.members.values()}
@@ -59,13 +59,13 @@ def replace_static_member(
     return rebalance.maybe_complete_join_phase(groups, group)
 
 
-def _keep_place(
+def _complete_replacement(
     group: ClassicGroup, call: Join, member: ClassicMember, old_leader: str | None
 ) -> None:
-    """Answer that nothing changed; a leader that must not assign again is told so, or misled.
+    """Respond with the unchanged generation; a leader must not compute an assignment.
 
-    Before version 9 the old leader's id is answered, so that the new holder does not think that
-    it leads.
+    Before version 9 the response names the old leader's id, so that the new member does not
+    consider itself the leader.
     """
     if member.awaiting_join is not call.answer:
         return
@@ -79,7 +79,7 @@ def _keep_place(
     group.complete_join(member, response)
 
 
-def _give_back_place(
+def _revert_replacement(
     groups: ClassicGroups,
     group: ClassicGroup,
     call: Join,
@@ -91,7 +91,7 @@ def _give_back_place(
     if instance_id is None or group.members.get(member.member_id) is not member:
         return
     if member.awaiting_join is not call.answer:
-        return  # it was replaced or has rejoined since: what it says now counts
+        return  # replaced or rejoined since then: the newer state counts
     group.update(member, before[0], before[1], None)
     group.replace_static_member(instance_id, member.member_id, old_id)
     expiry.reschedule(groups, group, member)

@@ -1,4 +1,4 @@
-"""Reads the topics out of the subscriptions that consumers put into their joins.
+"""Reads the topics from the subscriptions in consumers' JoinGroup requests.
 
 Kafka: org.apache.kafka.clients.consumer.internals.ConsumerProtocol.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     """Return the topics of all subscriptions; None when one of them cannot be read.
 
-    All versions begin alike, so every one is read as version 0: its topics.
+    All versions start with the fields of version 0, so each is read as version 0.
     """
     topics: set[str] = set()
     try:

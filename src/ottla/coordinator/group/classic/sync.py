@@ -12,7 +12,7 @@ from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.error_mapping import append_error
 from ottla.coordinator.group.responses import sync_error, sync_success
-from ottla.coordinator.runtime.result import Result, nothing
+from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 def sync(
     groups: ClassicGroups, request: SyncGroupRequest, answer: Pending[SyncGroupResponse]
 ) -> Result[None]:
-    """Hand out assignments: at once in a Stable group, else when the leader's is committed."""
+    """Return the assignment: at once in a Stable group, else when the leader's is committed."""
     try:
         group = _validate(groups, request)
     except KafkaError as error:
         answer.complete(sync_error(error.code))
-        return nothing()
+        return empty_result()
     member = group.members[request.member_id]
     rebalance.note_sync(groups, group, request.member_id)
     if group.is_in(ClassicState.STABLE):
         answer.complete(sync_success(group, member.assignment))
-        return nothing()
+        return empty_result()
     group.complete_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
     member.awaiting_sync = answer
     if group.is_leader(member.member_id):
         return _write_assignments(groups, group, request)
-    return nothing()
+    return empty_result()
 
 
 def _validate(groups: ClassicGroups, request: SyncGroupRequest) -> ClassicGroup:
@@ -70,7 +70,7 @@ def _write_assignments(
         given.setdefault(member_id, b"")
 
     def on_append(error: KafkaError | None) -> None:
-        """Hand out what is committed now, unless another rebalance has begun meanwhile."""
+        """Return the committed assignments, unless another rebalance has started since."""
         is_current = group.is_in(ClassicState.COMPLETING_REBALANCE)
         if not is_current or group.generation_id != request.generation_id:
             return

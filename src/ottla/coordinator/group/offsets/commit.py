@@ -1,4 +1,4 @@
-"""OffsetCommit: who may commit, and the records of what is committed.
+"""OffsetCommit: validation of the committer, and the records of the offsets.
 
 Kafka: OffsetMetadataManager.commitOffset, ClassicGroup.validateOffsetCommit.
 """
@@ -25,14 +25,14 @@ ResponseTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 ResponsePartition = ResponseTopic.OffsetCommitResponsePartition
 
 STALE_GROUP_VERSION: Final = 9
-"""From this version on an unknown group is said to be unknown (KIP-848)."""
+"""The first version with GROUP_ID_NOT_FOUND for an unknown group (KIP-848)."""
 LATEST_MS: Final = 2**63 - 1
 
 
 def commit(
     groups: Groups, request: OffsetCommitRequest, api_version: int
 ) -> Result[OffsetCommitResponse]:
-    """Commit each offset whose metadata is not too long; topics have their names here."""
+    """Commit each offset whose metadata is not too long; topic names are resolved already."""
     _validate(groups, request, api_version)
     config = groups.classic.config
     now_ms = groups.classic.clock.now_ms()
@@ -57,7 +57,7 @@ def commit(
 
 
 def _utf16_length(text: str | None) -> int:
-    """Return the length as Java counts it: the limit is in characters, whatever its name says."""
+    """Return the length in UTF-16 units: Kafka's limit counts characters, despite its name."""
     return 0 if text is None else len(text) + sum(ord(c) > 0xFFFF for c in text)
 
 
@@ -85,7 +85,7 @@ def _validate(groups: Groups, request: OffsetCommitRequest, api_version: int) ->
                 if api_version >= STALE_GROUP_VERSION
                 else ErrorCode.ILLEGAL_GENERATION
             )
-        return  # commits without membership make a simple group by themselves
+        return  # a commit without membership creates a simple group
     validate_committer(
         group, request.member_id, request.group_instance_id, generation_id, transactional=False
     )
@@ -105,7 +105,7 @@ def validate_committer(
 ) -> None:
     """Raise unless the committer belongs to the generation, or the group has no members.
 
-    A transaction may commit without naming a member; then only its producer is fenced.
+    A transaction may commit without a member; then only its producer is fenced.
     """
     if generation_id < 0 and group.is_in(ClassicState.EMPTY):
         return

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CommittedOffset(NamedTuple):
-    """An offset as committed; record_offset is where that lies in the coordinator's log."""
+    """A committed offset; record_offset is the offset of its record in the coordinator's log."""
 
     offset: int
     leader_epoch: int = -1
@@ -37,18 +37,18 @@ GroupOffsets: TypeAlias = TimelineDict[TopicPartition, CommittedOffset]
 
 
 class Offsets:
-    """Offsets by group and partition; staged ones by producer besides."""
+    """Offsets by group and partition; transactional ones are staged by producer."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._registry = registry
         self.by_group: TimelineDict[str, GroupOffsets] = TimelineDict(registry)
         self._staged: TimelineDict[int, TimelineDict[StagedKey, CommittedOffset]]
         self._staged = TimelineDict(registry)
-        # the same the other way round: partition → producers, so that a fetch need not search
+        # the reverse index, partition → producers, for fetches
         self._stagers: TimelineDict[str, TimelineDict[TopicPartition, tuple[int, ...]]]
         self._stagers = TimelineDict(registry)
 
-    # ---------------------------------------------------------------- questions
+    # ---------------------------------------------------------------- queries
 
     def get(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
         """Return the newest offset; None when there is none."""
@@ -62,21 +62,21 @@ class Offsets:
         return {} if offsets is None else offsets.at(epoch)
 
     def staged_of_group(self, group_id: str, epoch: int) -> Mapping[TopicPartition, object]:
-        """Return the partitions that open transactions hold offsets for, at an epoch."""
+        """Return the partitions with offsets in open transactions, at an epoch."""
         stagers = self._stagers.at(epoch).get(group_id)
         return {} if stagers is None else stagers.at(epoch)
 
     def has_staged(self, group_id: str, partition: TopicPartition | None = None) -> bool:
-        """Whether an open transaction holds an offset of the group, or of that partition."""
+        """Whether an open transaction has an offset of the group, or of that partition."""
         stagers = self._stagers.get(group_id)
         return bool(stagers) and (partition is None or partition in stagers)
 
     def staged_partitions(self, group_id: str) -> tuple[TopicPartition, ...]:
-        """Return the partitions that open transactions hold offsets for."""
+        """Return the partitions with offsets in open transactions."""
         return tuple(self._stagers.get(group_id, ()))
 
     def all_of_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition, CommittedOffset]]:
-        """Yield group, partition and offset of everything committed or staged for a topic."""
+        """Yield group, partition and offset of all committed and staged offsets of a topic."""
         for group_id, offsets in self.by_group.items():
             for partition, committed in offsets.items():
                 if partition.topic == topic:
@@ -97,7 +97,7 @@ class Offsets:
         record_offset: int,
         producer_id: int,
     ) -> None:
-        """Apply an offset commit; without a value it removes the offset and what is staged."""
+        """Apply an offset commit; a tombstone removes the offset and its staged ones."""
         if value is None:
             self._remove(group_id, partition)
             return
@@ -116,7 +116,7 @@ class Offsets:
             self._stage(producer_id, group_id, partition, committed)
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Apply the marker of a transaction; unknown producers have nothing staged here."""
+        """Apply the marker of a transaction; producers without staged offsets are ignored."""
         staged = self._staged.pop(producer_id, None)
         if staged is None:
             return

@@ -1,4 +1,4 @@
-"""OffsetFetch of one group, in the shape of versions 8 and newer.
+"""OffsetFetch of one group, with the response of version 8 and newer.
 
 Kafka: OffsetMetadataManager.{fetchOffsets, fetchAllOffsets}.
 """
@@ -27,7 +27,7 @@ def fetch(
 ) -> ResponseGroup:
     """Return the offsets at epoch of the named partitions, or of all when none are named.
 
-    With require_stable a partition in an open transaction is answered UNSTABLE_OFFSET_COMMIT.
+    With require_stable a partition in an open transaction gets UNSTABLE_OFFSET_COMMIT.
     """
     offsets = groups.offsets.of_group(request.group_id, epoch)
     staged = groups.offsets.staged_of_group(request.group_id, epoch) if require_stable else {}
@@ -51,9 +51,9 @@ def fetch(
     return response
 
 
-def _is_other_topic(stored: Uuid, asked: Uuid) -> bool:
-    """Whether the offset is that of a topic of the same name that was deleted since."""
-    return bool(stored) and bool(asked) and stored != asked
+def _is_other_topic(stored: Uuid, requested: Uuid) -> bool:
+    """Whether the offset belongs to a deleted topic of the same name."""
+    return bool(stored) and bool(requested) and stored != requested
 
 
 def _answer(

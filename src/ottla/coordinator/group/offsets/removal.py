@@ -1,4 +1,4 @@
-"""Offsets go: deleted by request, with their group, with their topic, or expired.
+"""Removal of offsets: by request, with their group or topic, or by expiry.
 
 Kafka: OffsetMetadataManager.{deleteOffsets, deleteAllOffsets, cleanupExpiredOffsets,
 onTopicsDeleted}, ClassicGroup.offsetExpirationCondition.
@@ -26,7 +26,7 @@ ResponsePartition = ResponseTopic.OffsetDeleteResponsePartition
 
 
 def delete_offsets(groups: Groups, request: OffsetDeleteRequest) -> Result[OffsetDeleteResponse]:
-    """Delete the named offsets of topics that no member reads.
+    """Delete the named offsets of topics to which no member subscribes.
 
     Raises GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP for members whose topics are unknown.
     """
@@ -55,14 +55,14 @@ def _is_known(groups: Groups, group: ClassicGroup, partition: TopicPartition) ->
 
 
 def delete_all(groups: Groups, group_id: str) -> list[CoordinatorRecord]:
-    """Return the tombstones of everything that a group committed or staged."""
+    """Return the tombstones of all committed and staged offsets of a group."""
     known = dict.fromkeys(groups.offsets.by_group.get(group_id, ()))
     known.update(dict.fromkeys(groups.offsets.staged_partitions(group_id)))
     return [records.offset_tombstone(group_id, *partition) for partition in known]
 
 
 def delete_topic(groups: Groups, topic: str, topic_id: Uuid) -> list[CoordinatorRecord]:
-    """Return the tombstones of a deleted topic's offsets; a later one of its name keeps its own."""
+    """Return the tombstones of a deleted topic's offsets, not those of a new topic of its name."""
     return list(
         {
             (group_id, partition): records.offset_tombstone(group_id, *partition)
@@ -73,9 +73,9 @@ def delete_topic(groups: Groups, topic: str, topic_id: Uuid) -> list[Coordinator
 
 
 def expire(groups: Groups, group: ClassicGroup) -> tuple[list[CoordinatorRecord], bool]:
-    """Return the tombstones of a group's expired offsets, and whether none are left then.
+    """Return the tombstones of a group's expired offsets, and whether no offset remains.
 
-    Offsets of subscribed topics do not expire, nor do those that a transaction is about to set.
+    Offsets of subscribed topics and of open transactions do not expire.
     """
     offsets = groups.offsets
     committed = offsets.by_group.get(group.group_id)
@@ -103,10 +103,10 @@ def expire(groups: Groups, group: ClassicGroup) -> tuple[list[CoordinatorRecord]
 
 
 def _expiry_base(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
-    """Return from when an offset's retention counts; None when nothing of the group expires.
+    """Return the start of an offset's retention; None if the group's offsets do not expire.
 
-    An empty group's offsets count from when it became empty, a Stable consumer group's and a
-    simple group's from their commit; other groups with members keep theirs.
+    The retention starts when the group becomes empty, or at the commit in Stable consumer groups
+    and simple groups; offsets of other groups with members do not expire.
     """
 
     def since_commit(offset: CommittedOffset) -> int:

@@ -1,7 +1,7 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete in all their versions, around the shard's work.
+"""OffsetCommit, OffsetFetch and OffsetDelete in all their versions.
 
 Kafka: the offset handlers of kafka.server.KafkaApis and of GroupCoordinatorService: topic ids and
-names are resolved, topics not allowed or not there are answered, the rest goes to the shard.
+names are resolved, refused topics are answered here, the others are passed to the shard.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     FetchTopic = FetchGroup.OffsetFetchRequestTopics
 
 TOPIC_ID_VERSION: Final = 10
-"""From this version of OffsetCommit and OffsetFetch on topics are named by id."""
+"""The first version of OffsetCommit and OffsetFetch with topic ids instead of names."""
 MANY_GROUPS_VERSION: Final = 8
 TOP_LEVEL_ERROR_VERSION: Final = 2
 
 
 class OffsetRequests:
-    """What the offset APIs need: the shards, the owner of a group, the names of topics."""
+    """The offset APIs on the shards of the group coordinator."""
 
     def __init__(
         self,
@@ -58,14 +58,14 @@ class OffsetRequests:
     def commit(
         self, request: OffsetCommitRequest, context: RequestContext, may_read: Allowed
     ) -> Pending[OffsetCommitResponse]:
-        """Commit what is allowed of partitions that exist; the refused come first in the answer."""
+        """Commit offsets of existing, allowed partitions; refused ones are answered first."""
         uses_ids = context.api_version >= TOPIC_ID_VERSION
         good: list[CommitTopic] = []
         refused: dict[tuple[str, Uuid], commit.ResponseTopic] = {}
         for topic in request.topics:
             code = self._resolve(topic, may_read, uses_ids=uses_ids)
             known, unknown = self._known(topic) if not code else ([], topic.partitions)
-            if code or unknown:  # a topic that is refused is named, with or without partitions
+            if code or unknown:  # a refused topic is listed, with or without partitions
                 code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 refused[topic.name, topic.topic_id] = _commit_error(topic, unknown, code)
             if known:
@@ -107,7 +107,7 @@ class OffsetRequests:
         return recover(pending, refuse).then(merge)
 
     def _resolve(self, topic: CommitTopic, may_read: Allowed, *, uses_ids: bool) -> ErrorCode:
-        """Fill in the name or the id; the order of the errors hides what may not be seen."""
+        """Fill in the name or the id; the order of the checks hides unauthorized topics."""
         if uses_ids:
             name = self._topics.topic_name(topic.topic_id)
             if name is None:
@@ -123,7 +123,7 @@ class OffsetRequests:
         return ErrorCode.NONE
 
     def _known(self, topic: CommitTopic) -> tuple[list[CommitPartition], list[CommitPartition]]:
-        """Return the partitions that exist, and those that do not."""
+        """Return the partitions that exist and those that do not."""
         known: list[CommitPartition] = []
         unknown: list[CommitPartition] = []
         for partition in topic.partitions:
@@ -140,11 +140,11 @@ class OffsetRequests:
         may_describe: Allowed,
         may_describe_group: Allowed,
     ) -> Pending[OffsetFetchResponse]:
-        """Fetch the offsets of each group in the request, which up to version 7 is one."""
+        """Fetch the offsets of each group in the request; up to version 7 there is one."""
         version = context.api_version
-        asked = request.groups if version >= MANY_GROUPS_VERSION else [_as_group(request)]
+        requested = request.groups if version >= MANY_GROUPS_VERSION else [_as_group(request)]
         parts = []
-        for group in asked:
+        for group in requested:
             if may_describe_group(group.group_id):
                 part = self._fetch_group(
                     group, may_describe, version, require_stable=request.require_stable
@@ -208,7 +208,7 @@ class OffsetRequests:
     def _visible(
         self, topics: list[offset_fetch.ResponseTopic], may_describe: Allowed, version: int
     ) -> list[offset_fetch.ResponseTopic]:
-        """Leave out topics that the client may not see and, by id, those that are gone."""
+        """Leave out unauthorized topics and, for requests by id, deleted ones."""
         shown = []
         for topic in topics:
             if not may_describe(topic.name):
@@ -225,7 +225,7 @@ class OffsetRequests:
     def delete(
         self, request: OffsetDeleteRequest, may_read: Allowed
     ) -> Pending[OffsetDeleteResponse]:
-        """Delete offsets of partitions that exist and are allowed; a group error hides the rest."""
+        """Delete offsets of existing, allowed partitions; a group error replaces all others."""
         if not request.group_id:
             return Pending.of(_delete_failed(ErrorCode.INVALID_GROUP_ID))
         refused: dict[str, removal.ResponseTopic] = {}
@@ -263,7 +263,7 @@ class OffsetRequests:
     def _deletable(
         self, topic: DeleteTopic, may_read: Allowed
     ) -> tuple[list[DeletePartition], list[DeletePartition], ErrorCode]:
-        """Return the partitions that exist, the others, and why the whole topic is refused."""
+        """Return the existing partitions, the others, and the error of the whole topic."""
         if not may_read(topic.name):
             return [], topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if self._topics.topic_id(topic.name) is None:
@@ -276,7 +276,7 @@ class OffsetRequests:
         return known, unknown, ErrorCode.NONE
 
 
-# ---------------------------------------------------------------- shapes of answers
+# ---------------------------------------------------------------- response builders
 
 
 def _commit_error(
@@ -322,7 +322,7 @@ def _fetch_error(topic: FetchTopic, code: ErrorCode) -> offset_fetch.ResponseTop
 
 
 def _group_error(group: FetchGroup, code: ErrorCode, version: int) -> offset_fetch.ResponseGroup:
-    """Return a group's error; version 1 has room for it beside each partition only."""
+    """Return a group's error; version 1 has an error field per partition only."""
     response = offset_fetch.ResponseGroup(group_id=group.group_id, error_code=code, topics=[])
     if version < TOP_LEVEL_ERROR_VERSION:
         response.topics = [_fetch_error(topic, code) for topic in group.topics or ()]
