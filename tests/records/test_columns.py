@@ -321,7 +321,7 @@ def test_broken_columns_are_refused() -> None:
         {"timestamps": 1, "keys": InputColumn(b"", bytes(12), validity=b"", first=0)},
         {"timestamps": 1, "headers": InputHeaders(bytes(8), outside, outside)},
     ):
-        with pytest.raises(ValueError, match="less than"):
+        with pytest.raises(ValueError, match="fewer than"):
             list(encode_columns(2, **settings))
     lists = memoryview(b"\x00\x00\x00\x00\x05\x00\x00\x00")
     with pytest.raises(KafkaError):

@@ -1,7 +1,7 @@
-"""How much memory all unfinished frames of a node may take together.
+"""Memory limit for all unfinished frames of a node.
 
-Kafka: queued.max.request.bytes with org.apache.kafka.common.memory.SimpleMemoryPool. As there, who
-finds no memory is not refused but not read from until others are done.
+Kafka: queued.max.request.bytes with org.apache.kafka.common.memory.SimpleMemoryPool. As in Kafka, a
+connection without memory is not refused; it is not read from until other frames are complete.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FrameBudget:
-    """Counts the buffers that have grown beyond the first; the oldest may always grow."""
+    """Counts the buffers that have grown beyond their first size; the oldest may always grow."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -22,10 +22,10 @@ class FrameBudget:
         self._waiting: dict[Hashable, Callable[[], None]] = {}
 
     def grow(self, holder: Hashable, size_bytes: int, resume: Callable[[], None]) -> bool:
-        """Take memory for a buffer of this size in place of the holder's; False when there is none.
+        """Replace the holder's buffer by one of this size; return False when memory is used up.
 
-        Then `resume` is called once, when some was given back. That the oldest holder always gets
-        what it asks for keeps frames that are all half read from waiting for each other.
+        In that case `resume` is called once, when memory is released. The oldest holder always
+        succeeds, so that half-read frames never all wait for each other.
         """
         held = self._held
         extra = size_bytes - held.get(holder, 0)
@@ -37,7 +37,7 @@ class FrameBudget:
         return True
 
     def release(self, holder: Hashable) -> None:
-        """Give back what a holder has, its frame being complete or its connection closed."""
+        """Release a holder's memory: its frame is complete or its connection closed."""
         self._waiting.pop(holder, None)
         size_bytes = self._held.pop(holder, 0)
         if not size_bytes:

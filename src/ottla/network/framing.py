@@ -2,8 +2,9 @@
 
 Kafka: org.apache.kafka.common.network.NetworkReceive. Hot path: benchmarks/network.py.
 
-A frame's buffer grows with the bytes that arrived (at most twice as large), never by the length
-that a stranger announced. Each frame owns its buffer, because record views may outlive the read.
+A frame's buffer grows with the bytes that have arrived (to at most twice that size), never to the
+size that an untrusted client announced. Each frame owns its buffer, because record views may
+outlive the read.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
 
 FIRST_BYTES = 64 * 1024
 NO_ROOM = memoryview(bytearray())
-"""Where to receive to while the node's budget for frames is used up: nowhere."""
+"""The empty buffer that `space` returns while the node's frame budget is used up."""
 _from_bytes = int.from_bytes
 
 
 def _nothing() -> None:
-    """Nobody waits."""
+    """Resume no reader: the default callback."""
 
 
 class FrameReader:
-    """The unfinished frame of one connection, and what was read behind the last complete one."""
+    """The unfinished frame of one connection, and the bytes read after the last complete one."""
 
     __slots__ = (
         "_budget",
@@ -47,9 +48,9 @@ class FrameReader:
         self.resume: Callable[[], None] = _nothing
         """Called when the budget has room again."""
         self.left = b""
-        """Bytes behind the last frame, which wait here rather than in the kernel."""
+        """Bytes read after the last frame; they are kept here rather than in the kernel."""
         self.is_inside_frame = False
-        """Whether a frame has begun and is not complete: what a slow sender is timed by."""
+        """Whether a frame has begun and is not complete; the time limit for frames applies."""
         self._frame: bytearray | None = None
         self._size = 0
         self._filled = 0
@@ -61,13 +62,14 @@ class FrameReader:
 
     @property
     def received_bytes(self) -> int:
-        """How much of the unfinished frame has arrived."""
+        """Bytes of the unfinished frame that have arrived."""
         return self._filled if self._frame is not None else len(self.left)
 
     def space(self) -> memoryview | None:
-        """Return where to receive directly, or None: use the shared buffer and `take`.
+        """Return the buffer to receive into, or None: use the shared buffer and `take`.
 
-        NO_ROOM while all frames of the node together are too large; `resume` is called then.
+        Returns NO_ROOM while the node's frame budget is used up; `resume` is called once there is
+        room.
         """
         frame = self._frame
         if frame is None:
@@ -90,16 +92,16 @@ class FrameReader:
         return memoryview(frame)
 
     def release(self) -> None:
-        """Give back what the unfinished frame has of the budget."""
+        """Return the unfinished frame's share of the budget."""
         if self._budget:
             self._budget.release(self)
 
     def take(self, received: memoryview) -> memoryview | None:
-        """Take bytes from the shared buffer; return the first complete frame, keep the rest."""
+        """Take bytes from the shared buffer; return the first complete frame, keep the others."""
         if not self.left and len(received) >= 4:
             size = _from_bytes(received[:4], "big", signed=True)
             if len(received) - 4 < size <= self.max_bytes:
-                self._start(received, size)  # the beginning of a large one, copied once
+                self._start(received, size)  # the beginning of a large frame, copied once
                 return None
         self.left = self.left + received if self.left else bytes(received)
         return self.next_frame()
@@ -107,7 +109,7 @@ class FrameReader:
     def next_frame(self) -> memoryview | None:
         """Return the next frame from buffered bytes; raise KafkaError for an illegal size."""
         left = self.left
-        if not left:  # a large frame may have begun meanwhile, which is not to be forgotten
+        if not left:  # is_inside_frame stays: a large frame may have begun
             return None
         available = len(left) - 4
         self.is_inside_frame = True

@@ -1,4 +1,4 @@
-"""What connections may cost: how many there are, how long one may be silent or trickle.
+"""Connection limits: total and per-address counts, idle time, and time for one frame.
 
 Kafka: kafka.network.ConnectionQuotas, org.apache.kafka.common.network.Selector's idle expiry.
 """
@@ -13,32 +13,33 @@ if TYPE_CHECKING:
 
 UNLIMITED = 2**31 - 1
 FRAME_GRACE_MS = 30_000
-"""A frame may take this long whatever its size; beyond, its bytes must have come in time."""
+"""Time that any frame may take; after it, the minimum speed applies."""
 SLOWEST_BYTES_PER_MS = 1024 / 1000
-"""The mean speed, one KiB a second, below which a frame is given up after the grace."""
+"""Minimum mean speed (1 KiB/s); a slower connection is closed after the grace period."""
 
 
 def frame_limit_ms(received_bytes: int) -> float:
-    """Return how long a frame of which so many bytes have arrived may be under way.
+    """Return the time allowed for a frame of which this many bytes have arrived.
 
-    What arrived counts, not what was announced: 100 MiB announced and two bytes sent end at 30 s.
+    The announced size does not count: a client that announces 100 MiB and sends two bytes is
+    disconnected after 30 s.
     """
     return FRAME_GRACE_MS + received_bytes / SLOWEST_BYTES_PER_MS
 
 
 def sweep_interval_ms(max_idle_ms: int) -> int:
-    """Return how often connections are looked at: often enough for a short idle limit."""
+    """Return the interval between idle checks, short enough for the idle limit."""
     return max(100, min(5000, max_idle_ms // 2)) if max_idle_ms >= 0 else 5000
 
 
 class ConnectionPace(Protocol):
-    """Says how fast connections may come, in milliseconds of a monotonic clock."""
+    """Connection rate limit; times are milliseconds of a monotonic clock."""
 
     def wait_ms(self, listener: str, now_ms: int) -> int:
-        """Return for how long a new connection and those behind it have to wait."""
+        """Return the delay for a new connection and for those after it in the backlog."""
 
     def refuse_ms(self, address: str, now_ms: int) -> int:
-        """Return 0 to let a connection in, else when to close it."""
+        """Return 0 to accept a connection, else the delay after which to close it."""
 
 
 class ConnectionQuota:
@@ -59,7 +60,7 @@ class ConnectionQuota:
         self.count = 0
 
     def change(self, most: int, max_per_address: int, overrides: Mapping[str, int]) -> None:
-        """Take other limits; who waits for room looks again."""
+        """Change the limits and notify listeners that wait for room."""
         self._most = most
         self._max_per_address = max_per_address
         self._overrides = dict(overrides)
@@ -70,11 +71,11 @@ class ConnectionQuota:
         return self.count < self._most
 
     def when_room(self, resume: Callable[[], None]) -> None:
-        """Call once when a connection has ended: a full node leaves newcomers in the backlog."""
+        """Call `resume` once when a connection ends; until then the backlog holds new ones."""
         self._waiting.append(resume)
 
     def admit(self, address: str) -> bool:
-        """Count a connection; False, and nothing counted, when its address has too many."""
+        """Count a connection; return False without counting when its address has too many."""
         most = self._overrides.get(address, self._max_per_address)
         if self._by_address[address] >= most:
             return False
@@ -83,7 +84,7 @@ class ConnectionQuota:
         return True
 
     def release(self, address: str) -> None:
-        """Uncount a closed connection and let those waiting in."""
+        """Uncount a closed connection and resume waiting listeners."""
         self.count -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:

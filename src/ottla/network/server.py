@@ -43,23 +43,23 @@ class Listener:
         quota: ConnectionQuota | None = None,
         budget: FrameBudget | None = None,
     ) -> None:
-        """Take who handles frames; scratch buffer, quota and budget are the node's, shared."""
+        """Take the frame handler; scratch buffer, quota and budget are shared by the node."""
         self.name = name
         self._quota = quota or ConnectionQuota()
         self._budget = budget
         self.connections: dict[Connection, None] = {}
         """In the order in which they were accepted."""
         self.max_connections = UNLIMITED
-        """How many this listener takes, beside what the node takes altogether."""
+        """Limit of this listener, in addition to the node's."""
         self._loop = loop
         self._handler = handler
-        self.handle_frame = handler.handle_frame  # bound here: a call less for each frame
+        self.handle_frame = handler.handle_frame  # bound once: saves a call per frame
         self._max_frame_bytes = max_frame_bytes
         self._scratch = scratch
         self._socket: socket.socket | None = None
         self._count = 0
         self.pace: ConnectionPace | None = None
-        """How fast connections may come; None where it does not matter."""
+        """Connection rate limit; None for no limit."""
         self._held: dict[socket.socket, None] = {}
 
     @property
@@ -73,7 +73,7 @@ class Listener:
         return int(sock.getsockname()[1])
 
     def serve(self, handler: RequestHandler) -> None:
-        """Give frames to this handler; before anything is accepted."""
+        """Set the handler of frames; call before accepting."""
         self._handler = handler
         self.handle_frame = handler.handle_frame
 
@@ -104,7 +104,7 @@ class Listener:
     def _has_to_wait(
         self, sock: socket.socket, address: tuple[str, int], pace: ConnectionPace
     ) -> bool:
-        """Add a connection unless there are too many; return whether those behind it wait too."""
+        """Add a connection unless the rate is exceeded; return whether accepting must pause."""
         wait_ms = pace.wait_ms(self.name, self._now_ms())
         if not wait_ms:
             self._add_unless_refused(sock, address, pace)
@@ -124,7 +124,7 @@ class Listener:
     def _add_unless_refused(
         self, sock: socket.socket, address: tuple[str, int], pace: ConnectionPace
     ) -> None:
-        """Keep a refused one open for a while, unheard: its client shall not try again at once."""
+        """Add a connection, or hold a refused one open unread to delay the client's next try."""
         refuse_ms = pace.refuse_ms(address[0], self._now_ms())
         if refuse_ms:
             self._held[sock] = None
@@ -140,7 +140,7 @@ class Listener:
         return int(self._loop.time() * 1000)
 
     def _wait_for_room(self) -> None:
-        """Leave newcomers in the backlog until a connection ends."""
+        """Leave new connections in the backlog until a connection ends."""
         assert self._socket is not None
         log.warning(
             "%d connections (max.connections): no more until one ends",
@@ -151,7 +151,7 @@ class Listener:
         self._quota.when_room(self._accept_again)
 
     def _accept_failed(self, error: OSError) -> None:
-        """Out of descriptors: pause instead of spinning; the waiting peer is not refused."""
+        """Pause when descriptors are exhausted; the peer stays in the backlog."""
         if error.errno not in _OUT_OF_DESCRIPTORS or self._socket is None:
             return
         extra = {"event": "accept.failed", "error": str(error), "client": "any"}
@@ -184,9 +184,9 @@ class Listener:
         self.connections[connection] = None
 
     def sweep(self, now_ms: int, max_idle_ms: int) -> int:
-        """Close the connections that are silent or trickle for too long; return how many.
+        """Close connections that are idle or send too slowly; return how many.
 
-        One call every few seconds instead of a timer a connection; max_idle_ms < 0 is no limit.
+        One call every few seconds replaces a timer per connection; max_idle_ms < 0 is no limit.
         """
         overdue = [one for one in self.connections if one.is_overdue(now_ms, max_idle_ms)]
         for connection in overdue:
@@ -217,9 +217,9 @@ class Listener:
 
 
 def _plain_host(host: str) -> str:
-    """Return the IPv4 address of a peer that an IPv6 socket shows in its own form.
+    """Return the IPv4 address of an IPv4-mapped IPv6 address, which quotas and limits use.
 
-    Limits and quotas of addresses name it so, and the JVM shows it so, too.
+    The JVM reports such addresses in the same way.
     """
     mapped = host.removeprefix("::ffff:")
     return mapped if "." in mapped else host

@@ -1,1 +1,1 @@
-"""Kafka's wire and disk messages: notation, codecs and one module an API."""
+"""Kafka's messages on the wire and on disk: schema notation, codecs and one module per API."""

@@ -1,4 +1,4 @@
-"""The live API keys and the classes behind them, imported on first use.
+"""The supported API keys and their message classes, imported on first use.
 
 Kafka: org.apache.kafka.common.protocol.ApiKeys.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ApiKey(IntEnum):
-    """API keys by Kafka's names."""
+    """API keys, with Kafka's names."""
 
     PRODUCE = 0
     FETCH = 1
@@ -140,7 +140,7 @@ def response_class(key: int) -> type[Response]:
 
 
 def request_header_version(key: int, version: int) -> int:
-    """Return 2 for flexible versions, known ones or later ones, else 1."""
+    """Return 2 for flexible versions, including unknown later ones, else 1."""
     return 2 if version >= _first_flexible_request(key) else 1
 
 
@@ -151,12 +151,12 @@ def _first_flexible_request(key: int) -> int:
 
 @cache
 def _first_flexible_response(key: int) -> int:
-    never = key == ApiKey.API_VERSIONS  # a client must be able to read it before it knows more
+    never = key == ApiKey.API_VERSIONS  # clients read it before they know the broker's versions
     return _lowest(NO_VERSIONS if never else response_class(key).flexible)
 
 
 def _lowest(versions: Versions) -> int:
-    """Return the first of these versions; beyond all versions when there is none."""
+    """Return the lowest of these versions; above all versions for an empty range."""
     return versions.lowest if versions.lowest in versions else 1 << 16
 
 
@@ -172,13 +172,13 @@ def api_keys_of(listener: str) -> tuple[ApiKey, ...]:
 
 
 def served_versions(key: int, *, unstable: bool = False) -> Versions:
-    """Return the versions to serve: all but an unstable highest one, unless asked for."""
+    """Return the versions to serve; an unstable highest version only if enabled."""
     cls = request_class(key)
     hidden = cls.latest_version_unstable and not unstable
     return Versions(cls.versions.lowest, cls.versions.highest - hidden)
 
 
 def advertised_versions(key: int, *, unstable: bool = False) -> Versions:
-    """Return the versions to name in ApiVersions; for Produce more than are served."""
+    """Return the versions for ApiVersions; for Produce more than are served."""
     lowest, highest = served_versions(key, unstable=unstable)
     return Versions(_LOWEST_ADVERTISED.get(ApiKey(key), lowest), highest)

@@ -1,4 +1,4 @@
-"""What one version of a message does with each field: both codecs ask here.
+"""Rules of one message version for each field, used by both codecs.
 
 Kafka: org.apache.kafka.message.{VersionConditional, FieldSpec}.
 """
@@ -26,7 +26,7 @@ FIXED = {
 
 
 class AtVersion:
-    """The rules of one version of a message, for it and for the structs in it."""
+    """The rules of one version of a message and its structs."""
 
     def __init__(self, cls: StructMeta, version: int) -> None:
         self.version = version
@@ -49,7 +49,7 @@ class AtVersion:
         return self.flexible and field.tag is not None and self.version in field.tagged
 
     def smallest_size(self, field: Field) -> int:
-        """Return the least bytes an element can take: bounds an announced array length."""
+        """Return the minimum size of an element, which bounds an announced array length."""
         if field.struct is not None:
             return max(1, self._smallest_struct(field.struct))
         return _smallest_scalar(field.element, compact=self.is_flexible(field))

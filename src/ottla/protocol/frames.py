@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _KEY_AND_VERSION = struct.Struct(">hh")
 _SIZE = struct.Struct(">i")
 REQUEST_HEADER = struct.Struct(">hhih")
-"""Key, version, correlation id, length of the client's id; that id and tagged fields follow."""
+"""Key, version, correlation id, client id length; the client id and tagged fields follow."""
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _SIZE_CORRELATION_NO_TAGS = struct.Struct(">iib")
 _KEYS = frozenset(ApiKey)
@@ -30,8 +30,8 @@ _KEYS = frozenset(ApiKey)
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     """Return the header of a request and the position of its body.
 
-    An unknown version is read as the newest known of its API would be; whether it is served is
-    the caller's question. Raises CorruptMessage for bytes that are no header or an unknown key.
+    An unknown version is read like the newest known one of its API; the caller decides whether it
+    is served. Raises CorruptMessage for an invalid header or an unknown key.
     """
     if len(frame) < 4:
         raise CorruptMessage("a request has at least four bytes")
@@ -44,8 +44,8 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
 def split_header(frame: memoryview) -> tuple[int, int, int, str | None, int]:
     """Return key, version, correlation id, client id and the position of the body.
 
-    The same header as `decode_request_header` reads, without an object for it: what a server
-    needs of every request. Raises CorruptMessage for bytes that are no header or an unknown key.
+    Reads the same header as `decode_request_header` without creating an object for it. Raises
+    CorruptMessage for an invalid header or an unknown key.
     """
     try:
         key, version, correlation_id, length = REQUEST_HEADER.unpack_from(frame)
@@ -58,12 +58,12 @@ def split_header(frame: memoryview) -> tuple[int, int, int, str | None, int]:
     except (struct.error, IndexError, ValueError) as error:
         raise CorruptMessage(f"not a request header: {error}") from error
     if position > len(frame):
-        raise CorruptMessage("a request header that is cut short")
+        raise CorruptMessage("request header is truncated")
     return key, version, correlation_id, client_id, position
 
 
 def _split_slowly(frame: memoryview) -> tuple[int, int, int, str | None, int]:
-    """Read a header with tagged fields, which nobody sends today."""
+    """Read a header with tagged fields, which no known client sends."""
     header, position = decode_request_header(frame)
     return (
         header.request_api_key,
@@ -77,7 +77,7 @@ def _split_slowly(frame: memoryview) -> tuple[int, int, int, str | None, int]:
 def encode_request(
     request: Request, version: int, correlation_id: int, client_id: str | None
 ) -> list[SendItem]:
-    """Return a whole request frame: size, header, body."""
+    """Return a complete request frame: size, header, body."""
     header = RequestHeader(
         request_api_key=request.message_key,
         request_api_version=version,
@@ -94,7 +94,7 @@ def encode_request(
 def encode_response(
     correlation_id: int, key: int, version: int, response: Response
 ) -> list[SendItem]:
-    """Return a whole response frame: size, header, body; in one piece unless files are in it."""
+    """Return a complete response frame: size, header, body; one buffer without file slices."""
     out: list[SendItem] = []
     codec.encode_into(response, version, out)
     is_flexible = response_header_version(key, version)

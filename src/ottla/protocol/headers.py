@@ -1,7 +1,7 @@
-"""What stands before the body of every request and response.
+"""Headers of requests and responses.
 
-Kafka: RequestHeader, ResponseHeader. Which version goes with which body is a matter of the body's
-own version: see `request_header_version` and `response_header_version` in `protocol.api_keys`.
+Kafka: RequestHeader, ResponseHeader. The version of the header follows from that of the body: see
+`request_header_version` and `response_header_version` in `protocol.api_keys`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from ottla.protocol.schema import Struct, field, int16, int32
 
 
 class RequestHeader(Struct, versions="1-2", flexible="2+"):
-    """Before a request; v2 with tagged fields.
+    """Request header; v2 has tagged fields.
 
-    The client id keeps its old encoding, so that a broker of any age can read the header of an
-    ApiVersions request and answer that it does not know the version.
+    The client id keeps its old encoding, so that every broker can read the header of an
+    ApiVersions request of an unknown version and answer UNSUPPORTED_VERSION.
     """
 
     request_api_key: int16
@@ -23,6 +23,6 @@ class RequestHeader(Struct, versions="1-2", flexible="2+"):
 
 
 class ResponseHeader(Struct, versions="0-1", flexible="1+"):
-    """Before a response; v1 with tagged fields."""
+    """Response header; v1 has tagged fields."""
 
     correlation_id: int32

@@ -1,6 +1,6 @@
-"""Makes the plans that the walker goes by, from the notation of messages.
+"""Builds the walker's plans from message schemas.
 
-Kafka: its message generator, which does this when Kafka is built.
+Kafka: its message generator, which runs when Kafka is built.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def plan_of(cls: StructMeta, version: int) -> Plan:
-    """Return the plan of an outermost message at a version that it has."""
+    """Return the plan of a top-level message at one of its versions."""
     return _plan(cls, AtVersion(cls, version))
 
 

@@ -1,4 +1,4 @@
-"""Variable-length integers and the bounds that every decoder keeps.
+"""Variable-length integers and the limits that all decoders check.
 
 Kafka: org.apache.kafka.common.utils.ByteUtils. Over-long encodings are refused.
 """
@@ -31,7 +31,7 @@ def encode_uvarint(value: int) -> bytes:
 
 
 def decode_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Return the unsigned 32-bit value at position and the position behind it.
+    """Return the unsigned 32-bit value at position and the position after it.
 
     Raises CorruptMessage past five bytes, IndexError at the end of the buffer.
     """
@@ -54,12 +54,12 @@ def decode_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def encode_varint(value: int) -> bytes:
-    """Encode a signed value, zig-zag; of any width up to 64 bits."""
+    """Encode a signed value of up to 64 bits in zig-zag form."""
     return encode_uvarint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
 def decode_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Return the signed (zig-zag) value of at most ten bytes at position, and what follows it."""
+    """Return the signed (zig-zag) value at position, at most ten bytes, and the position after."""
     value = shift = 0
     while True:
         byte = buffer[position]

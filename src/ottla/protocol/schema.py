@@ -1,4 +1,4 @@
-"""The notation for messages: typed classes whose fields stand in wire order.
+"""The schema notation for messages: typed classes whose fields are in wire order.
 
 Kafka: the `common/message/*.json` definitions and their generated classes. One class serves all
 versions; a field that a version does not carry holds its default, so handlers never branch on
@@ -44,7 +44,7 @@ _ZERO: dict[str, Any] = {
 PRIMITIVES = frozenset(_ZERO)
 _UNSET: Any = object()
 EMPTY: Any = _UNSET
-"""Default of a field that callers may leave out: an empty list or a struct of defaults."""
+"""Default of an optional field: an empty list or a struct of defaults."""
 _CLASS_KEYWORDS = {
     "key": "message_key",
     "listeners": "api_listeners",
@@ -53,7 +53,7 @@ _CLASS_KEYWORDS = {
 
 
 class FieldOptions:
-    """What `field(...)` was given; None means "as the message"."""
+    """Arguments of `field(...)`; None means "as the message"."""
 
     __slots__ = (
         "default",
@@ -90,7 +90,7 @@ def field(
 ) -> Any:
     """Describe a field: versions that carry it, default, versions in which it may be null.
 
-    `tag` makes it a tagged field, in the versions `tagged` (all of its versions when left out);
+    `tag` makes it a tagged field, in the versions `tagged` (by default, all of its versions);
     `flexible` overrides the message's flexible versions for this field alone ("none": the field
     keeps its old encoding, as RequestHeader.client_id does); `sensitive` hides it from repr.
     """
@@ -107,7 +107,7 @@ def field(
 
 
 class Field:
-    """A field after its annotation was read: what the codec, the oracle and repr work from."""
+    """A field with its resolved annotation, as used by the codecs, tests and repr."""
 
     __slots__ = (
         "default",
@@ -186,7 +186,7 @@ def _resolve(owner: StructMeta, name: str) -> StructMeta:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class StructMeta(type):
-    """Turn annotations into slots; reading the annotations waits for the first use."""
+    """Turns annotations into slots; annotations are resolved on first use."""
 
     versions: Versions
     flexible: Versions
@@ -198,7 +198,7 @@ class StructMeta(type):
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_kwargs: Any
     ) -> StructMeta:
-        """Move field options out of the namespace, so that slots may take their names."""
+        """Move field options out of the namespace, so that slots can have their names."""
         annotations = {
             key: text
             for key, text in namespace.get("__annotations__", {}).items()
@@ -249,7 +249,7 @@ def _as_options(value: Any) -> FieldOptions:
 
 
 class Struct(metaclass=StructMeta):
-    """A message or a part of one. Keyword arguments are its fields; the rest take defaults.
+    """A message or a part of one. Keyword arguments set fields; other fields have defaults.
 
     Class keywords: `versions` and `flexible`, on the outermost class only.
     """
@@ -286,7 +286,7 @@ def _show(message: Struct, described: Field) -> str:
 
 
 def _compile_init(cls: StructMeta) -> Any:
-    """Write the constructor: an attribute store a field, defaults bound as keyword defaults."""
+    """Generate the constructor: one attribute store per field, with keyword defaults."""
     names: dict[str, Any] = {"_unset": _UNSET}
     parameters, body = [], []
     for described in cls.fields:
@@ -323,7 +323,7 @@ class Response(Struct):
 
 
 def iterate_structs(cls: StructMeta) -> Iterator[StructMeta]:
-    """Yield a message class and all the structs below it, outermost first."""
+    """Yield a message class and all structs nested in it, outermost first."""
     yield cls
     for described in cls.fields:
         if described.struct is not None:

@@ -1,4 +1,4 @@
-"""Tagged fields that this side does not know: kept, so that what is passed on loses nothing.
+"""Unknown tagged fields, which are kept so that forwarded messages are complete.
 
 Kafka: org.apache.kafka.common.protocol.types.RawTaggedField.
 """
@@ -14,10 +14,10 @@ _carriers: dict[StructMeta, Any] = {}
 
 
 def keep_unknown(message: Struct, unknown: list[tuple[int, bytes]]) -> Struct:
-    """Return the message as one that carries these (tag, bytes) pairs.
+    """Return the message with these (tag, bytes) pairs.
 
-    Only such a message becomes an instance of a subclass with a slot for them; the common case
-    pays nothing.
+    Only such a message becomes an instance of a subclass with a slot for them, so the common case
+    has no cost.
     """
     cls = type(message)
     carrier = _carriers.get(cls) or _make_carrier(cls)
@@ -29,7 +29,7 @@ def keep_unknown(message: Struct, unknown: list[tuple[int, bytes]]) -> Struct:
 
 
 def without_tags(cls: StructMeta) -> StructMeta:
-    """Return the message's own class, of a class that carries such fields too."""
+    """Return the message class for a class that may carry unknown tagged fields."""
     base = cls.__base__
     return base if base is not None and _carriers.get(base) is cls else cls  # type: ignore[call-overload, return-value] # a message's base is one
 

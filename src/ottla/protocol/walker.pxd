@@ -1,4 +1,4 @@
-# C types for walker.py (Cython's augmenting file): the logic stands there, only types stand here.
+# C types for walker.py (Cython's augmenting file), which contains the logic.
 import cython
 
 cdef int SIGNED

@@ -1,12 +1,12 @@
-"""Walks a message by its plan: what the codec uses where this file was compiled.
+"""Encodes and decodes a message by its plan: the codec if this module is compiled.
 
-This file runs as it is; with `walker.pxd` beside it Cython compiles it to C. Uncompiled it is
-slower than the functions that `protocol.codec` writes, which then do the work; both must give
-equal bytes, objects and errors (tests/protocol/test_walker.py runs all messages through both).
-Why two: docs/decisions/0006-compiled-codec.md.
+Cython compiles this file to C with the types of `walker.pxd`. Uncompiled it is slower than the
+functions that `protocol.codec` generates, which are used instead; both produce equal bytes,
+objects and errors (tests/protocol/test_walker.py compares them for all messages). Reasons:
+docs/decisions/0006-compiled-codec.md.
 
-A reader checks every length against the bytes that are left before anything is allocated, and
-raises IndexError where a message ends early, as the written functions do.
+A reader checks every length against the remaining bytes before it allocates memory, and raises
+IndexError where a message ends early, as the generated functions do.
 
 Hot path: all of it. benchmarks/codec.py.
 
@@ -25,7 +25,7 @@ from ottla.types import FileSlice, Uuid
 if TYPE_CHECKING:
     from ottla.types import SendItem
 
-# What a step reads or writes. Up to INTEGERS_END: whole numbers of `width` bytes.
+# Kinds of steps. Up to INTEGERS_END: integers of `width` bytes.
 SIGNED = 1
 UNSIGNED = 2
 BOOL = 3
@@ -37,7 +37,7 @@ BYTES = 8
 RECORDS = 9
 STRUCT = 10
 
-# What a field holds that a version does not carry.
+# Kinds of default values of fields that a version does not carry.
 CONSTANT = 0
 EMPTY_LIST = 1
 MADE = 2
@@ -68,7 +68,7 @@ _unpack_double = struct.Struct(">d").unpack
 
 
 class Step:
-    """One field at one version."""
+    """One field of a struct at one version."""
 
     __slots__ = (
         "compact",
@@ -95,7 +95,7 @@ class Step:
     default: Any
     default_kind: int
     smallest: int
-    """Least bytes of an element: bounds an announced array length."""
+    """Minimum size of an element, which bounds an announced array length."""
     width: int
     low: int
     high: int
@@ -104,19 +104,19 @@ class Step:
 
 
 class Plan:
-    """A struct at one version: its steps in wire order, and what the version leaves out."""
+    """A struct at one version: its steps in wire order, and the fields it does not carry."""
 
     __slots__ = ("absent", "cls", "every", "flexible", "guarded", "steps", "tagged", "version")
 
     cls: Any
     steps: list[Step]
     absent: list[Step]
-    """Fields to be given their defaults when decoded: not carried, or tagged."""
+    """Fields that decoding sets to their defaults first: not carried, or tagged."""
     guarded: list[Step]
-    """Fields that this version cannot carry and may not silently drop."""
+    """Fields that this version cannot carry and must not drop silently."""
     tagged: list[Step]
     every: list[Step]
-    """All fields of the struct, of whatever version."""
+    """All fields of the struct in all versions."""
     flexible: bool
     version: int
 
@@ -129,7 +129,7 @@ def default_of(step: Step) -> Any:
 
 
 def is_default(step: Step, value: Any) -> bool:
-    """Whether a value is the field's default, down to the last field of a struct."""
+    """Whether a value equals the field's default, including nested structs."""
     if value is step.default:
         return True
     if step.default is None or value is None:
@@ -142,7 +142,7 @@ def is_default(step: Step, value: Any) -> bool:
 
 
 def is_default_struct(plan: Plan, message: Any) -> bool:
-    """Whether all of a struct's fields, of whatever version, hold their defaults."""
+    """Whether all of a struct's fields, in all versions, hold their defaults."""
     for step in plan.every:
         if not is_default(step, getattr(message, step.name)):
             return False
@@ -150,7 +150,7 @@ def is_default_struct(plan: Plan, message: Any) -> bool:
 
 
 def has_unknown_tags(plan: Plan, message: Any) -> bool:
-    """Whether tagged fields came along that this side does not know."""
+    """Whether the message has unknown tagged fields."""
     return type(message) is not plan.cls and len(message.unknown_tagged_fields) > 0
 
 
@@ -158,7 +158,7 @@ def has_unknown_tags(plan: Plan, message: Any) -> bool:
 
 
 class Reader:
-    """A position in a message."""
+    """A read position in a message."""
 
     __slots__ = ("data", "end", "position", "source")
 
@@ -168,7 +168,7 @@ class Reader:
     end: int
 
     def need(self, size: int) -> int:
-        """Step over size bytes and return where they start; IndexError when there are fewer."""
+        """Skip size bytes and return their start; raises IndexError if fewer remain."""
         start = self.position
         if size > self.end - start:
             raise IndexError("not enough bytes")
@@ -195,7 +195,7 @@ class Reader:
                 )
 
     def integer(self, width: int, *, signed: bool) -> int:
-        """Read a big-endian whole number of 1, 2, 4 or 8 bytes."""
+        """Read a big-endian integer of 1, 2, 4 or 8 bytes."""
         start = self.need(width)
         byte = self.data[start]
         value = byte
@@ -210,7 +210,7 @@ class Reader:
 
 
 def read(plan: Plan, source: memoryview, position: int, end: int) -> tuple[Any, int]:
-    """Read one message at position; return it and the position behind it."""
+    """Read one message at position; return it and the position after it."""
     reader = Reader()
     reader.source = source
     reader.data = source
@@ -235,7 +235,7 @@ def read_struct(reader: Reader, plan: Plan) -> Any:
 
 
 def read_field(reader: Reader, step: Step) -> Any:
-    """Read a field's value, None where it may be null."""
+    """Read a field's value; None for a null."""
     if step.is_array:
         return read_array(reader, step)
     if step.kind < FIXED_END:
@@ -266,14 +266,14 @@ def read_fixed(reader: Reader, step: Step) -> Any:
 
 
 def read_length(reader: Reader, compact: bool, width: int) -> int:  # noqa: FBT001 - as compiled
-    """Read how many bytes or elements follow; -1 for null."""
+    """Read the number of bytes or elements that follow; -1 for null."""
     if compact:
         return reader.uvarint() - 1
     return reader.integer(width, signed=True)
 
 
 def read_run(reader: Reader, kind: int, length: int) -> Any:
-    """Read a text, a copy of bytes, or a view of records."""
+    """Read a string, a copy of bytes, or a view of records."""
     start = reader.need(length)
     part = reader.source[start : start + length]
     if kind == TEXT:
@@ -282,18 +282,18 @@ def read_run(reader: Reader, kind: int, length: int) -> Any:
 
 
 def null_of(step: Step) -> None:
-    """Return None where the field may be null; raise CorruptMessage else."""
+    """Return None for a nullable field; raise CorruptMessage for others."""
     if not step.nullable:
         raise CorruptMessage(f"non-nullable field {step.name} was serialized as null")
 
 
 def too_many(step: Step) -> CorruptMessage:
-    """Return the error for a length that the message cannot hold."""
+    """Return the error for a length that exceeds the message."""
     return CorruptMessage(f"{step.name}: more elements or bytes announced than the message holds")
 
 
 def read_single_struct(reader: Reader, step: Step) -> Any:
-    """Read a struct, with a byte before it where it may be null."""
+    """Read a struct, preceded by a byte if it is nullable."""
     if step.nullable:
         if step.tag >= 0:
             if not reader.uvarint():
@@ -323,7 +323,7 @@ def read_array(reader: Reader, step: Step) -> Any:
 
 
 def read_element(reader: Reader, step: Step) -> Any:
-    """Read a text or bytes in an array, where none may be null."""
+    """Read a string or bytes in an array, where null is not allowed."""
     size = read_length(reader, step.compact, 2 if step.kind == TEXT else 4)
     if (
         size < 0
@@ -335,7 +335,7 @@ def read_element(reader: Reader, step: Step) -> Any:
 
 
 def read_tags(reader: Reader, plan: Plan, message: Any, count: int) -> Any:
-    """Read tagged fields; those that are not known are kept."""
+    """Read tagged fields; unknown ones are kept."""
     unknown = []
     while count > 0:
         count -= 1
@@ -364,7 +364,7 @@ def step_of_tag(plan: Plan, tag: int) -> Step | None:
 
 
 class Writer:
-    """A growing buffer; records are put between its parts as they are, never copied."""
+    """A growing buffer; records are inserted between its parts without a copy."""
 
     __slots__ = ("buffer", "out", "raw", "room", "size")
 
@@ -375,7 +375,7 @@ class Writer:
     out: list[SendItem]
 
     def need(self, size: int) -> int:
-        """Make room for size bytes and return where they go."""
+        """Reserve size bytes and return their position."""
         start = self.size
         if start + size > self.room:
             self.buffer.extend(bytes(start + size))
@@ -390,7 +390,7 @@ class Writer:
         self.raw[start] = value
 
     def integer(self, value: int, width: int) -> None:
-        """Write a big-endian whole number; the caller has checked its range."""
+        """Write a big-endian integer; the caller has checked its range."""
         start = self.need(width)
         index = width - 1
         while index >= 0:
@@ -414,14 +414,14 @@ class Writer:
             index += 1
 
     def flush(self) -> None:
-        """Hand over what was written as one part."""
+        """Append the written bytes to the output as one part."""
         if self.size:
             self.out.append(bytes(self.raw[: self.size]))
             self.size = 0
 
 
 def writer_into(out: list[SendItem]) -> Writer:
-    """Return a writer that hands its parts to a list."""
+    """Return a writer that appends its parts to a list."""
     writer = Writer()
     writer.buffer = bytearray(FIRST_BUFFER_BYTES)
     writer.raw = writer.buffer
@@ -453,7 +453,7 @@ def write_struct(writer: Writer, plan: Plan, message: Any) -> None:
 
 
 def refuse(plan: Plan, message: Any, lost: Step) -> None:
-    """Raise UnsupportedVersion for a field, unless one before it is at fault."""
+    """Raise UnsupportedVersion for a field, or the error of a preceding one."""
     scratch = writer_into([])
     for step in plan.every:
         if step is lost:
@@ -474,7 +474,7 @@ def is_untagged(plan: Plan, message: Any) -> bool:
 
 
 def write_field(writer: Writer, step: Step, value: Any) -> None:
-    """Write a field's value, null where it is None and may be."""
+    """Write a field's value; a null for None in a nullable field."""
     if value is None and step.nullable:
         write_null(writer, step)
     elif step.is_array:
@@ -492,7 +492,7 @@ def write_field(writer: Writer, step: Step, value: Any) -> None:
 
 
 def write_null(writer: Writer, step: Step) -> None:
-    """Write what stands for no value."""
+    """Write a null."""
     if step.kind == STRUCT and not step.is_array:
         writer.byte(0 if step.tag >= 0 else 0xFF)
     elif step.compact:
@@ -519,7 +519,7 @@ def write_fixed(writer: Writer, step: Step, value: Any) -> None:
 
 
 def write_length(writer: Writer, length: int, compact: bool, width: int) -> None:  # noqa: FBT001
-    """Write how many bytes or elements follow."""
+    """Write the number of bytes or elements that follow."""
     if compact:
         writer.uvarint(length + 1)
     else:
@@ -527,7 +527,7 @@ def write_length(writer: Writer, length: int, compact: bool, width: int) -> None
 
 
 def write_run(writer: Writer, step: Step, value: Any) -> None:
-    """Write a text or bytes."""
+    """Write a string or bytes."""
     if step.kind == TEXT:
         data = value.encode()
         if len(data) > LONGEST_TEXT:
@@ -540,7 +540,7 @@ def write_run(writer: Writer, step: Step, value: Any) -> None:
 
 
 def write_records(writer: Writer, step: Step, value: Any) -> None:
-    """Write the size of records and put them behind it as they are."""
+    """Write the size of records and append them without a copy."""
     write_length(writer, size_of(value), step.compact, 4)
     writer.flush()
     if isinstance(value, list):
@@ -550,7 +550,7 @@ def write_records(writer: Writer, step: Step, value: Any) -> None:
 
 
 def size_of(parts: Any) -> int:
-    """Return the number of bytes in a records value of any form."""
+    """Return the number of bytes of a records value: a buffer or a list of parts."""
     if isinstance(parts, list):
         return sum([size_of(part) for part in parts])
     return parts.size if isinstance(parts, FileSlice) else len(parts)
@@ -569,7 +569,7 @@ def write_array(writer: Writer, step: Step, value: Any) -> None:
 
 
 def write_tags(writer: Writer, plan: Plan, message: Any) -> None:
-    """Write the tagged fields that hold no default, and those that were not known, by tag."""
+    """Write tagged fields with non-default values and unknown ones, in the order of tags."""
     found: dict[int, list[SendItem]] = {}
     for step in plan.tagged:
         value = getattr(message, step.name)

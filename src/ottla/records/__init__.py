@@ -1,4 +1,4 @@
-"""Record batches: bytes as clients send them, brokers keep them and disks hold them.
+"""Record batches: the format on the wire, in the broker and on disk.
 
 Kafka: org.apache.kafka.common.record.
 """

@@ -1,8 +1,8 @@
 """A view of one record batch: 61 bytes of header, then the records.
 
-Nothing is copied: fields are read from the header with one unpack, patches are written in place.
+No bytes are copied: fields are read from the header with one unpack and patched in place.
 
-Hot path: `RecordBatch(view, position)` is made once a batch on produce, append and fetch.
+Hot path: `RecordBatch(view, position)` is created once per batch on produce, append and fetch.
 
 Kafka: org.apache.kafka.common.record.DefaultRecordBatch.
 """
@@ -68,12 +68,12 @@ class TimestampType(IntEnum):
 
 
 def add_to_sequence(sequence: int, increment: int) -> int:
-    """Return the sequence number that many records on; it wraps from 2^31-1 to 0."""
+    """Return the sequence number increased by `increment`; it wraps from 2^31-1 to 0."""
     return (sequence + increment) & 0x7FFF_FFFF
 
 
 class RecordBatch:
-    """The batch that starts at `position` of `view`; CorruptMessage when it is not whole there."""
+    """The batch at `position` of `view`; raises CorruptMessage unless all of it is there."""
 
     __slots__ = ("_fields", "position", "view")
     _fields: tuple[int, ...]
@@ -98,7 +98,7 @@ class RecordBatch:
 
     @property
     def base_offset(self) -> int:
-        """Offset of the first record, also when compaction took that record away."""
+        """Offset of the first record, even if compaction removed that record."""
         return self._fields[0]
 
     @property
@@ -108,7 +108,7 @@ class RecordBatch:
 
     @property
     def leader_epoch(self) -> int:
-        """Epoch of the leader that appended the batch, -1 before that."""
+        """Epoch of the leader that appended the batch; -1 until then."""
         return self._fields[2]
 
     @property
@@ -133,7 +133,7 @@ class RecordBatch:
 
     @property
     def base_timestamp(self) -> int:
-        """Timestamp that the records count from (ms); the delete horizon when that flag is set."""
+        """Base of the records' timestamp deltas (ms); the delete horizon when that flag is set."""
         return self._fields[7]
 
     @property
@@ -185,7 +185,7 @@ class RecordBatch:
 
     @property
     def compression(self) -> Compression:
-        """Codec of the records; CorruptMessage for an id that there is not."""
+        """Codec of the records; raises CorruptMessage for an unknown id."""
         return Compression.from_id(self._fields[5] & COMPRESSION_MASK)
 
     @property
@@ -202,7 +202,7 @@ class RecordBatch:
 
     @property
     def is_control(self) -> bool:
-        """Whether the records are markers that no application sees."""
+        """Whether the records are control records, which applications do not receive."""
         return bool(self._fields[5] & CONTROL_FLAG)
 
     @property
@@ -212,7 +212,7 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """Time from which the cleaner may drop tombstones and markers; None before it set one."""
+        """Time from which the cleaner may drop tombstones and markers; None until it is set."""
         return self._fields[7] if self._fields[5] & DELETE_HORIZON_FLAG else None
 
     @property
@@ -222,16 +222,16 @@ class RecordBatch:
 
     @property
     def payload(self) -> memoryview:
-        """The records as they lie there, compressed or not, not copied."""
+        """The stored records, possibly compressed, not copied."""
         return self.view[self.position + HEADER_BYTES : self.position + self.size]
 
     def computed_crc(self) -> int:
-        """Return the checksum that the bytes have."""
+        """Return the checksum of the batch's bytes."""
         position = self.position
         return crc32c(self.view[position + ATTRIBUTES_POSITION : position + self.size])
 
     def check_crc(self) -> None:
-        """Raise CorruptMessage when the header's checksum is not that of the bytes."""
+        """Raise CorruptMessage when the checksum in the header does not match the bytes."""
         computed = self.computed_crc()
         if computed != self._fields[4]:
             raise CorruptMessage(
@@ -239,15 +239,15 @@ class RecordBatch:
             )
 
     def set_base_offset(self, base_offset: int) -> None:
-        """Give the batch its place in the log; the checksum does not cover it."""
+        """Set the base offset, which the checksum does not cover."""
         self._patch(_INT64, 0, base_offset)
 
     def set_leader_epoch(self, leader_epoch: int) -> None:
-        """Note the epoch of the appending leader; the checksum does not cover it."""
+        """Set the epoch of the appending leader, which the checksum does not cover."""
         self._patch(_INT32, LOG_OVERHEAD_BYTES, leader_epoch)
 
     def set_max_timestamp(self, timestamp_type: TimestampType, max_timestamp: int) -> None:
-        """Set who stamped the records and the largest timestamp; makes a new checksum."""
+        """Set the timestamp type and the largest timestamp, and update the checksum."""
         attributes = self._fields[5] & ~LOG_APPEND_TIME_FLAG
         if timestamp_type == TimestampType.LOG_APPEND_TIME:
             attributes |= LOG_APPEND_TIME_FLAG
@@ -255,7 +255,7 @@ class RecordBatch:
         self.set_attributes(attributes)
 
     def set_attributes(self, attributes: int) -> None:
-        """Replace the flags; makes a new checksum."""
+        """Replace the flags and update the checksum."""
         self._patch(_INT16, ATTRIBUTES_POSITION, attributes)
         self._patch(_CRC, CRC_POSITION, self.computed_crc())
 
@@ -266,9 +266,9 @@ class RecordBatch:
     def plain_payload(
         self, limit: int = DEFAULT_LIMIT_BYTES, decompressor: Decompressor | None = None
     ) -> Buffer:
-        """Return the records' bytes, decompressed within limit where they are compressed.
+        """Return the records' bytes, decompressed to at most `limit` bytes if compressed.
 
-        With a decompressor the answer is valid until its next use. Raises CorruptMessage or
+        With a decompressor the result is valid until its next use. Raises CorruptMessage or
         KafkaError INVALID_RECORD.
         """
         codec = self.compression
@@ -281,11 +281,11 @@ class RecordBatch:
     def records(self, limit: int = DEFAULT_LIMIT_BYTES) -> list[Record]:
         """Return all records, decompressed into at most limit bytes.
 
-        Raises CorruptMessage when they are not what the header says. The checksum is not
-        looked at: `check_crc` does that.
+        Raises CorruptMessage when they do not match the header. The checksum is not verified;
+        `check_crc` does that.
         """
         fields = self._fields
-        if not fields[12]:  # compaction took the last one; nothing is left to decompress
+        if not fields[12]:  # compaction removed all records: there is nothing to decompress
             return []
         return scan.decode_records(
             self.plain_payload(limit),
@@ -305,11 +305,11 @@ class RecordBatch:
 def iterate_batches(
     view: Buffer, position: int = 0, *, partial_tail: bool = False
 ) -> Iterator[RecordBatch]:
-    """Walk batches of any magic that follow each other.
+    """Iterate over consecutive batches of any magic.
 
-    A batch that is cut short raises CorruptMessage; with partial_tail it ends the walk quietly,
-    which is what fetch answers ask for: brokers may cut the last batch. A batch whose header
-    lies about magic or size raises CorruptMessage always.
+    A truncated batch raises CorruptMessage; with partial_tail it ends the iteration, as fetch
+    responses need: brokers may truncate the last batch. A batch with an invalid magic or size
+    in its header always raises CorruptMessage.
     """
     view = memoryview(view)
     end = len(view)
@@ -319,16 +319,16 @@ def iterate_batches(
         if size > left:
             if partial_tail:
                 return
-            raise CorruptMessage(f"A record batch is cut short: {left} bytes are left.")
+            raise CorruptMessage(f"A record batch is truncated: {left} bytes are left.")
         batch = batch_at(view, position)
         yield batch
         position += batch.size
 
 
 def claimed_bytes(view: memoryview, position: int) -> int:
-    """Return the size that a batch of any magic claims, more than there is when that is cut off.
+    """Return the size in the header of a batch of any magic, which may exceed the bytes present.
 
-    CorruptMessage when its header lies about magic or size.
+    Raises CorruptMessage for an invalid magic or size.
     """
     left = len(view) - position
     if left <= MAGIC_POSITION:
@@ -346,9 +346,9 @@ def claimed_bytes(view: memoryview, position: int) -> int:
 
 
 def batch_at(view: memoryview, position: int) -> RecordBatch:
-    """Return the batch of any magic at position; CorruptMessage when there is no whole one."""
+    """Return the batch of any magic at position; raises CorruptMessage unless it is complete."""
     if len(view) - position > MAGIC_POSITION and view[position + MAGIC_POSITION] < 2:
-        # old batches are rare and know about this module, so theirs is loaded when one is met
+        # imported on demand: old batches are rare, and their module imports this one
         from ottla.records.legacy import LegacyBatch
 
         return LegacyBatch(view, position)

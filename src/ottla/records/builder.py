@@ -1,6 +1,6 @@
-"""Makes record batches: all at once, or record by record for a producer.
+"""Builds record batches: all at once, or record by record for a producer.
 
-Hot path: `BatchBuilder.try_append` runs once a record of a producer.
+Hot path: `BatchBuilder.try_append` runs once per record of a producer.
 
 Kafka: org.apache.kafka.common.record.MemoryRecordsBuilder.
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _NO_HEADERS: Final = b"\x00"
 _NO_PRODUCER_EPOCH: Final = -1
-# what try_append assumes a codec makes of the records before any batch was measured
+# compression ratio that try_append assumes until a batch was measured
 _FIRST_RATIO: Final = 1.0
 _UNLIMITED: Final = (1 << 63) - 1
 
@@ -79,7 +79,7 @@ def assemble_batch(  # noqa: PLR0913 - the header has that many fields
     producer_epoch: int = _NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytearray:
-    """Put a header with its checksum before records that are encoded (and compressed) already."""
+    """Return a batch of records that are already encoded (and compressed), with its header."""
     batch = bytearray(HEADER_BYTES)
     batch += payload
     header = [
@@ -118,7 +118,7 @@ def encode_batch(  # noqa: PLR0913 - the header has that many fields
     transactional: bool = False,
     control: bool = False,
 ) -> bytearray:
-    """Return one batch of (timestamp ms, key, value, headers) with offsets one after another.
+    """Return one batch of (timestamp ms, key, value, headers) with consecutive offsets.
 
     With LOG_APPEND_TIME readers see log_append_time as every record's timestamp.
     """
@@ -152,11 +152,11 @@ def rebuild_batch(
     compression: Compression | None = None,
     level: int | None = None,
 ) -> bytearray:
-    """Return the batch with only these of its records, as compaction leaves it.
+    """Return the batch with only the given records, as compaction leaves it.
 
-    Offsets, first and last offset, producer fields and flags stay. With no records the empty
-    batch remains that keeps a producer's last sequence. A delete_horizon_ms is written where
-    the base timestamp stands, with its flag (KIP-534).
+    Offsets, first and last offset, producer fields and flags are unchanged. Without records an
+    empty batch remains, which keeps a producer's last sequence. A delete_horizon_ms replaces the
+    base timestamp and sets its flag (KIP-534).
     """
     kept = list(records)
     if not kept:
@@ -215,9 +215,9 @@ def _empty_batch(batch: RecordBatch) -> bytearray:
 
 
 class BatchBuilder:
-    """A batch that grows record by record until the next one would pass `limit_bytes`.
+    """A batch that grows record by record until the next one would exceed `limit_bytes`.
 
-    The first record always fits. While a codec is used the size is an estimate: the plain size
+    The first record always fits. With a codec the size is an estimate: the uncompressed size
     times `ratio`, the ratio that earlier batches of the topic reached.
     """
 
@@ -258,7 +258,7 @@ class BatchBuilder:
         value: Buffer | None,
         headers: HeadersInput = (),
     ) -> bool:
-        """Take the record (timestamp in ms), or return False when the batch is full."""
+        """Append the record (timestamp in ms), or return False when the batch is full."""
         count = self.record_count
         if not count:
             self._base_timestamp = self._max_timestamp = timestamp
@@ -299,7 +299,7 @@ class BatchBuilder:
         base_sequence: int = NO_SEQUENCE,
         transactional: bool = False,
     ) -> bytearray:
-        """Return the batch; the builder may go on growing."""
+        """Return the batch; further records may be appended afterwards."""
         return assemble_batch(
             compress(self.compression, self._payload, self.level),
             attributes=attributes_of(

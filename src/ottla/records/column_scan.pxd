@@ -1,4 +1,4 @@
-# C types for column_scan.py (Cython's augmenting file): the logic stands there.
+# C types for column_scan.py (Cython's augmenting file), which contains the logic.
 import cython
 
 from ottla.records.scan cimport Cursor, cursor_over, overflows, varint_bytes

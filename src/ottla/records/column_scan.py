@@ -1,7 +1,7 @@
-"""The walk between records and Arrow's columns, both ways, without an object per record.
+"""Converts between records and Arrow columns in both directions, without an object per record.
 
-Compiled by Cython beside `scan.py` and in the same way (`column_scan.pxd` has the types); runs
-uncompiled too, byte by byte. `columns.py` is the way in.
+Compiled by Cython in the same way as `scan.py` (`column_scan.pxd` has the types); also runs
+uncompiled. `columns.py` is the entry point.
 
 Hot path: all of it. benchmarks/records.py.
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def measure_records(data: Buffer, count: int, base_timestamp: int, totals: memoryview[int]) -> bool:
-    """Add what `count` plain records hold to totals; False when they do not fill data exactly.
+    """Add the sizes of `count` uncompressed records to totals; False unless they fill data exactly.
 
-    totals has bytes of keys, values, header names and header values, then headers.
+    totals holds the bytes of keys, values, header names and header values, then the header count.
     """
     end = len(data)
     if count < 0 or count > end // 7 + 1:
@@ -88,8 +88,8 @@ class BinarySink:
 class ColumnSink:
     """The columns of records that are being written; `rows` counts them.
 
-    A sink that is None is a column that nobody asked for. Everything was sized by
-    `measure_records` before.
+    A sink that is None is a column that was not requested. `measure_records` has determined all
+    sizes.
     """
 
     __slots__ = (
@@ -137,7 +137,7 @@ class ColumnSink:
         first_offset: int,
         end_offset: int,
     ) -> None:
-        """Add those of the measured records whose offset is in first_offset…end_offset - 1."""
+        """Add the measured records with first_offset <= offset < end_offset."""
         cursor = cursor_over(data, 0, len(data))
         stamped = log_append_time is not None
         stamp = 0 if log_append_time is None else log_append_time
@@ -169,7 +169,7 @@ class ColumnSink:
             self.rows = row + 1
 
     def fill_headers(self, cursor: Cursor, row: int) -> None:
-        """Add the headers at the cursor; none at all are a null, as in Spark's own source."""
+        """Add the headers at the cursor; no headers are a null, as in Spark's own source."""
         count = cursor.varint()
         if count > 0:
             self.header_validity[row >> 3] |= 1 << (row & 7)
@@ -212,13 +212,13 @@ class BinarySource:
             self.validity = validity
         if data is not None:
             self.data = data
-        # an empty view stands for the width that the column has not
+        # the width that the column does not use gets an empty view
         self.wide = memoryview(b"").cast("q") if wide is None else wide
         self.narrow = memoryview(b"").cast("i") if narrow is None else narrow
         self.is_wide = wide is not None
 
     def holds(self, rows: int) -> bool:
-        """Say whether so many rows can be read."""
+        """Return whether this many rows can be read."""
         if self.is_absent:
             return True
         if self.with_validity and self.first + rows > 8 * len(self.validity):
@@ -226,18 +226,18 @@ class BinarySource:
         return self.first + rows < len(self.wide) + len(self.narrow)
 
     def is_null(self, row: int) -> bool:
-        """Say whether the validity bits mark the row as missing."""
+        """Return whether the validity bits mark the row as null."""
         place = self.first + row
         return self.with_validity and not (self.validity[place >> 3] >> (place & 7)) & 1
 
     def start(self, row: int) -> int:
-        """Return where the row's bytes begin."""
+        """Return the position of the row's first byte."""
         if self.is_wide:
             return self.wide[self.first + row]
         return self.narrow[self.first + row]
 
     def size(self, row: int) -> int:
-        """Return the row's bytes, -1 for a null, -2 for one that lies outside the data."""
+        """Return the row's size in bytes, -1 for a null, -2 for a row outside the data."""
         if self.is_absent or self.is_null(row):
             return -1
         start = self.start(row)
@@ -268,7 +268,7 @@ class RecordSink:
         self.position = position + 1
 
     def field(self, source: BinarySource, row: int) -> None:
-        """Write a row of a column with its length in front."""
+        """Write a row of a column preceded by its length."""
         size = source.size(row)
         self.varint(size)
         if size > 0:
@@ -280,10 +280,10 @@ class RecordSink:
 
 
 class ColumnSource:
-    """The columns that records are made of: keys, values, timestamps (ms) and headers.
+    """The columns that records are built from: keys, values, timestamps (ms) and headers.
 
-    `header_lists` has where each row's headers start, and where the last one's end; it is empty
-    when there is no such column.
+    `header_lists` holds the index of each row's first header and the end of the last row's; it is
+    empty without a header column.
     """
 
     __slots__ = (
@@ -311,13 +311,13 @@ class ColumnSource:
         self.with_headers = len(self.header_lists) > 0
 
     def header_count(self, row: int) -> int:
-        """Return how many headers a row has; a null list has none, whatever it spans."""
+        """Return the number of headers of a row; a null list has none, whatever it spans."""
         if not self.with_headers or self.header_presence.is_null(row):
             return 0
         return self.header_lists[row + 1] - self.header_lists[row]
 
     def record_bytes(self, row: int, timestamp_delta: int, offset_delta: int) -> int:
-        """Return the bytes of the row's record without its length; -1 when a column is broken."""
+        """Return the size of the row's record without its length; -1 for a malformed column."""
         key_size = self.keys.size(row)
         value_size = self.values.size(row)
         count = self.header_count(row)
@@ -341,7 +341,7 @@ class ColumnSource:
 
 
 def field_bytes(size: int) -> int:
-    """Return what a key or value of that size takes with its length in front."""
+    """Return the encoded size of a key or value including its length."""
     if size < 0:
         return 1
     return varint_bytes(size) + size
@@ -350,11 +350,11 @@ def field_bytes(size: int) -> int:
 def write_records(
     data: memoryview[int], source: ColumnSource, first_row: int, end_row: int
 ) -> tuple[int, int, int]:
-    """Write the rows from first_row on as records of one batch, as many as data has room for.
+    """Write the rows from first_row on as records of one batch, as many as fit in data.
 
-    Returns the rows, their bytes and the largest timestamp. When not even the first fits the rows
-    are 0 and the bytes those that it needs; -1 rows say that a column is broken there. The caller
-    made sure that keys, values and timestamps hold end_row rows.
+    Returns the number of rows, their bytes and the largest timestamp. If the first row does not
+    fit, returns 0 rows and the bytes that it requires; -1 rows report a malformed column. The
+    caller has checked that keys, values and timestamps hold end_row rows.
     """
     sink = RecordSink(data)
     capacity = len(data)

@@ -1,8 +1,8 @@
-"""Record batches to Arrow's buffers and back, for bulk readers and writers such as Spark.
+"""Converts record batches to Arrow buffers and back, for bulk readers and writers such as Spark.
 
-Everything here is laid out as Arrow asks (little-endian, validity bits, 32-bit offsets), so that
-`pyarrow.Array.from_buffers` takes it without a copy; but nothing here needs pyarrow. Topic and
-partition are the same in every row of an answer, so the caller repeats them himself.
+Buffers have Arrow's layout (little-endian, validity bits, 32-bit offsets), so that
+`pyarrow.Array.from_buffers` takes them without a copy; this module does not need pyarrow. Topic
+and partition are equal in all rows of a response, so the caller adds them.
 
 Hot path: a few calls a batch; `column_scan` does the rest. benchmarks/records.py.
 
@@ -33,11 +33,11 @@ _LARGEST_BASE: Final = 1 << 62
 _LARGEST_OFFSET: Final = (1 << 31) - 1
 _KEY_BYTES, _VALUE_BYTES, _NAME_BYTES, _CONTENT_BYTES, _HEADERS = range(5)
 
-assert sys.byteorder == "little", "Arrow's buffers are made on little-endian machines only"
+assert sys.byteorder == "little", "Arrow buffers require a little-endian machine"
 
 
 class BinaryColumn(NamedTuple):
-    """Arrow `binary`: bits of rows that are not null, rows + 1 offsets of 32 bits, data."""
+    """Arrow `binary`: validity bits, rows + 1 offsets of 32 bits, data."""
 
     validity: bytearray
     offsets: bytearray
@@ -53,11 +53,11 @@ class HeaderColumn(NamedTuple):
     names: BinaryColumn
     contents: BinaryColumn
     header_count: int
-    """Headers in all rows: the length of the struct's two columns."""
+    """Number of headers in all rows: the length of the struct's two columns."""
 
 
 class Columns(NamedTuple):
-    """Some consecutive records of one partition. Buffers may be longer than `rows` need."""
+    """Consecutive records of one partition. Buffers may be longer than `rows` requires."""
 
     rows: int
     offsets: bytearray
@@ -70,11 +70,11 @@ class Columns(NamedTuple):
     values: BinaryColumn | None
     headers: HeaderColumn | None
     next_offset: int
-    """Where to go on reading: behind everything seen, also what was left out."""
+    """Offset to continue at: after all records read, including omitted ones."""
 
 
 class AbortedFilter:
-    """Knows, batch after batch, which belong to transactions that a fetch answer says aborted.
+    """Identifies the batches of transactions that a fetch response lists as aborted.
 
     Kafka: org.apache.kafka.clients.consumer.internals.CompletedFetch.
     """
@@ -87,7 +87,7 @@ class AbortedFilter:
         self._producers: set[int] = set()
 
     def drops(self, batch: RecordBatch) -> bool:
-        """Say whether an application may not see the batch: aborted, or control."""
+        """Return whether the batch is hidden from applications: aborted, or a control batch."""
         if batch.has_producer_id:
             while self._aborted and self._aborted[-1][1] <= batch.last_offset:
                 self._producers.add(self._aborted.pop()[0])
@@ -117,11 +117,11 @@ def parse_columns(  # noqa: PLR0913 - keywords, most of them rarely given
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[Columns]:
-    """Yield the records with start_offset <= offset < end_offset of a fetch answer as columns.
+    """Yield the records with start_offset <= offset < end_offset of a fetch response as columns.
 
     Control batches and those of aborted transactions ((producer id, first offset) from the
-    answer) are left out; a batch cut short at the end is ignored. A chunk ends behind the batch
-    that fills chunk_bytes; every batch may unfold to limit_bytes. Raises CorruptMessage, or
+    response) are omitted; a truncated last batch is ignored. A chunk ends after the batch that
+    fills chunk_bytes; each batch may decompress to limit_bytes. Raises CorruptMessage, or
     KafkaError INVALID_RECORD for a batch that is too large.
     """
     aborted_filter = AbortedFilter(aborted)
@@ -129,7 +129,7 @@ def parse_columns(  # noqa: PLR0913 - keywords, most of them rarely given
     next_offset = -1
     for found in iterate_batches(view, partial_tail=True):
         if found.base_offset >= end_offset:
-            next_offset = end_offset  # nothing lies between: compaction has emptied the rest
+            next_offset = end_offset  # compaction removed all records up to end_offset
             break
         if check_crcs:
             found.check_crc()
@@ -146,7 +146,7 @@ def parse_columns(  # noqa: PLR0913 - keywords, most of them rarely given
 
 
 def _modernize(batch: RecordBatch) -> RecordBatch:
-    """Turn messages of format 0 or 1 into a batch of format 2 with the same offsets."""
+    """Convert messages of format 0 or 1 to a batch of format 2 with the same offsets."""
     records = batch.records()
     return RecordBatch(
         encode_batch(
@@ -159,7 +159,7 @@ def _modernize(batch: RecordBatch) -> RecordBatch:
 
 
 class _PendingChunk:
-    """Batches that were measured and wait for their buffers."""
+    """Batches that were measured but not yet copied to column buffers."""
 
     __slots__ = ("batches", "end_offset", "plain_bytes", "rows", "start_offset", "totals")
 
@@ -172,7 +172,7 @@ class _PendingChunk:
         self.plain_bytes = 0
 
     def add(self, batch: RecordBatch, limit_bytes: int) -> None:
-        """Unfold and measure a batch; CorruptMessage when its records are not what it says."""
+        """Decompress and measure a batch; raises CorruptMessage if records and header differ."""
         plain = batch.plain_payload(limit_bytes)
         count = batch.record_count
         totals = memoryview(self.totals)
@@ -189,7 +189,7 @@ class _PendingChunk:
             raise KafkaError(ErrorCode.INVALID_RECORD, "A batch is larger than Arrow's offsets")
 
     def columns(self, next_offset: int, *, keys: bool, values: bool, headers: bool) -> Columns:
-        """Give the columns their buffers and fill them."""
+        """Allocate the columns' buffers and fill them."""
         rows, totals = self.rows, self.totals
         offsets, timestamps = bytearray(8 * rows), bytearray(8 * rows)
         timestamp_types = bytearray(4 * rows)
@@ -263,7 +263,7 @@ class _HeaderBuffers:
     def sinks(
         self,
     ) -> tuple[memoryview[int], memoryview[int], column_scan.BinarySink, column_scan.BinarySink]:
-        """Return what the compiled walk writes to."""
+        """Return the sinks that the compiled scan writes to."""
         return (
             memoryview(self.validity),
             memoryview(self.offsets).cast("i"),
@@ -289,7 +289,7 @@ class InputColumn(NamedTuple):
     offsets: Buffer
     validity: Buffer | None = None
     first: int = 0
-    """The array's own offset: its first row counted from where the buffers start."""
+    """The array's offset: index of its first row in the buffers."""
     is_wide: bool = False
 
 
@@ -318,11 +318,11 @@ def encode_columns(  # noqa: PLR0913 - what a batch header holds
     base_sequence: int = -1,
     transactional: bool = False,
 ) -> Iterator[bytearray]:
-    """Yield the rows as batches whose plain size is at most limit_bytes (a single row may be more).
+    """Yield the rows as batches of at most limit_bytes uncompressed (a single row may exceed it).
 
-    timestamps are int64 (ms), or one number for all rows. With a base_sequence the batches'
-    sequence numbers follow each other. Raises KafkaError INVALID_RECORD when a column's offsets
-    leave its data or a timestamp is below -1, ValueError when a column is shorter than rows.
+    timestamps are int64 (ms), or one number for all rows. With a base_sequence the batches have
+    consecutive sequence numbers. Raises KafkaError INVALID_RECORD when a column's offsets exceed
+    its data or a timestamp is below -1, ValueError when a column is shorter than rows.
     """
     source = _source(rows, timestamps, keys, values, headers)
     attributes = attributes_of(compression, TimestampType.CREATE_TIME, transactional=transactional)
@@ -332,7 +332,7 @@ def encode_columns(  # noqa: PLR0913 - what a batch header holds
     while row < rows:
         written, size, largest = column_scan.write_records(memoryview(plain), source, row, rows)
         if written < 0:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"A column is broken behind row {row}")
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"A column is malformed after row {row}")
         if not written:  # one row that is larger than the limit
             one = bytearray(size)
             written, size, largest = column_scan.write_records(
@@ -370,7 +370,7 @@ def _source(
     values: InputColumn | None,
     headers: InputHeaders | None,
 ) -> column_scan.ColumnSource:
-    """Put the columns into what the compiled walk reads; ValueError for one that is short."""
+    """Return the columns as input of the compiled scan; raises ValueError for a short column."""
     times = _times(rows, timestamps)
     key_source, value_source = _binary(keys), _binary(values)
     if headers is None:
@@ -384,9 +384,9 @@ def _source(
         )  # fmt: skip
         names, contents = _binary(headers.names), _binary(headers.contents)
         if not presence.holds(rows) or len(lists) <= rows:
-            raise ValueError(f"the headers have less than {rows} rows")
+            raise ValueError(f"the headers have fewer than {rows} rows")
     if len(times) < rows or not key_source.holds(rows) or not value_source.holds(rows):
-        raise ValueError(f"a column has less than {rows} rows")
+        raise ValueError(f"a column has fewer than {rows} rows")
     return column_scan.ColumnSource(
         key_source, value_source, times, (presence, lists, names, contents)
     )

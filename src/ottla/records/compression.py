@@ -1,9 +1,9 @@
-"""The five codecs, each with an output that is bounded before the first byte is written.
+"""The five codecs, each with an output bound that is set before the first byte is written.
 
-Announced sizes are only hints for the first buffer: the output buffer itself is the bound, it
-grows by four up to the caller's limit, and a stream that needs more is refused. Streams of very
-many small pieces (blocks, members) cost time out of proportion: whoever decompresses for others
-counts them by `on_piece`.
+Announced sizes are only hints for the first buffer: the output buffer is the bound. It grows by a
+factor of four up to the caller's limit, and a stream that needs more is refused. Streams of very
+many small pieces (blocks, members) take disproportionate time, so callers that decompress
+untrusted input count them with `on_piece`.
 
 Kafka: org.apache.kafka.common.compress.*, .record.internal.CompressionType.
 """
@@ -62,7 +62,7 @@ class Compression(IntEnum):
 
     @property
     def default_level(self) -> int | None:
-        """Return the level that Kafka uses when none is configured; None where there are none."""
+        """Return Kafka's default level; None for a codec without levels."""
         return _DEFAULT_LEVELS.get(self)
 
     @classmethod
@@ -75,7 +75,7 @@ class Compression(IntEnum):
 
     @classmethod
     def from_id(cls, codec_id: int) -> Compression:
-        """Return the codec of an attribute byte's id; CorruptMessage when there is none."""
+        """Return the codec of an attribute byte's id; raises CorruptMessage for an unknown id."""
         if codec_id > 4:
             raise CorruptMessage(f"Unknown compression type id: {codec_id}")
         return _BY_ID[codec_id]
@@ -102,7 +102,7 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> Buff
 def compress_in_slices(
     codec: Compression, data: Buffer, level: int | None, on_piece: Callable[[int], None]
 ) -> Buffer:
-    """Do what `compress` does, with a call in between that may raise to end it."""
+    """Compress as `compress` does, with calls in between that may raise to cancel."""
     view = memoryview(data)
     starts = range(0, len(view), _SLICE_BYTES)
     if codec in (Compression.NONE, Compression.SNAPPY):
@@ -112,7 +112,7 @@ def compress_in_slices(
     parts: list[Buffer] = []
     for index, start in enumerate(starts):
         on_piece(index)
-        # bytes: lz4 takes nothing else
+        # bytes: lz4 accepts no other buffers
         parts.append(_nothing_or(stream.compress(bytes(view[start : start + _SLICE_BYTES]))))
     parts.append(stream.flush() if codec == Compression.GZIP else bytes(stream.finish()))
     return b"".join(parts)
@@ -127,17 +127,17 @@ def _compressor(codec: Compression, level: int | None) -> Any:
 
 
 def _nothing_or(part: Any) -> Buffer:
-    """Return what a compressor gave out at once: others than zlib's say only how much they took."""
+    """Return the output of a compress call: only zlib's is bytes, others return a count."""
     return part if isinstance(part, bytes) else b""
 
 
 def decompress(codec: Compression, data: Buffer, limit: int = DEFAULT_LIMIT_BYTES) -> Buffer:
-    """Return the plain bytes in a buffer of their own; see `Decompressor.decompress`."""
+    """Return the decompressed bytes in a new buffer; see `Decompressor.decompress`."""
     return Decompressor().decompress(codec, data, limit)
 
 
 class DecompressionLimitExceeded(KafkaError):
-    """Compressed records that need more bytes or work than whoever unfolds them grants."""
+    """Compressed records that exceed the caller's limit of bytes or work."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, message)
@@ -150,7 +150,7 @@ def _too_large(limit: int) -> DecompressionLimitExceeded:
 
 
 def _ignore(_pieces: int) -> None:
-    """Let a stream have as many pieces as it likes."""
+    """Accept any number of pieces."""
 
 
 def _compress_snappy(data: Buffer) -> bytes:
@@ -165,20 +165,20 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
     stream = _lz4_compressor(level)
-    stream.compress(bytes(data))  # takes nothing else
+    stream.compress(bytes(data))  # accepts no other buffers
     return memoryview(stream.finish()).cast("B")
 
 
 def _lz4_compressor(level: int | None) -> Any:
-    # Kafka takes the fast compressor at its default level (9) and the high one at all others.
+    # Kafka uses the fast compressor at its default level (9) and the high one at all others.
     frame_level = 0 if level is None or level == 9 else max(3, min(level, 12))
     return cramjam.lz4.Compressor(level=frame_level, content_checksum=False, block_linked=False)
 
 
 class Decompressor:
-    """Decompresses into one buffer that is used again; not for two threads at once.
+    """Decompresses into one reused buffer; not thread-safe.
 
-    `on_piece(pieces so far)` is called now and then within one stream and may raise to end it.
+    `on_piece(pieces so far)` is called at intervals within one stream and may raise to cancel.
     """
 
     __slots__ = ("_buffer", "_on_piece")
@@ -190,10 +190,10 @@ class Decompressor:
     def decompress(
         self, codec: Compression, data: Buffer, limit: int = DEFAULT_LIMIT_BYTES
     ) -> Buffer:
-        """Return the plain bytes, valid until the next call.
+        """Return the decompressed bytes, valid until the next call.
 
-        Raises KafkaError INVALID_RECORD when they are more than limit bytes, CorruptMessage
-        when data is not a whole stream of this codec.
+        Raises KafkaError INVALID_RECORD for more than limit bytes, CorruptMessage unless data is
+        a complete stream of this codec.
         """
         if codec == Compression.NONE:
             return data
@@ -207,17 +207,17 @@ class Decompressor:
         return self._decompress_growing(cramjam.zstd, view, _zstd_hint(view), limit)
 
     def _take(self, size: int) -> memoryview:
-        """Return the reused buffer, made larger when it is smaller than size."""
+        """Return the reused buffer, enlarged to at least size."""
         if len(self._buffer) < size:
-            # pages of the kernel, zero when they are touched: a bytearray's are written at once,
-            # under the interpreter's lock, which takes 0.1 s and more for the largest
+            # anonymous pages are zeroed on first touch; a bytearray is zeroed at once while the
+            # GIL is held, which takes 0.1 s and more for the largest
             self._buffer = bytearray(size) if size < _PAGES_FROM_BYTES else mmap(-1, size)
         return memoryview(self._buffer)
 
     def _decompress_growing(
         self, codec: _Codec, data: memoryview, hint: int, limit: int
     ) -> memoryview:
-        """Try with buffers of growing size: the work of all tries is at most 4/3 of the last."""
+        """Try buffers of growing size; the total work is at most 4/3 of the last try."""
         capacity = min(limit, max(hint, _FIRST_BUFFER_BYTES))
         while True:
             output = self._take(capacity)
@@ -235,10 +235,10 @@ class Decompressor:
                 return output[:size]
 
     def _decompress_lz4(self, data: memoryview, limit: int) -> memoryview:
-        """Decompress a frame block by block: the library's frame reader costs 30-130 µs a frame.
+        """Decompress a frame block by block: the library's frame reader takes 30-130 µs a frame.
 
-        Batches rarely shrink to less than a quarter, so a buffer of that size is tried first;
-        one that holds whatever the blocks can become is the last resort.
+        Ratios above four are rare, so a buffer of four times the input is tried first, and then
+        one for the largest possible output of the blocks.
         """
         on_piece = self._on_piece
         blocks, block_bytes, bound, content_checksum = _lz4_frame(data, on_piece)
@@ -259,7 +259,7 @@ class Decompressor:
         return plain
 
     def _decompress_snappy(self, data: memoryview, limit: int) -> memoryview:
-        """Read xerial's framing, or one raw block where its magic is missing."""
+        """Read xerial's framing, or one raw block if its magic is missing."""
         is_framed = bytes(data[:8]) == _XERIAL_MAGIC
         blocks = _xerial_blocks(data, self._on_piece) if is_framed else [data]
         total = 0
@@ -273,7 +273,7 @@ class Decompressor:
             for index, block in enumerate(blocks):
                 if not index % _PIECES_A_CALL:
                     self._on_piece(index)
-                # a raw block that does not fill exactly what it announced is refused by the codec
+                # the codec refuses a raw block whose output differs from its announced size
                 position += cramjam.snappy.decompress_raw_into(block, output[position:])
         except cramjam.DecompressionError as error:
             raise CorruptMessage(f"Failed to decompress records: {error}") from error
@@ -281,15 +281,15 @@ class Decompressor:
 
 
 def _decompress_gzip(data: Buffer, limit: int, on_piece: Callable[[int], None]) -> Buffer:
-    """Read one or more gzip members; bytes behind the last that no header begins are ignored.
+    """Read one or more gzip members; trailing bytes without a gzip header are ignored.
 
-    The first member is given all bytes at once. Those behind it are fed little by little: what a
-    member leaves over is copied, and many small ones would copy the rest of the batch each.
+    The first member receives all bytes at once. Later members receive small steps: zlib copies
+    the unused input of a member, so many small members would each copy the remaining batch.
     """
     view = memoryview(data)
     plain, used = _gzip_member(view, limit, len(view), on_piece)
     member_count = 1
-    while len(view) - used > 18:  # an empty member takes 20, and Java looks at no fewer than 19
+    while len(view) - used > 18:  # an empty member takes 20; Java reads no fewer than 19
         on_piece(member_count)
         view = view[used:]
         try:
@@ -308,7 +308,7 @@ def _decompress_gzip(data: Buffer, limit: int, on_piece: Callable[[int], None]) 
 
 
 def _has_gzip_header(view: memoryview) -> bool:
-    """Tell whether a whole and sound header of a member begins view."""
+    """Return whether view begins with a complete and valid member header."""
     data = bytes(view)
     if len(data) < 10 or not data.startswith(_GZIP_MAGIC):
         return False
@@ -331,9 +331,9 @@ def _has_gzip_header(view: memoryview) -> bool:
 def _gzip_member(
     view: memoryview, room: int, step: int, on_piece: Callable[[int], None]
 ) -> tuple[bytes | bytearray, int]:
-    """Return a member's plain bytes (at most room) and how many bytes of view it takes.
+    """Return a member's decompressed bytes (at most room) and its size in view.
 
-    `step` bytes of input are given to the library first, twice as many each time after.
+    The library receives `step` bytes of input first, then twice as many each time.
     """
     stream = zlib.decompressobj(_GZIP_WINDOW)
     plain: bytes | bytearray = b""
@@ -366,13 +366,13 @@ def _xerial_blocks(data: memoryview, on_piece: Callable[[int], None]) -> list[me
     blocks: list[memoryview] = []
     position, size = 16, len(data)
     if size < 16:
-        raise CorruptMessage("Failed to decompress records: snappy header is cut short")
+        raise CorruptMessage("Failed to decompress records: snappy header is truncated")
     while position < size:
         if not len(blocks) % _PIECES_A_CALL:
             on_piece(len(blocks))
         if bytes(data[position : position + 8]) == _XERIAL_MAGIC:  # streams may be concatenated
             version = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
-            if version < 1:  # xerial's reader looks at no version of the stream's first header
+            if version < 1:  # xerial's reader ignores the version in the stream's first header
                 raise CorruptMessage(
                     f"Failed to decompress records: incompatible snappy version {version}"
                 )
@@ -381,14 +381,14 @@ def _xerial_blocks(data: memoryview, on_piece: Callable[[int], None]) -> list[me
         length = int.from_bytes(data[position : position + 4], "big")
         position += 4
         if position + length > size:
-            raise CorruptMessage("Failed to decompress records: snappy block is cut short")
+            raise CorruptMessage("Failed to decompress records: snappy block is truncated")
         blocks.append(data[position : position + length])
         position += length
     return blocks
 
 
 def _snappy_length(block: memoryview) -> int:
-    """Return the length that a raw block's preamble promises, which the codec holds it to."""
+    """Return the length in a raw block's preamble, which the codec enforces."""
     value = shift = 0
     for byte in block[:5]:
         value |= (byte & 0x7F) << shift
@@ -399,14 +399,14 @@ def _snappy_length(block: memoryview) -> int:
 
 
 class _Lz4Block(NamedTuple):
-    """One block of a frame: its bytes, and whether they are stored as they are."""
+    """One block of a frame: its bytes, and whether they are stored uncompressed."""
 
     data: memoryview
     is_plain: bool
 
 
 class _Lz4Frame(NamedTuple):
-    """A frame: its blocks, the most bytes that one and all can hold, and the plain's checksum."""
+    """A frame: its blocks, the maximum output of one and of all, and the content checksum."""
 
     blocks: list[_Lz4Block]
     block_bytes: int
@@ -415,11 +415,11 @@ class _Lz4Frame(NamedTuple):
 
 
 def _lz4_frame(data: memoryview, on_piece: Callable[[int], None]) -> _Lz4Frame:
-    """Return the first frame; CorruptMessage when it is none, or one that Kafka does not read."""
+    """Return the first frame; raises CorruptMessage for one that Kafka does not read."""
     if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
         raise CorruptMessage("Failed to decompress records: Stream unsupported (invalid magic)")
     flags = data[4]
-    if flags & 0x03 or data[5] & 0x8F:  # a dictionary's id among them
+    if flags & 0x03 or data[5] & 0x8F:  # including a dictionary id
         raise CorruptMessage("Failed to decompress records: lz4 reserved bits must be 0")
     if flags >> 6 != 1:
         raise CorruptMessage(f"Failed to decompress records: lz4 version {flags >> 6}")
@@ -453,7 +453,7 @@ def _read_lz4_blocks(
     *,
     on_piece: Callable[[int], None],
 ) -> tuple[list[_Lz4Block], int, int]:
-    """Return the blocks, the most bytes they can hold, and the position behind the end mark."""
+    """Return the blocks, their maximum output, and the position after the end mark."""
     checksum_bytes = 4 if flags & 0x10 else 0
     blocks: list[_Lz4Block] = []
     bound = 0
@@ -465,7 +465,7 @@ def _read_lz4_blocks(
         word = int.from_bytes(data[position : position + 4], "little")
         position += 4
         length = word & 0x7FFF_FFFF
-        if not length:  # Kafka takes an empty block that is stored plain for the end mark too
+        if not length:  # Kafka also reads an empty uncompressed block as the end mark
             return blocks, bound, position
         if length > block_bytes:
             raise CorruptMessage(
@@ -489,10 +489,10 @@ def _fill_from_lz4(
     output: memoryview,
     on_piece: Callable[[int], None],
 ) -> int | None:
-    """Decompress all blocks into output, none to more than block_bytes.
+    """Decompress all blocks into output, each to at most block_bytes.
 
-    Returns None when one does not fit or is malformed: where output's end is near, that is the
-    same error. Raises CorruptMessage when one had all the room that a block may take.
+    Returns None when a block does not fit or is malformed: near the end of output, the library
+    reports both as the same error. Raises CorruptMessage if a block had block_bytes of room.
     """
     position = 0
     for index, (block, is_plain) in enumerate(blocks):
@@ -516,7 +516,7 @@ def _fill_from_lz4(
 
 
 def _zstd_hint(data: memoryview) -> int:
-    """Return the content size in a frame's header, or a guess; never more than a hint."""
+    """Return the content size in a frame's header, or an estimate; it is only a hint."""
     if len(data) < 14:
         return 0
     flag = data[4] >> 6
@@ -526,5 +526,5 @@ def _zstd_hint(data: memoryview) -> int:
         return data[position] if single else len(data) * 8
     width = 1 << flag
     size = int.from_bytes(data[position : position + width], "little")
-    # honest text rarely shrinks by more than this; a liar gets no more than what he sent
+    # the ratio rarely exceeds this; a false content size allocates in proportion to the input
     return min(size + (256 if flag == 1 else 0), len(data) * 64)

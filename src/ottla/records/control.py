@@ -1,4 +1,4 @@
-"""Control batches: end-of-transaction markers and what the metadata log says about itself.
+"""Control batches: end-of-transaction markers and the control records of the metadata log.
 
 The key is version and type; the value is a message that `protocol.records` describes, encoded by
 the caller, except for the end-of-transaction marker, which is two integers.
@@ -27,7 +27,7 @@ _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class ControlRecordType(IntEnum):
-    """Types of control records by Kafka's names."""
+    """Types of control records, with Kafka's names."""
 
     ABORT = 0
     COMMIT = 1
@@ -47,9 +47,9 @@ def encode_control_key(control_type: ControlRecordType) -> bytes:
 
 
 def decode_control_type(key: Buffer | None) -> ControlRecordType:
-    """Return the type in a control record's key; UNKNOWN for types that are newer than we are.
+    """Return the type in a control record's key; UNKNOWN for types of newer releases.
 
-    Raises KafkaError INVALID_RECORD when the key is too short, CorruptMessage when there is none.
+    Raises KafkaError INVALID_RECORD for a key that is too short, CorruptMessage for a null key.
     """
     if key is None:
         raise CorruptMessage("A control record has no key.")

@@ -1,6 +1,6 @@
-"""CRC-32C (Castagnoli) of any buffer without a copy; the seam to whichever wheel is there.
+"""CRC-32C (Castagnoli) of any buffer without a copy, from google-crc32c or our own tables.
 
-Hot path: one call a batch. docs/decisions/0002-crc32c.md has the measurements.
+Hot path: one call per batch. docs/decisions/0002-crc32c.md has the measurements.
 
 Kafka: org.apache.kafka.common.utils.Crc32C.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Checksum(Protocol):
-    """Computes a checksum, continuing from the value of what came before."""
+    """Computes a checksum, continuing from the value of the preceding bytes."""
 
     def __call__(self, data: Buffer, value: int = 0, /) -> int:
         """Return the checksum."""

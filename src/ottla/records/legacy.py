@@ -1,8 +1,8 @@
 """Reads message formats 0 and 1, which old brokers wrote and old files still hold.
 
-A plain message is a batch of one. A compressed one wraps a set of messages in its value: their
-offsets are absolute in format 0; in format 1 they count from the first, and the wrapper has the
-offset of the last. Nothing here writes: Kafka 4 refuses to.
+An uncompressed message is a batch of one. A compressed one wraps a set of messages in its value:
+their offsets are absolute in format 0; in format 1 they are relative to the first, and the wrapper
+has the offset of the last. These formats are read only: Kafka 4 does not write them.
 
 Kafka: org.apache.kafka.common.record.{AbstractLegacyRecordBatch, LegacyRecord}.
 """
@@ -38,7 +38,7 @@ _SMALLEST_BYTES: Final = 26  # a header, no key, no value
 
 
 class LegacyBatch(RecordBatch):
-    """One message of format 0 or 1, with the messages that it wraps when it is compressed."""
+    """One message of format 0 or 1, with the messages that it wraps if it is compressed."""
 
     __slots__ = ("_records",)
 
@@ -61,7 +61,7 @@ class LegacyBatch(RecordBatch):
         timestamp = NO_TIMESTAMP
         if magic:
             timestamp = _INT64.unpack_from(view, position + _HEADER_BYTES)[0]
-        # the fields of format 2 in their order, as far as this format has them
+        # the fields of format 2 in their order, where this format has them
         self._fields = (
             offset,
             length,
@@ -80,7 +80,7 @@ class LegacyBatch(RecordBatch):
 
     @property
     def base_offset(self) -> int:
-        """Offset of the first message inside; decompresses on first use."""
+        """Offset of the first wrapped message; decompresses on first use."""
         if not self._fields[5] & 7:
             return self._fields[0]
         records = self._kept_records()
@@ -88,7 +88,7 @@ class LegacyBatch(RecordBatch):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last message inside."""
+        """Offset of the last wrapped message."""
         return self._fields[0]
 
     @property
@@ -103,24 +103,24 @@ class LegacyBatch(RecordBatch):
 
     @property
     def record_count(self) -> int:
-        """Messages inside; decompresses on first use."""
+        """Number of wrapped messages; decompresses on first use."""
         return len(self._kept_records()) if self._fields[5] & 7 else 1
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps; nobody in format 0."""
+        """Who set the timestamps; none in format 0."""
         if not self._fields[3]:
             return TimestampType.NO_TIMESTAMP_TYPE
         return super().timestamp_type
 
     @property
     def is_transactional(self) -> bool:
-        """Never so: transactions came with format 2."""
+        """False: transactions came with format 2."""
         return False
 
     @property
     def is_control(self) -> bool:
-        """Never so: control batches came with format 2."""
+        """False: control batches came with format 2."""
         return False
 
     @property
@@ -134,7 +134,7 @@ class LegacyBatch(RecordBatch):
         return memoryview(self._key_and_value()[1] or b"")
 
     def computed_crc(self) -> int:
-        """Return the checksum (CRC-32, not CRC-32C) that the bytes have."""
+        """Return the checksum (CRC-32, not CRC-32C) of the bytes."""
         return crc32(self.view[self.position + MAGIC_POSITION : self.position + self.size])
 
     def _patch(self, field: Struct, position: int, value: int) -> None:
@@ -147,7 +147,7 @@ class LegacyBatch(RecordBatch):
     def plain_payload(
         self, limit: int = DEFAULT_LIMIT_BYTES, decompressor: Decompressor | None = None
     ) -> Buffer:
-        """Return the wrapped messages, or the value when nothing is wrapped."""
+        """Return the wrapped messages, or the value of an uncompressed message."""
         codec = self.compression
         payload: Buffer = self.payload
         if codec == Compression.NONE:
@@ -161,7 +161,7 @@ class LegacyBatch(RecordBatch):
         return decompressor.decompress(codec, payload, limit)
 
     def records(self, limit: int = DEFAULT_LIMIT_BYTES) -> list[Record]:
-        """Return the messages inside, in at most limit plain bytes; CorruptMessage otherwise."""
+        """Return the messages, decompressed to at most limit bytes; raises CorruptMessage."""
         offset, timestamp = self._fields[0], self._fields[7]
         if not self._fields[5] & 7:
             key, value = self._key_and_value()
@@ -204,18 +204,18 @@ class LegacyBatch(RecordBatch):
 
 def _take(view: memoryview, position: int, end: int) -> tuple[bytes | None, int]:
     if position + 4 > end:
-        raise CorruptMessage("A message is cut short")
+        raise CorruptMessage("A message is truncated")
     size = _INT32.unpack_from(view, position)[0]
     position += 4
     if size < 0:
         return None, position
     if position + size > end:
-        raise CorruptMessage("A message is cut short")
+        raise CorruptMessage("A message is truncated")
     return bytes(view[position : position + size]), position + size
 
 
 def _fix_lz4_header(payload: Buffer) -> Buffer:
-    """Put the right header checksum into a frame of format 0, whose writers got it wrong."""
+    """Correct the header checksum of a format 0 frame, whose writers computed it wrongly."""
     if len(payload) < 15:
         return payload
     frame = bytearray(payload)

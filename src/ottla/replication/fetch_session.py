@@ -1,4 +1,4 @@
-"""Incremental fetch sessions: the broker remembers what a client fetches and what it was told.
+"""Incremental fetch sessions: the broker caches a client's partitions and what it last returned.
 
 Kafka: org.apache.kafka.server.FetchManager, FetchSession (KIP-227). Hot path:
 benchmarks/against_kafka.
@@ -26,7 +26,7 @@ _MAX_EPOCH = 0x7FFF_FFFF
 
 
 class PartitionKey(NamedTuple):
-    """A partition as the client named it: by id from v13, by name before."""
+    """A partition as the client named it: by topic id from v13, by name in older versions."""
 
     topic: str
     topic_id: Uuid
@@ -34,7 +34,7 @@ class PartitionKey(NamedTuple):
 
 
 class FetchPartition:
-    """What the client wants of one partition, and what it was last told about it."""
+    """One partition of a session: the request's parameters and the offsets last returned."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -60,17 +60,17 @@ class FetchPartition:
         self.last_fetched_epoch = -1
 
     def update(self, wanted: FetchRequest.FetchTopic.FetchPartition) -> None:
-        """Take over what the request says."""
+        """Store the parameters of a request."""
         self.fetch_offset = wanted.fetch_offset
         self.max_bytes = wanted.partition_max_bytes
         self.current_leader_epoch = wanted.current_leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
     def told(self, asked: tuple[int, int, int, int], offsets: tuple[int, int, int]) -> None:
-        """Take over what the client asked and, with it, which offsets its answer tells.
+        """Store the request's parameters and the offsets that the response contains.
 
-        `asked`: leader epoch, offset, last epoch, most bytes; `offsets`: high watermark, last
-        stable offset, log start offset. As `update` and then `must_respond` for records.
+        `asked`: leader epoch, offset, last fetched epoch, max bytes; `offsets`: high watermark,
+        last stable offset, log start offset. Equal to `update` followed by `must_respond`.
         """
         (
             self.current_leader_epoch,
@@ -81,10 +81,10 @@ class FetchPartition:
         self.high_watermark, _, self.log_start_offset = offsets
 
     def must_respond(self, data: FetchResponse.FetchableTopicResponse.PartitionData) -> bool:
-        """Return whether an incremental answer has to name the partition; remember what it says."""
+        """Return whether an incremental response includes the partition; store its offsets."""
         changed = bool(data.records) or data.error_code != 0
         if data.error_code:
-            self.high_watermark = -1  # so that the end of the error is told as well
+            self.high_watermark = -1  # so that the next response without an error is included
             return True
         if data.high_watermark != self.high_watermark:
             self.high_watermark = data.high_watermark
@@ -96,7 +96,7 @@ class FetchPartition:
 
 
 class FetchSession:
-    """One client's set of partitions, in the order in which they are served."""
+    """The partitions of one client, in the order in which they are served."""
 
     __slots__ = (
         "created_ms",
@@ -116,7 +116,7 @@ class FetchSession:
         self.last_used_ms = now_ms
 
     def update(self, request: FetchRequest) -> None:
-        """Add, change and forget partitions as an incremental request says."""
+        """Add, change and remove the partitions that an incremental request names."""
         for key, wanted in wanted_partitions(request):
             cached = self.partitions.get(key)
             if cached is None:
@@ -129,12 +129,12 @@ class FetchSession:
                 )
 
     def continued(self, now_ms: int) -> None:
-        """Expect the next request."""
+        """Advance the epoch after a request."""
         self.last_used_ms = now_ms
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
     def serve_later(self, served: Iterable[PartitionKey]) -> None:
-        """Move partitions that gave data to the end, so that a byte limit starves none."""
+        """Move partitions that returned data to the end, so that a byte limit starves none."""
         for key in served:
             cached = self.partitions.pop(key, None)
             if cached is not None:
@@ -151,7 +151,7 @@ def wanted_partitions(
 
 
 def _wanted(request: FetchRequest) -> dict[PartitionKey, FetchPartition]:
-    """Return the partitions of a request, which are to be read without what a session knows."""
+    """Return the partitions of a full (sessionless or first) request."""
     wanted = {}
     for key, partition in wanted_partitions(request):
         wanted[key] = FetchPartition(key)
@@ -160,7 +160,7 @@ def _wanted(request: FetchRequest) -> dict[PartitionKey, FetchPartition]:
 
 
 class FetchPlan:
-    """What one Fetch is to read, with or without a session."""
+    """The partitions that one Fetch reads, with or without a session."""
 
     __slots__ = ("_epoch", "is_incremental", "partitions", "session")
 
@@ -178,19 +178,19 @@ class FetchPlan:
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether a later request has continued the session before this one was answered."""
+        """Whether a later request continued the session while this one waited."""
         return (
             self.is_incremental and self.session is not None and self.session.epoch != self._epoch
         )
 
     @property
     def session_id(self) -> int:
-        """The id for the answer; 0 without a session."""
+        """The session id for the response; 0 without a session."""
         return self.session.session_id if self.session else INVALID_SESSION_ID
 
 
 class FetchSessionCache:
-    """At most `slots` sessions; after two minutes an idle or a smaller one makes room."""
+    """At most `slots` sessions; one that is idle, or smaller, for two minutes may be evicted."""
 
     def __init__(self, slots: int, rng: random.Random) -> None:
         self._slots = slots
@@ -203,24 +203,24 @@ class FetchSessionCache:
 
     @property
     def partition_count(self) -> int:
-        """Partitions remembered in all sessions."""
+        """Partitions cached in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def plan(self, request: FetchRequest, version: int, now_ms: int) -> FetchPlan:
-        """Return what to read; raises KafkaError for an unknown session or a wrong epoch."""
+        """Return the partitions to read; raises KafkaError for an unknown session or epoch."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             return self._full_plan(request, version, now_ms)
         session = self._continue(request, version)
         session.update(request)
-        if not session.partitions:  # as in Kafka, a session that forgot all ends
+        if not session.partitions:  # as in Kafka, an empty session ends
             del self._sessions[session.session_id]
             return FetchPlan(_wanted(request).values(), None, is_incremental=False)
         session.continued(now_ms)
         return FetchPlan(session.partitions.values(), session, is_incremental=True)
 
     def of_one_partition(self, session_id: int, epoch: int) -> FetchSession | None:
-        """Return the session that a request of topic ids continues, where it has one partition."""
+        """Return the session of a request with topic ids if it has exactly one partition."""
         session = self._sessions.get(session_id)
         if (
             session is None
@@ -232,7 +232,7 @@ class FetchSessionCache:
         return session
 
     def take_back(self, request: FetchRequest, unsent: FetchResponse) -> None:
-        """Forget an answer that was not sent: its session if it began one, else what it told."""
+        """Undo a response that was not sent: drop its new session, or its cached offsets."""
         if request.session_epoch == INITIAL_EPOCH:
             self._sessions.pop(unsent.session_id, None)
             return
@@ -275,7 +275,7 @@ class FetchSessionCache:
         return session
 
     def _evict(self, size: int, now_ms: int) -> bool:
-        """Make room for a session of so many partitions, if it is worth more than another one."""
+        """Evict a stale session, or a smaller one than the new session; return whether one went."""
         going = self._stale(now_ms) or self._smaller(size, now_ms)
         if going is None:
             return False

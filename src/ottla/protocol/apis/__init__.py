@@ -1,1 +1,1 @@
-"""One module an API, named as Kafka names it; each holds the request and the response."""
+"""One module per API, with Kafka's name; each contains the request and the response."""

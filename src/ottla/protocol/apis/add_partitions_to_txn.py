@@ -2,8 +2,8 @@
 
 Kafka: AddPartitionsToTxnRequest, AddPartitionsToTxnResponse (key 24).
 
-v0-3 come from clients, one transaction each; v3 flexible; from v4 on brokers ask, many
-transactions at once, also only to verify (KIP-890); v5 TRANSACTION_ABORTABLE.
+v0-3 are sent by clients, one transaction each; v3 flexible; v4+ are sent by brokers for many
+transactions at once, optionally only to verify (KIP-890); v5 TRANSACTION_ABORTABLE.
 """
 
 from __future__ import annotations

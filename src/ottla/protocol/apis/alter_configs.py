@@ -2,7 +2,7 @@
 
 Kafka: AlterConfigsRequest, AlterConfigsResponse (key 33).
 
-What is not named is reset: IncrementalAlterConfigs is what to use. v2 flexible.
+Settings that are not named are reset; prefer IncrementalAlterConfigs. v2 flexible.
 """
 
 from __future__ import annotations

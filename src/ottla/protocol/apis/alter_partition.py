@@ -1,9 +1,9 @@
-"""A partition leader asks the controller to change its in-sync set (KIP-497).
+"""A partition leader changes its in-sync replicas at the controller (KIP-497).
 
 Kafka: AlterPartitionRequest, AlterPartitionResponse (key 56).
 
-v2 topic ids (KIP-841); v3 the broker epoch of each member, so that a restarted one is not taken
-for the old one (KIP-903).
+v2 topic ids (KIP-841); v3 the broker epoch of each member, which tells a restarted broker apart
+(KIP-903).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Set and remove SCRAM credentials; passwords come salted (KIP-554).
+"""Set and remove SCRAM credentials; passwords are salted by the client (KIP-554).
 
 Kafka: AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse (key 51).
 """

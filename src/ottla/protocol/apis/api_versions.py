@@ -1,10 +1,10 @@
-"""Which versions and features a broker speaks; the first request of a connection.
+"""The API versions and features of a broker; the first request of a connection.
 
 Kafka: ApiVersionsRequest, ApiVersionsResponse (key 18).
 
-The response always has header v0, and a request too new is answered in v0 with error 35 (KIP-511),
-so that strangers of any age understand each other. v3 flexible, names the client's software, adds
-features (KIP-584); v4 lets a feature's lowest version be 0.
+The response always has header v0, and an unsupported request version is answered in v0 with error
+35 (KIP-511), so that clients and brokers of all releases can negotiate. v3 flexible, adds the
+client's software name and features (KIP-584); v4 allows a minimum feature version of 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A broker says in which log directory its replicas lie (KIP-858).
+"""A broker reports the log directories of its replicas (KIP-858).
 
 Kafka: AssignReplicasToDirsRequest, AssignReplicasToDirsResponse (key 73).
 """

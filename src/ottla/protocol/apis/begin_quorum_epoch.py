@@ -1,4 +1,4 @@
-"""A new raft leader tells the voters (KIP-595).
+"""A new raft leader notifies the voters (KIP-595).
 
 Kafka: BeginQuorumEpochRequest, BeginQuorumEpochResponse (key 53).
 

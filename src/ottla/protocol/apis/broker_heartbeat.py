@@ -1,4 +1,4 @@
-"""A broker stays alive, asks to be unfenced or to shut down (KIP-631).
+"""Keep a broker's registration alive; request unfencing or controlled shutdown (KIP-631).
 
 Kafka: BrokerHeartbeatRequest, BrokerHeartbeatResponse (key 63).
 

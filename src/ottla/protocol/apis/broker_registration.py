@@ -1,9 +1,9 @@
-"""A broker introduces itself to the controller at start (KIP-631).
+"""A broker registers with the controller at start (KIP-631).
 
 Kafka: BrokerRegistrationRequest, BrokerRegistrationResponse (key 62).
 
-v1 migration from ZooKeeper (KIP-866); v2 log directories (KIP-858); v3 the epoch at its last clean
-stop (KIP-966); v4 lets a feature's lowest version be 0.
+v1 migration from ZooKeeper (KIP-866); v2 log directories (KIP-858); v3 the epoch before a clean
+shutdown (KIP-966); v4 allows a minimum feature version of 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A controller introduces itself to the active one (KIP-919).
+"""A controller registers with the active controller (KIP-919).
 
 Kafka: ControllerRegistrationRequest, ControllerRegistrationResponse (key 70).
 """

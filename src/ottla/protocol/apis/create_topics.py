@@ -1,9 +1,9 @@
-"""Create topics, with placement chosen by the controller or given.
+"""Create topics, with replica assignments by the controller or by the client.
 
 Kafka: CreateTopicsRequest, CreateTopicsResponse (key 19).
 
-v4 lets partitions and replication factor default (KIP-464); v5 flexible, answers what was made
-and its settings (KIP-525); v6 may be throttled (KIP-599); v7 answers the topic id (KIP-516).
+v4 default partition count and replication factor (KIP-464); v5 flexible, returns the created
+topic's settings (KIP-525); v6 may be throttled (KIP-599); v7 returns the topic id (KIP-516).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Forget topics of an empty share group (KIP-932).
+"""Delete the offsets of topics of an empty share group (KIP-932).
 
 Kafka: DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse (key 92).
 """

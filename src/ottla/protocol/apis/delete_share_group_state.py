@@ -1,4 +1,4 @@
-"""The group coordinator has the state of share partitions removed (KIP-932).
+"""The group coordinator deletes the state of share partitions (KIP-932).
 
 Kafka: DeleteShareGroupStateRequest, DeleteShareGroupStateResponse (key 86).
 """

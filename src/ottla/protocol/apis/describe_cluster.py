@@ -2,7 +2,7 @@
 
 Kafka: DescribeClusterRequest, DescribeClusterResponse (key 60).
 
-v1 asks for brokers or for controllers (KIP-919); v2 fenced brokers on demand (KIP-1073).
+v1 selects brokers or controllers (KIP-919); v2 can include fenced brokers (KIP-1073).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Kafka: DescribeDelegationTokenRequest, DescribeDelegationTokenResponse (key 41).
 
-v2 flexible; v3 who asked for the token (KIP-373).
+v2 flexible; v3 requester of the token (KIP-373).
 """
 
 from __future__ import annotations

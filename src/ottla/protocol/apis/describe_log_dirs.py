@@ -1,8 +1,8 @@
-"""What lies in a broker's log directories (KIP-113).
+"""Contents of a broker's log directories (KIP-113).
 
 Kafka: DescribeLogDirsRequest, DescribeLogDirsResponse (key 35).
 
-v2 flexible; v3 one error for the whole; v4 size of the volume (KIP-827); v5 whether the directory
+v2 flexible; v3 top-level error code; v4 size of the volume (KIP-827); v5 whether the directory
 is cordoned (KIP-1066).
 """
 

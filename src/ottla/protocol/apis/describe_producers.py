@@ -1,4 +1,4 @@
-"""Producers with state in a partition: to find hanging transactions (KIP-664).
+"""Active producers of a partition, to find hanging transactions (KIP-664).
 
 Kafka: DescribeProducersRequest, DescribeProducersResponse (key 61).
 """

@@ -1,4 +1,4 @@
-"""Leader, voters and observers of a raft quorum, and how far they are (KIP-595).
+"""Leader, voters and observers of a raft quorum and their log end offsets (KIP-595).
 
 Kafka: DescribeQuorumRequest, DescribeQuorumResponse (key 55).
 

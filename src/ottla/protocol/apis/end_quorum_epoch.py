@@ -1,4 +1,4 @@
-"""A raft leader resigns and names who should follow (KIP-595).
+"""A raft leader resigns and names preferred successors (KIP-595).
 
 Kafka: EndQuorumEpochRequest, EndQuorumEpochResponse (key 54).
 

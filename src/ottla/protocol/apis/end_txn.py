@@ -2,8 +2,8 @@
 
 Kafka: EndTxnRequest, EndTxnResponse (key 26).
 
-v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 TRANSACTION_ABORTABLE; v5 the epoch is bumped with
-each transaction and the new one answered (KIP-890).
+v2 PRODUCER_FENCED (KIP-588); v3 flexible; v4 TRANSACTION_ABORTABLE; v5 bumps the epoch with each
+transaction and returns the new one (KIP-890).
 """
 
 from __future__ import annotations

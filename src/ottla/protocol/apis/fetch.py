@@ -2,11 +2,11 @@
 
 Kafka: FetchRequest, FetchResponse (key 1).
 
-Partitions are filled in the order asked for; the first one with data may exceed the limits, so
-that a large batch cannot stall a reader (KIP-74). v5 log start offset; v7 incremental sessions
-(KIP-227); v9 leader epoch fencing (KIP-320); v10 zstd allowed (KIP-110); v11 rack of the reader
-(KIP-392); v12 flexible, divergence found by epoch (KIP-595); v13 topic ids (KIP-516); v14 may say
-that the offset moved to tiered storage (KIP-405); v15 replica epoch (KIP-903); v16 leader hints
+Partitions are filled in request order; the first one with data may exceed the limits, so that a
+large batch cannot stall a reader (KIP-74). v5 log start offset; v7 incremental sessions (KIP-227);
+v9 leader epoch fencing (KIP-320); v10 zstd allowed (KIP-110); v11 rack of the reader (KIP-392);
+v12 flexible, divergence detected by epoch (KIP-595); v13 topic ids (KIP-516); v14
+OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405); v15 replica epoch (KIP-903); v16 leader hints
 (KIP-951); v17 directory of a raft replica (KIP-853); v18 the replica's high watermark (KIP-1166).
 """
 

@@ -1,4 +1,4 @@
-"""What a client should measure for the broker (KIP-714).
+"""The metrics that a client should push to the broker (KIP-714).
 
 Kafka: GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse (key 71).
 """

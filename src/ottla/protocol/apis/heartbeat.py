@@ -1,4 +1,4 @@
-"""Keep a member of a classic group alive; learn of rebalances.
+"""Keep a member of a classic group alive; the response reports rebalances.
 
 Kafka: HeartbeatRequest, HeartbeatResponse (key 12).
 

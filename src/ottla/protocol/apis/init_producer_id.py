@@ -2,7 +2,7 @@
 
 Kafka: InitProducerIdRequest, InitProducerIdResponse (key 22).
 
-v2 flexible; v3 a producer says what it had, to bump its epoch (KIP-360); v4 PRODUCER_FENCED
+v2 flexible; v3 producers send their id and epoch to bump the epoch (KIP-360); v4 PRODUCER_FENCED
 (KIP-588); v5 TRANSACTION_ABORTABLE (KIP-890); v6 two-phase commit, unstable (KIP-939).
 """
 

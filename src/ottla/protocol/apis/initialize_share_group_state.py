@@ -1,4 +1,4 @@
-"""The group coordinator has the state of share partitions created (KIP-932).
+"""The group coordinator creates the state of share partitions (KIP-932).
 
 Kafka: InitializeShareGroupStateRequest, InitializeShareGroupStateResponse (key 83).
 """

@@ -1,10 +1,10 @@
-"""Enter a classic group; the answer comes when the round of joining is over.
+"""Join a classic group; the response is sent when the join phase is complete.
 
 Kafka: JoinGroupRequest, JoinGroupResponse (key 11).
 
-v1 rebalance timeout apart from the session's; v4 a new member is given its id first and must ask
-again (KIP-394); v5 static members (KIP-345); v6 flexible; v7 protocol type in the answer (KIP-559);
-v8 reason (KIP-800); v9 the leader may be told to skip the assignment (KIP-814).
+v1 separate rebalance timeout; v4 a new member receives its id first and must rejoin with it
+(KIP-394); v5 static members (KIP-345); v6 flexible; v7 protocol type in the response (KIP-559);
+v8 reason (KIP-800); v9 the leader may have to skip the assignment (KIP-814).
 """
 
 from __future__ import annotations

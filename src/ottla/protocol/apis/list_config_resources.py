@@ -2,7 +2,8 @@
 
 Kafka: ListConfigResourcesRequest, ListConfigResourcesResponse (key 74).
 
-v0 lists client metrics resources only and was an API of that name (KIP-1000); v1 any types.
+v0 lists client metrics resources only, formerly ListClientMetricsResources (KIP-1000); v1 all
+types.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The groups that this broker coordinates.
+"""The groups that a broker coordinates.
 
 Kafka: ListGroupsRequest, ListGroupsResponse (key 16).
 

@@ -4,7 +4,7 @@ Kafka: ListOffsetsRequest, ListOffsetsResponse (key 2).
 
 Timestamps -1 latest, -2 earliest, -3 of the largest timestamp (v7, KIP-734), -4 earliest local
 (v8, KIP-405), -5 latest tiered (v9, KIP-1005), -6 earliest not yet tiered (v11, KIP-1023).
-v2 isolation level (KIP-98); v4 leader epochs (KIP-320); v5 may say the offset is not known yet;
+v2 isolation level (KIP-98); v4 leader epochs (KIP-320); v5 OFFSET_NOT_AVAILABLE (KIP-207);
 v6 flexible; v10 remote lookups wait at most timeout_ms (KIP-1075).
 """
 

@@ -1,4 +1,4 @@
-"""Reassignments under way (KIP-455).
+"""List ongoing partition reassignments (KIP-455).
 
 Kafka: ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse (key 46).
 """

@@ -1,8 +1,8 @@
-"""Transactions that this coordinator knows (KIP-664).
+"""List the transactions of a coordinator (KIP-664).
 
 Kafka: ListTransactionsRequest, ListTransactionsResponse (key 66).
 
-v1 only those that last longer (KIP-994); v2 only ids that match an expression (KIP-1152).
+v1 filter by duration (KIP-994); v2 filter by regular expression of the id (KIP-1152).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Who leads which partition, and which brokers are alive.
+"""Topics with their partition leaders and replicas, and the live brokers.
 
 Kafka: MetadataRequest, MetadataResponse (key 3).
 
-No topics asked for (null) means all topics. v5 offline replicas; v7 leader epochs (KIP-320);
-v8 authorised operations (KIP-430); v9 flexible; v10 topic ids in the answer (KIP-516); v11 drops
-the cluster's authorised operations (KIP-700); v12 asks by topic id; v13 one error for the whole,
-which tells clients to bootstrap again (KIP-1102).
+Null topics mean all topics. v5 offline replicas; v7 leader epochs (KIP-320); v8 authorised
+operations (KIP-430); v9 flexible; v10 topic ids in the response (KIP-516); v11 drops the cluster's
+authorised operations (KIP-700); v12 topic ids in the request; v13 top-level error code, which
+makes clients bootstrap again (KIP-1102).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Store a group's positions.
+"""Commit offsets of a group.
 
 Kafka: OffsetCommitRequest, OffsetCommitResponse (key 8).
 

@@ -1,4 +1,4 @@
-"""Forget committed positions of a group (KIP-496).
+"""Delete committed offsets of a group (KIP-496).
 
 Kafka: OffsetDeleteRequest, OffsetDeleteResponse (key 47).
 """

@@ -1,9 +1,9 @@
-"""Read a group's committed positions.
+"""Fetch a group's committed offsets.
 
 Kafka: OffsetFetchRequest, OffsetFetchResponse (key 9).
 
-v2 one error for the whole, null topics mean all; v5 leader epochs (KIP-320); v6 flexible; v7 can
-insist on settled offsets, so that a commit in flight within a transaction is waited for (KIP-447);
+v2 top-level error code, null topics mean all; v5 leader epochs (KIP-320); v6 flexible; v7 can
+require stable offsets: offsets pending in a transaction are then refused as retriable (KIP-447);
 v8 many groups at once (KIP-709); v9 member epoch of the consumer protocol (KIP-848); v10 topic
 ids in place of names.
 """

@@ -1,4 +1,4 @@
-"""Where a leader epoch ended: how logs find the point they parted at (KIP-101).
+"""End offset of a leader epoch, with which followers find the point of divergence (KIP-101).
 
 Kafka: OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse (key 23).
 

@@ -3,10 +3,10 @@
 Kafka: ProduceRequest, ProduceResponse (key 0).
 
 acks 0 gets no response at all, 1 waits for the leader, -1 for the in-sync replicas.
-v5 answers the log start offset; v8 names the records that spoilt a batch (KIP-467); v9 flexible;
-v10 tells who leads now when the broker asked does not (KIP-951); v11 and v12 belong to the
-transaction protocol with epoch bumps: from v12 on a produce adds its partition to the transaction
-by itself (KIP-890); v13 names topics by id (KIP-516).
+v5 returns the log start offset; v8 lists the invalid records of a batch (KIP-467); v9 flexible;
+v10 returns the current leader if the broker is not the leader (KIP-951); v11 and v12 belong to the
+transaction protocol with epoch bumps: from v12 on Produce adds its partition to the transaction
+implicitly (KIP-890); v13 topic ids (KIP-516).
 """
 
 from __future__ import annotations

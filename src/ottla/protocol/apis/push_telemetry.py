@@ -1,4 +1,4 @@
-"""A client hands in its measurements (KIP-714).
+"""A client pushes its metrics (KIP-714).
 
 Kafka: PushTelemetryRequest, PushTelemetryResponse (key 72).
 """

@@ -2,7 +2,7 @@
 
 Kafka: ReadShareGroupStateSummaryRequest, ReadShareGroupStateSummaryResponse (key 87).
 
-v1 number of finished deliveries (KIP-1226).
+v1 number of completed deliveries (KIP-1226).
 """
 
 from __future__ import annotations

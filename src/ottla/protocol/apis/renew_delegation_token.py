@@ -1,4 +1,4 @@
-"""Put off the expiry of a delegation token (KIP-48).
+"""Extend the lifetime of a delegation token (KIP-48).
 
 Kafka: RenewDelegationTokenRequest, RenewDelegationTokenResponse (key 39).
 

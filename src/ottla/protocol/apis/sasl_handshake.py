@@ -2,8 +2,8 @@
 
 Kafka: SaslHandshakeRequest, SaslHandshakeResponse (key 17).
 
-v1 promises that the exchange follows in SaslAuthenticate frames instead of bare ones (KIP-152).
-Never flexible: old clients negotiate it wrongly.
+v1: the exchange follows in SaslAuthenticate requests instead of bare frames (KIP-152). Never
+flexible: old clients negotiate it wrongly.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Acquire records as a member of a share group, and acknowledge in passing (KIP-932).
+"""Acquire records as a member of a share group; may also acknowledge records (KIP-932).
 
 Kafka: ShareFetchRequest, ShareFetchResponse (key 78).
 
-v1 is the first stable version; v2 mode of acquiring (KIP-1206), renewal of locks (KIP-1222).
+v1 is the first stable version; v2 acquire mode (KIP-1206), renewal of locks (KIP-1222).
 """
 
 from __future__ import annotations

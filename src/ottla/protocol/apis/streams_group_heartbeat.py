@@ -1,8 +1,8 @@
-"""All of the streams group protocol: topology, tasks, endpoints (KIP-1071).
+"""Join, stay in and leave a streams group: topology, tasks, endpoints (KIP-1071).
 
 Kafka: StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse (key 88).
 
-As in ConsumerGroupHeartbeat, null fields are unchanged and the member epoch says join or leave.
+As in ConsumerGroupHeartbeat, null fields are unchanged; member epochs 0 and below join or leave.
 """
 
 from __future__ import annotations

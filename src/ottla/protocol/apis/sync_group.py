@@ -1,4 +1,4 @@
-"""Hand out the assignment of a classic group: the leader brings it, all get their part.
+"""Distribute the assignment of a classic group: the leader sends it, each member gets its part.
 
 Kafka: SyncGroupRequest, SyncGroupResponse (key 14).
 

@@ -1,9 +1,9 @@
-"""Store a group's positions as part of a transaction.
+"""Commit offsets of a group as part of a transaction.
 
 Kafka: TxnOffsetCommitRequest, TxnOffsetCommitResponse (key 28).
 
 v2 leader epochs (KIP-320); v3 flexible, fenced by group generation (KIP-447);
-v4 TRANSACTION_ABORTABLE; v5 adds itself to the transaction (KIP-890).
+v4 TRANSACTION_ABORTABLE; v5 adds the group to the transaction implicitly (KIP-890).
 """
 
 from __future__ import annotations

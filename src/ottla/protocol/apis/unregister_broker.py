@@ -1,4 +1,4 @@
-"""Forget a broker that is gone (KIP-631).
+"""Remove the registration of a broker (KIP-631).
 
 Kafka: UnregisterBrokerRequest, UnregisterBrokerResponse (key 64).
 """

@@ -2,7 +2,7 @@
 
 Kafka: UpdateFeaturesRequest, UpdateFeaturesResponse (key 57).
 
-v1 dry run and kinds of downgrade (KIP-778); v2 no result a feature: it is all or nothing.
+v1 dry run and downgrade types (KIP-778); v2 one result for all features, which change atomically.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A voter renews its endpoints and supported versions (KIP-853).
+"""A voter updates its endpoints and supported versions (KIP-853).
 
 Kafka: UpdateRaftVoterRequest, UpdateRaftVoterResponse (key 82).
 """

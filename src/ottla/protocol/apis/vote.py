@@ -1,8 +1,8 @@
-"""A candidate for the leadership of a raft quorum asks for a vote (KIP-595).
+"""A candidate for the leadership of a raft quorum requests a vote (KIP-595).
 
 Kafka: VoteRequest, VoteResponse (key 52).
 
-v1 directory ids of voters (KIP-853); v2 pre-vote: would you vote for me? (KIP-996).
+v1 directory ids of voters (KIP-853); v2 pre-vote (KIP-996).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Kafka: WriteShareGroupStateRequest, WriteShareGroupStateResponse (key 85).
 
-v1 number of finished deliveries, from which the lag is known (KIP-1226).
+v1 number of completed deliveries, for the lag (KIP-1226).
 """
 
 from __future__ import annotations

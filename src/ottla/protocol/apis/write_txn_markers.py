@@ -1,8 +1,8 @@
-"""The transaction coordinator has commit and abort markers written.
+"""The transaction coordinator writes commit and abort markers to partition leaders.
 
 Kafka: WriteTxnMarkersRequest, WriteTxnMarkersResponse (key 27).
 
-v1 flexible; v2 says which transaction protocol the producer speaks (KIP-1228).
+v1 flexible; v2 transaction version of the producer (KIP-1228).
 """
 
 from __future__ import annotations

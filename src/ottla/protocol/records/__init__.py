@@ -1,1 +1,1 @@
-"""Records on disk in the same notation as the messages on the wire."""
+"""Schemas of records on disk, in the same notation as messages on the wire."""

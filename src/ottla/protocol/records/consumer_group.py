@@ -23,13 +23,13 @@ class ConsumerGroupMetadataValue(Struct, key=3, versions="0", flexible="0+"):
 
 
 class ConsumerGroupPartitionMetadataKey(Struct, key=4, versions="0", flexible="none"):
-    """Key of the topics a consumer group saw; no longer written."""
+    """Key of the partition counts of a consumer group's topics; no longer written."""
 
     group_id: str
 
 
 class ConsumerGroupPartitionMetadataValue(Struct, key=4, versions="0", flexible="0+"):
-    """Topics a consumer group saw; no longer written."""
+    """Partition counts of a consumer group's topics; no longer written."""
 
     topics: list[TopicMetadata]
 
@@ -52,7 +52,7 @@ class ConsumerGroupMemberMetadataKey(Struct, key=5, versions="0", flexible="none
 
 
 class ConsumerGroupMemberMetadataValue(Struct, key=5, versions="0", flexible="0+"):
-    """What a member of a consumer group told about itself."""
+    """Metadata of a member of a consumer group."""
 
     instance_id: str | None
     rack_id: str | None
@@ -94,7 +94,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Struct, key=7, versions="0", flexib
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Struct, key=7, versions="0", flexible="0+"):
-    """What a member is meant to own."""
+    """Target assignment of a member."""
 
     topic_partitions: list[TopicPartition]
 
@@ -111,7 +111,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Struct, key=8, versions="0", flexi
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Struct, key=8, versions="0", flexible="0+"):
-    """What a member owns and has still to give up."""
+    """Partitions that a member owns, and those pending revocation."""
 
     member_epoch: int32
     previous_member_epoch: int32
@@ -127,14 +127,14 @@ class TopicPartitions(Struct):
 
 
 class ConsumerGroupRegularExpressionKey(Struct, key=16, versions="0", flexible="none"):
-    """Key of a resolved expression."""
+    """Key of a resolved regular expression."""
 
     group_id: str
     regular_expression: str
 
 
 class ConsumerGroupRegularExpressionValue(Struct, key=16, versions="0", flexible="0+"):
-    """Topics that an expression of the group matched."""
+    """Topics that match a regular expression of the group."""
 
     topics: list[str]
     version: int64

@@ -1,8 +1,8 @@
-"""What consumers of a classic group tell each other through the coordinator.
+"""Subscriptions and assignments that consumers of a classic group exchange.
 
 Kafka: ConsumerProtocolSubscription, ConsumerProtocolAssignment.
 
-v1 owned partitions (KIP-429); v2 generation; v3 rack (KIP-881). Embedded behind an int16 version.
+v1 owned partitions (KIP-429); v2 generation; v3 rack (KIP-881). Preceded by an int16 version.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ottla.protocol.schema import EMPTY, Struct, field, int32
 
 
 class ConsumerProtocolSubscription(Struct, versions="0-3", flexible="none"):
-    """What a consumer brings to a classic group."""
+    """Subscription of a member of a classic group."""
 
     topics: list[str]
     user_data: bytes | None = None
@@ -25,7 +25,7 @@ class ConsumerProtocolSubscription(Struct, versions="0-3", flexible="none"):
 
 
 class ConsumerProtocolAssignment(Struct, versions="0-3", flexible="none"):
-    """What a consumer gets from the leader of a classic group."""
+    """Assignment of a member of a classic group."""
 
     assigned_partitions: list[TopicPartition]
     user_data: bytes | None = None

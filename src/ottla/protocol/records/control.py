@@ -1,4 +1,4 @@
-"""Keys and values of control records in ordinary logs.
+"""Keys and values of control records in partition logs.
 
 Kafka: ControlRecordTypeSchema, EndTxnMarker; see ControlRecordType for the kinds.
 """
@@ -9,7 +9,7 @@ from ottla.protocol.schema import Struct, int16, int32
 
 
 class ControlRecordTypeSchema(Struct, versions="0", flexible="none"):
-    """Key of a control record, behind its version: which kind it is."""
+    """Key of a control record after its version: the record type."""
 
     type: int16
 

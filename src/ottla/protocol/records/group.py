@@ -1,4 +1,4 @@
-"""Records of __consumer_offsets for committed positions and classic groups.
+"""Records of __consumer_offsets for committed offsets and classic groups.
 
 Kafka: OffsetCommit and GroupMetadata, key and value.
 
@@ -12,7 +12,7 @@ from ottla.types import ZERO_UUID, Uuid
 
 
 class LegacyOffsetCommitKey(Struct, key=0, versions="0", flexible="none"):
-    """Key of a committed position, as very old versions wrote it."""
+    """Key of a committed offset, as very old releases wrote it."""
 
     group: str
     topic: str
@@ -20,7 +20,7 @@ class LegacyOffsetCommitKey(Struct, key=0, versions="0", flexible="none"):
 
 
 class LegacyOffsetCommitValue(Struct, key=0, versions="0", flexible="none"):
-    """A committed position, as very old versions wrote it."""
+    """A committed offset, as very old releases wrote it."""
 
     offset: int64
     metadata: str
@@ -28,7 +28,7 @@ class LegacyOffsetCommitValue(Struct, key=0, versions="0", flexible="none"):
 
 
 class OffsetCommitKey(Struct, key=1, versions="0", flexible="none"):
-    """Key of a committed position."""
+    """Key of a committed offset."""
 
     group: str
     topic: str
@@ -36,7 +36,7 @@ class OffsetCommitKey(Struct, key=1, versions="0", flexible="none"):
 
 
 class OffsetCommitValue(Struct, key=1, versions="0-4", flexible="4+"):
-    """A committed position. v3 leader epoch (KIP-320); v4 flexible, topic id."""
+    """A committed offset. v3 leader epoch (KIP-320); v4 flexible, topic id."""
 
     offset: int64
     leader_epoch: int32 = field("3+", default=-1, ignorable=True)

@@ -1,4 +1,4 @@
-"""Records of the metadata log, the whole truth about a KRaft cluster.
+"""Records of the metadata log of a KRaft cluster.
 
 Kafka: the definitions below common/metadata.
 
@@ -12,7 +12,7 @@ from ottla.types import Uuid
 
 
 class RegisterBrokerRecord(Struct, key=0, versions="0-4", flexible="0+"):
-    """A broker has registered; it starts fenced."""
+    """Registration of a broker, which is fenced at first."""
 
     broker_id: int32
     is_migrating_zk_broker: bool = field("2+", default=False)
@@ -39,21 +39,21 @@ class RegisterBrokerRecord(Struct, key=0, versions="0-4", flexible="0+"):
 
 
 class UnregisterBrokerRecord(Struct, key=1, versions="0", flexible="0+"):
-    """A broker is forgotten."""
+    """Removal of a broker's registration."""
 
     broker_id: int32
     broker_epoch: int64
 
 
 class TopicRecord(Struct, key=2, versions="0", flexible="0+"):
-    """A topic exists."""
+    """A topic and its id."""
 
     name: str
     topic_id: Uuid
 
 
 class PartitionRecord(Struct, key=3, versions="0-2", flexible="0+"):
-    """A partition exists: the whole of its state."""
+    """The complete state of a partition."""
 
     partition_id: int32 = -1
     topic_id: Uuid
@@ -80,7 +80,7 @@ class ConfigRecord(Struct, key=4, versions="0", flexible="0+"):
 
 
 class PartitionChangeRecord(Struct, key=5, versions="0-2", flexible="0+"):
-    """What changed in a partition; absent fields stay as they are."""
+    """A change of a partition; absent fields are unchanged."""
 
     partition_id: int32 = -1
     topic_id: Uuid
@@ -96,21 +96,21 @@ class PartitionChangeRecord(Struct, key=5, versions="0-2", flexible="0+"):
 
 
 class FenceBrokerRecord(Struct, key=7, versions="0", flexible="0+"):
-    """A broker may not lead any more (old form)."""
+    """A broker is fenced (old form)."""
 
     id: int32
     epoch: int64
 
 
 class UnfenceBrokerRecord(Struct, key=8, versions="0", flexible="0+"):
-    """A broker may lead again (old form)."""
+    """A broker is unfenced (old form)."""
 
     id: int32
     epoch: int64
 
 
 class RemoveTopicRecord(Struct, key=9, versions="0", flexible="0+"):
-    """A topic and its partitions are gone."""
+    """Removal of a topic and its partitions."""
 
     topic_id: Uuid
 
@@ -159,7 +159,7 @@ class ClientQuotaRecord(Struct, key=14, versions="0", flexible="0+"):
 
 
 class ProducerIdsRecord(Struct, key=15, versions="0", flexible="0+"):
-    """Producer ids below next_producer_id are handed out (KIP-730)."""
+    """Producer ids below next_producer_id are allocated (KIP-730)."""
 
     broker_id: int32
     broker_epoch: int64 = -1
@@ -167,7 +167,7 @@ class ProducerIdsRecord(Struct, key=15, versions="0", flexible="0+"):
 
 
 class BrokerRegistrationChangeRecord(Struct, key=17, versions="0-3", flexible="0+"):
-    """What changed in the registration of a broker."""
+    """A change of a broker's registration."""
 
     broker_id: int32
     broker_epoch: int64
@@ -178,7 +178,7 @@ class BrokerRegistrationChangeRecord(Struct, key=17, versions="0-3", flexible="0
 
 
 class AccessControlEntryRecord(Struct, key=18, versions="0", flexible="0+"):
-    """An access rule."""
+    """An ACL entry."""
 
     id: Uuid
     resource_type: int8
@@ -191,52 +191,52 @@ class AccessControlEntryRecord(Struct, key=18, versions="0", flexible="0+"):
 
 
 class RemoveAccessControlEntryRecord(Struct, key=19, versions="0", flexible="0+"):
-    """An access rule is gone."""
+    """Removal of an ACL entry."""
 
     id: Uuid
 
 
 class NoOpRecord(Struct, key=20, versions="0", flexible="0+"):
-    """Nothing: shows that the log moves when all is quiet (KIP-835)."""
+    """No change: advances the log while the cluster is idle (KIP-835)."""
 
 
 class ZkMigrationStateRecord(Struct, key=21, versions="0", flexible="0+"):
-    """How far a migration from ZooKeeper has come (KIP-866)."""
+    """State of a migration from ZooKeeper (KIP-866)."""
 
     zk_migration_state: int8
 
 
 class RemoveUserScramCredentialRecord(Struct, key=22, versions="0", flexible="0+"):
-    """A SCRAM credential is gone."""
+    """Removal of a SCRAM credential."""
 
     name: str
     mechanism: int8
 
 
 class BeginTransactionRecord(Struct, key=23, versions="0", flexible="0+"):
-    """Records up to the end record count together (KIP-868)."""
+    """Begin of a metadata transaction (KIP-868)."""
 
     name: str | None = field(default=None, tag=0)
 
 
 class EndTransactionRecord(Struct, key=24, versions="0", flexible="0+"):
-    """The records since the begin record count."""
+    """Commit of a metadata transaction."""
 
 
 class AbortTransactionRecord(Struct, key=25, versions="0", flexible="0+"):
-    """The records since the begin record are void."""
+    """Abort of a metadata transaction."""
 
     reason: str | None = field(default=None, tag=0)
 
 
 class RemoveDelegationTokenRecord(Struct, key=26, versions="0", flexible="0+"):
-    """A delegation token is gone."""
+    """Removal of a delegation token."""
 
     token_id: str
 
 
 class RegisterControllerRecord(Struct, key=27, versions="0", flexible="0+"):
-    """A controller has registered (KIP-919)."""
+    """Registration of a controller (KIP-919)."""
 
     controller_id: int32
     incarnation_id: Uuid
@@ -257,6 +257,6 @@ class RegisterControllerRecord(Struct, key=27, versions="0", flexible="0+"):
 
 
 class ClearElrRecord(Struct, key=28, versions="0", flexible="0+"):
-    """Eligible leader replicas of a topic, or of all, are cleared (KIP-966)."""
+    """Removal of the eligible leader replicas of a topic, or of all (KIP-966)."""
 
     topic_name: str

@@ -1,6 +1,6 @@
-"""The producer state of a partition, as `.snapshot` files hold it.
+"""The producer state of a partition in `.snapshot` files.
 
-Kafka: ProducerSnapshot. The notation starts behind the version number, which is 1.
+Kafka: ProducerSnapshot. The schema starts after the version number, which is 1.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class SnapshotHeaderRecord(Struct, versions="0", flexible="0+"):
 
 
 class SnapshotFooterRecord(Struct, versions="0", flexible="0+"):
-    """Control record: last of a snapshot; without it the snapshot is not whole."""
+    """Control record: last of a snapshot; without it the snapshot is incomplete."""
 
     version: int16
 
@@ -67,7 +67,7 @@ class VotersRecord(Struct, versions="0", flexible="0+"):
 
 
 class QuorumStateData(Struct, versions="0-1", flexible="0+"):
-    """The vote and the leader a replica knows; kept as JSON in quorum-state."""
+    """A replica's vote and its known leader; stored as JSON in quorum-state."""
 
     cluster_id: str = field("0", default="")
     leader_id: int32 = -1

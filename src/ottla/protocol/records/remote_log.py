@@ -1,6 +1,6 @@
 """Records of __remote_log_metadata (KIP-405).
 
-Kafka: RemoteLogSegmentMetadataRecord and its kin.
+Kafka: RemoteLogSegmentMetadataRecord, RemotePartitionDeleteMetadataRecord and others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ottla.types import Uuid
 
 
 class RemoteLogSegmentMetadataRecord(Struct, key=0, versions="0", flexible="0+"):
-    """A segment whose copying to the remote store began."""
+    """A segment whose copy to remote storage has started."""
 
     remote_log_segment_id: RemoteLogSegmentIdEntry
     start_offset: int64
@@ -39,7 +39,7 @@ class RemoteLogSegmentMetadataRecord(Struct, key=0, versions="0", flexible="0+")
 
 
 class RemoteLogSegmentMetadataUpdateRecord(Struct, key=1, versions="0", flexible="0+"):
-    """A segment of the remote store changed its state."""
+    """A state change of a segment in remote storage."""
 
     remote_log_segment_id: RemoteLogSegmentIdEntry
     broker_id: int32
@@ -58,7 +58,7 @@ class RemoteLogSegmentMetadataUpdateRecord(Struct, key=1, versions="0", flexible
 
 
 class RemotePartitionDeleteMetadataRecord(Struct, key=2, versions="0", flexible="0+"):
-    """Deletion of a partition in the remote store moved on."""
+    """Progress of a partition's deletion from remote storage."""
 
     topic_id_partition: TopicIdPartitionEntry
     broker_id: int32
@@ -72,7 +72,7 @@ class RemotePartitionDeleteMetadataRecord(Struct, key=2, versions="0", flexible=
 
 
 class RemoteLogSegmentMetadataSnapshotRecord(Struct, key=3, versions="0", flexible="0+"):
-    """A segment as kept in a local snapshot, without the partition."""
+    """A segment in a local snapshot, without the partition."""
 
     segment_id: Uuid
     start_offset: int64

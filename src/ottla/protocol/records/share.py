@@ -10,7 +10,7 @@ from ottla.types import Uuid
 
 
 class ShareSnapshotKey(Struct, key=0, versions="0", flexible="none"):
-    """Key of the whole state of a share partition."""
+    """Key of the complete state of a share partition."""
 
     group_id: str
     topic_id: Uuid
@@ -18,7 +18,7 @@ class ShareSnapshotKey(Struct, key=0, versions="0", flexible="none"):
 
 
 class ShareSnapshotValue(Struct, key=0, versions="0", flexible="0+"):
-    """The whole state of a share partition."""
+    """The complete state of a share partition."""
 
     snapshot_epoch: int32
     state_epoch: int32

@@ -17,7 +17,7 @@ class ShareGroupMemberMetadataKey(Struct, key=10, versions="0", flexible="none")
 
 
 class ShareGroupMemberMetadataValue(Struct, key=10, versions="0", flexible="0+"):
-    """What a member of a share group told about itself."""
+    """Metadata of a member of a share group."""
 
     rack_id: str | None
     client_id: str
@@ -59,7 +59,7 @@ class ShareGroupTargetAssignmentMemberKey(Struct, key=13, versions="0", flexible
 
 
 class ShareGroupTargetAssignmentMemberValue(Struct, key=13, versions="0", flexible="0+"):
-    """What a member is meant to own."""
+    """Target assignment of a member."""
 
     topic_partitions: list[TopicPartition]
 
@@ -76,7 +76,7 @@ class ShareGroupCurrentMemberAssignmentKey(Struct, key=14, versions="0", flexibl
 
 
 class ShareGroupCurrentMemberAssignmentValue(Struct, key=14, versions="0", flexible="0+"):
-    """What a member owns."""
+    """Current assignment of a member."""
 
     member_epoch: int32
     previous_member_epoch: int32

@@ -36,7 +36,7 @@ class StreamsGroupMemberMetadataKey(Struct, key=19, versions="0", flexible="none
 
 
 class StreamsGroupMemberMetadataValue(Struct, key=19, versions="0", flexible="0+"):
-    """What a member of a streams group told about itself."""
+    """Metadata of a member of a streams group."""
 
     instance_id: str | None
     rack_id: str | None
@@ -80,7 +80,7 @@ class StreamsGroupTargetAssignmentMemberKey(Struct, key=21, versions="0", flexib
 
 
 class StreamsGroupTargetAssignmentMemberValue(Struct, key=21, versions="0", flexible="0+"):
-    """Tasks that a member is meant to run."""
+    """Target assignment of tasks to a member."""
 
     active_tasks: list[TaskIds]
     standby_tasks: list[TaskIds]
@@ -100,7 +100,7 @@ class StreamsGroupCurrentMemberAssignmentKey(Struct, key=22, versions="0", flexi
 
 
 class StreamsGroupCurrentMemberAssignmentValue(Struct, key=22, versions="0", flexible="0+"):
-    """Tasks that a member runs and has still to give up."""
+    """Tasks that a member runs, and those pending revocation."""
 
     member_epoch: int32
     previous_member_epoch: int32
