@@ -138,7 +138,7 @@ def test_a_quorum_it_cannot_serve_is_refused(voters: VoterSet) -> None:
     assert caught.value.code == ErrorCode.INCONSISTENT_VOTER_SET
 
 
-def test_after_resigning_nothing_is_taken() -> None:
+def test_after_resigning_no_records_are_accepted() -> None:
     """A node that resigned leads no more in its epoch."""
     node = _node()
     node.handle(Started(0), 0)

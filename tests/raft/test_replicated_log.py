@@ -56,7 +56,7 @@ def test_what_was_flushed_survives_a_crash() -> None:
 
 
 def test_a_snapshot_beyond_the_log_is_where_it_begins() -> None:
-    """A log that ends before its newest snapshot starts anew behind it."""
+    """A log that ends before its newest snapshot restarts after it."""
     disk = SimulatedDisk()
     disk.make(METADATA_LOG)
     disk.write_file_atomically(
@@ -67,7 +67,7 @@ def test_a_snapshot_beyond_the_log_is_where_it_begins() -> None:
 
 
 def test_half_written_snapshots_are_removed() -> None:
-    """What a crash left beside the snapshots goes at the next start."""
+    """Incomplete snapshot files are removed at the next start."""
     disk = SimulatedDisk()
     disk.make(METADATA_LOG)
     name = snapshot_name(OffsetAndEpoch(1, 1))

@@ -56,7 +56,7 @@ def remove(
 
 
 def test_a_new_voter_is_welcome() -> None:
-    """Nothing speaks against a stranger with an address, whether it names the cluster or not."""
+    """An unknown voter with an endpoint is valid, with or without the cluster id."""
     add()
     add(cluster_id="c")
 
@@ -83,7 +83,7 @@ def test_wrong_additions() -> None:
 
 
 def test_wrong_removals() -> None:
-    """A stranger cannot go, nor a voter by another disk, nor the last one."""
+    """An unknown voter, one with another directory id and the last one are refused."""
     two = VoterSet([Voter(1, OWN), Voter(2, OTHER)])
     remove(2, OTHER, voters=two)
     refusals: tuple[tuple[Callable[[], None], ErrorCode], ...] = (

@@ -1,4 +1,4 @@
-"""Short ways to make logs and batches in the tests of the log."""
+"""Helpers that create logs and batches for storage tests."""
 
 from __future__ import annotations
 

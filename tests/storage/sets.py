@@ -1,4 +1,4 @@
-"""Short ways to open sets of logs and to do their jobs."""
+"""Helpers that open log sets and run their jobs."""
 
 from __future__ import annotations
 
@@ -56,6 +56,6 @@ def finish(jobs: Iterable[StorageJob]) -> None:
 
 
 def drain(logs: LogSet, now_ms: int = NOW_MS) -> None:
-    """Do all that the set wants done."""
+    """Run all pending jobs of the set."""
     while jobs := logs.take_jobs(now_ms):
         finish(jobs)

@@ -63,7 +63,7 @@ def test_a_truncation_without_descriptors_cuts_nothing() -> None:
 
 
 def test_a_checkpoint_without_descriptors_is_written_by_the_next_jobs() -> None:
-    """Not only when a minute has gone by."""
+    """Not only after a minute."""
     disk = SimulatedDisk()
     logs = open_set(disk)
     put(make(logs))
@@ -80,7 +80,7 @@ def checkpoint_job(logs: LogSet) -> StorageJob:
     return job
 
 
-def test_a_job_that_was_overtaken_tells_nothing() -> None:
+def test_a_superseded_checkpoint_job_has_no_effect() -> None:
     """What it wrote is not in place, and a truncation above it must write a checkpoint first."""
     disk = SimulatedDisk()
     logs = open_set(disk)

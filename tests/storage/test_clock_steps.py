@@ -1,4 +1,4 @@
-"""A step of the wall clock: noticed by the other clock, and no reason to delete all at once."""
+"""Jumps of the wall clock: detected by the monotonic clock; data is not deleted all at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def filled(*timestamps: int, config: LogConfig = ONE_A_SEGMENT) -> PartitionLog:
     return log
 
 
-def test_time_that_goes_by_is_no_step() -> None:
+def test_elapsed_time_is_no_jump() -> None:
     """Both clocks together, a slow correction, a loop held up for an hour: nothing."""
     watch = ClockJumpDetector(NOW_MS, 5)
     for now_ms, monotonic_ms in [
@@ -52,8 +52,8 @@ def test_time_that_goes_by_is_no_step() -> None:
 
 
 @pytest.mark.parametrize("size_ms", [SMALLEST_STEP_MS, HOUR_MS, YEAR_MS])
-def test_a_step_ahead_is_told_once(size_ms: int) -> None:
-    """Its size, and the first wall time after it; the next look tells nothing new."""
+def test_a_forward_jump_is_reported_once(size_ms: int) -> None:
+    """Its size, and the first wall time after it; the next call reports nothing new."""
     watch = ClockJumpDetector(NOW_MS, 5)
     assert watch.look(NOW_MS + 250 + size_ms, 255)
     assert watch.step == ClockStep(size_ms, NOW_MS + size_ms)
@@ -63,8 +63,8 @@ def test_a_step_ahead_is_told_once(size_ms: int) -> None:
     assert watch.step is None
 
 
-def test_a_step_must_be_larger_than_the_time_gone_by() -> None:
-    """Else what was written before it could not be told from what was written after."""
+def test_a_jump_must_be_larger_than_the_elapsed_time() -> None:
+    """Otherwise older and newer records could not be distinguished."""
     watch = ClockJumpDetector(NOW_MS, 0)
     assert not watch.look(NOW_MS + 3 * HOUR_MS - 1, 2 * HOUR_MS)
     watch = ClockJumpDetector(NOW_MS, 0)
@@ -83,7 +83,7 @@ def test_steps_add_up_and_are_taken_back() -> None:
     assert watch.step is None
 
 
-def test_one_segment_a_check_goes_by_the_step_alone() -> None:
+def test_one_segment_per_check_is_deleted_for_a_jump_alone() -> None:
     """A year ahead: all but the newest would go at once; they go one by one, the newest stays."""
     log = filled(*(NOW_MS + number for number in range(5)))
     step = ClockStep(YEAR_MS, NOW_MS + YEAR_MS)
@@ -96,7 +96,7 @@ def test_one_segment_a_check_goes_by_the_step_alone() -> None:
     assert (log.held_back_count, log.log_start_offset) == (1, 4)
 
 
-def test_what_is_old_without_the_step_goes_as_ever() -> None:
+def test_segments_old_without_the_jump_are_deleted_at_once() -> None:
     """Three are due by the time that went by, one more by the step; the rest waits."""
     old = [NOW_MS - 2 * WEEK_MS + number for number in range(3)]
     log = filled(*old, *(NOW_MS - number for number in (9, 8, 7, 6)))
@@ -114,7 +114,7 @@ def test_the_step_has_no_effect_on_what_came_after_it() -> None:
     assert log.held_back_count == 0
 
 
-def test_nothing_is_held_longer_than_twice_its_time() -> None:
+def test_segments_are_held_at_most_twice_their_retention() -> None:
     """When retention.ms has gone by since the step, all goes that would have gone without it."""
     log = filled(*(NOW_MS + number for number in range(5)))
     step = ClockStep(YEAR_MS, NOW_MS + YEAR_MS)
@@ -122,7 +122,7 @@ def test_nothing_is_held_longer_than_twice_its_time() -> None:
     assert log.held_back_count == 0
 
 
-def test_a_small_step_holds_nothing_back() -> None:
+def test_a_small_jump_holds_no_segment_back() -> None:
     """What is not due by the new time either is no concern of the step."""
     log = filled(*(NOW_MS + number for number in range(5)))
     assert log.delete_old_segments(NOW_MS + HOUR_MS, ClockStep(HOUR_MS, NOW_MS + HOUR_MS)) == 0

@@ -1,4 +1,4 @@
-"""What flush.messages makes an answer wait for: how far, how long, and what ends it."""
+"""Responses that wait for a flush because of flush.messages."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def code_of(wait: Pending[None]) -> ErrorCode:
     return wait.error.code
 
 
-def test_fewer_records_than_asked_for_wait_for_nothing() -> None:
+def test_fewer_records_than_flush_messages_do_not_wait() -> None:
     """The third record of three waits; after its flush two are free again."""
     flushes = Flushes(3)
     assert flushes.append(flushes.a, 2) is None
@@ -93,7 +93,7 @@ def test_fewer_records_than_asked_for_wait_for_nothing() -> None:
 
 
 def test_one_flush_serves_all_who_appended_while_another_ran() -> None:
-    """Three behind a flush under way share the next one, which begins when that ends."""
+    """Three appends during a flush share the next one, which begins when that ends."""
     flushes = Flushes(1)
     first = waiting(flushes.append(flushes.a))
     others = [waiting(flushes.append(flushes.a)) for _ in range(3)]
@@ -107,7 +107,7 @@ def test_one_flush_serves_all_who_appended_while_another_ran() -> None:
     assert not flushes.under_way
 
 
-def test_those_behind_need_no_second_flush_when_few_enough_are_left() -> None:
+def test_later_appends_need_no_second_flush_when_few_records_remain() -> None:
     """As in Kafka, where they would wait for the lock and then find one record unflushed."""
     flushes = Flushes(3)
     third = waiting(flushes.append(flushes.a, 3))
@@ -134,7 +134,7 @@ def test_logs_wait_each_for_their_own_flush() -> None:
 
 
 def test_a_duplicate_waits_as_its_first_answer_does() -> None:
-    """A client that asks again is not told of records that a crash could still take."""
+    """A retried request is not acknowledged before its records are durable."""
     flushes = Flushes(1)
     send(flushes.a, 7, 0)
     first = flushes.logs.await_flushes()[A]
@@ -149,7 +149,7 @@ def test_a_duplicate_waits_as_its_first_answer_does() -> None:
 
 
 def test_a_flush_that_fails_fails_all_logs_of_the_directory() -> None:
-    """KAFKA_STORAGE_ERROR for those it was for, those behind it and those beside it."""
+    """KAFKA_STORAGE_ERROR for every wait on a log of the failed directory."""
     flushes = Flushes(1)
     waits = [waiting(flushes.append(log)) for log in (flushes.a, flushes.a, flushes.b)]
     first = flushes.under_way.pop(0)
@@ -189,7 +189,7 @@ def test_descriptors_that_run_out_are_waited_for() -> None:
 
 
 def test_a_deleted_log_is_waited_for_no_longer() -> None:
-    """UNKNOWN_TOPIC_OR_PARTITION, at once; the flush under way ends into nothing."""
+    """UNKNOWN_TOPIC_OR_PARTITION, at once; the running flush has no effect."""
     flushes = Flushes(1)
     wait = waiting(flushes.append(flushes.a))
     assert flushes.logs.delete(A, now_ms=NOW_MS)
@@ -211,7 +211,7 @@ def test_a_truncation_leaves_no_one_waiting() -> None:
 
 
 def test_what_an_answer_starts_may_append_again() -> None:
-    """The answer to one request can bring the next one in the same breath."""
+    """Completing one response can append the next records synchronously."""
     flushes = Flushes(1)
     later: list[Pending[None]] = []
 
@@ -226,7 +226,7 @@ def test_what_an_answer_starts_may_append_again() -> None:
 
 
 def test_a_follower_asks_for_a_flush_and_waits_for_none() -> None:
-    """Nobody is answered for what a follower wrote."""
+    """Follower appends complete no waits."""
     flushes = Flushes(1)
     put(flushes.a)
     flushes.logs.await_flushes()

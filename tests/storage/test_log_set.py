@@ -71,7 +71,7 @@ def test_a_crash_while_loading_recovers_again() -> None:
 
 
 def test_two_processes_cannot_share_a_directory() -> None:
-    """The second one is told so."""
+    """The second one gets an error."""
     disk = SimulatedDisk()
     open_set(disk)
     with pytest.raises(KafkaError, match="Failed to acquire lock"):
@@ -100,7 +100,7 @@ def test_deletion_renames_then_removes() -> None:
     assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-def test_leftovers_of_a_deletion_go_after_a_restart() -> None:
+def test_directories_of_deleted_partitions_are_removed_after_a_restart() -> None:
     """A `-delete` directory found at start is removed when its delay is over."""
     disk = SimulatedDisk()
     logs = open_set(disk)
@@ -140,7 +140,7 @@ def test_strays_are_set_aside() -> None:
 
 
 def test_a_failing_disk_takes_only_its_partitions() -> None:
-    """The others live on; the last one failing ends the start."""
+    """The others stay online; startup fails when the last one fails."""
     first, second = SimulatedDisk(), SimulatedDisk()
     logs = open_set(first, second)
     log_dirs = {}
@@ -315,7 +315,7 @@ def test_a_roll_makes_durable_what_lies_before_the_active_segment() -> None:
     "config", [LogConfig(flush_ms=500), LogConfig(flush_messages=2)], ids=["ms", "messages"]
 )
 def test_flush_settings_reach_into_the_active_segment(config: LogConfig) -> None:
-    """What they make due is flushed to the end of the log, also where nobody waits for it."""
+    """What they make due is flushed to the end of the log, also when no response waits for it."""
     logs = open_set(SimulatedDisk())
     log = make(logs, A)
     put(log)

@@ -1,4 +1,4 @@
-"""Logs that cannot be opened, or whose directory went: none is cut, doubled or forgotten."""
+"""Logs that cannot be opened or whose directory is offline: not truncated, not duplicated."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_broken_log_can_be_deleted_and_its_name_taken_again() -> None:
     assert not logs.delete(TopicPartition("b", 0), now_ms=NOW_MS)
 
 
-def test_a_broken_log_whose_topic_is_gone_is_set_aside() -> None:
+def test_a_broken_log_of_a_deleted_topic_is_set_aside() -> None:
     """The topic may have been deleted and made again while the node was down: its name is free."""
     disk = SimulatedDisk()
     before = damaged(disk, at=16, lose_index=True)
@@ -142,7 +142,7 @@ def test_a_partition_deleted_while_its_directory_is_offline_is_forgotten() -> No
 
 
 def test_a_start_without_descriptors_ends() -> None:
-    """Logs that were not loaded would begin anew, empty, in a directory that looks healthy."""
+    """Startup fails: logs that were not loaded would be recreated empty in a healthy directory."""
     disk = SimulatedDisk()
     logs = open_set(disk)
     put(make(logs))

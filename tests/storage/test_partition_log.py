@@ -1,4 +1,4 @@
-"""Append, read, roll, truncate, retain, reopen: one log, told by examples."""
+"""Append, read, roll, truncate, retain, reopen: examples on one log."""
 
 from __future__ import annotations
 
@@ -489,7 +489,7 @@ def test_names_of_partitions() -> None:
             parse_partition_name(name)
 
 
-def test_idle_segments_hold_nothing() -> None:
+def test_idle_segments_hold_no_descriptors() -> None:
     """Two quiet rounds close every file and forget the old indexes; reads bring them back."""
     log = new_log(config=SMALL)
     for _ in range(30):

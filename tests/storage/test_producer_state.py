@@ -52,7 +52,7 @@ def test_the_last_five_batches_are_recognised() -> None:
     ],
 )
 def test_sequences_and_epochs(sequence: int, epoch: int, expected: ErrorCode | None) -> None:
-    """After three records of epoch 5: what follows, what begins anew, what is fenced."""
+    """After three records of epoch 5: what follows, what restarts, what is fenced."""
     log = new_log()
     send(log, 1, 0, 3, producer_epoch=5)
     if expected is None:

@@ -93,7 +93,7 @@ def test_a_disk_that_fails_takes_its_directory_offline_and_the_check_ends() -> N
     assert len(logs) == 0
 
 
-def test_a_damaged_log_is_passed_over_and_told() -> None:
+def test_a_damaged_log_is_skipped_and_reported() -> None:
     """It keeps all it has; the disk is not to blame, and the others have their turn."""
     disk = SimulatedDisk()
     by_time = LogConfig(segment_bytes=400, retention_ms=1)

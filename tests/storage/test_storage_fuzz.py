@@ -79,7 +79,7 @@ def test_damaged_files_never_break_a_recovery(data: st.DataObject) -> None:
 @settings(deadline=None, max_examples=150)
 @given(data=st.data())
 def test_damage_after_a_clean_stop_gives_only_kafka_errors(data: st.DataObject) -> None:
-    """What the clean marker vouched for may be damaged: told by an error, never a crash."""
+    """What the clean marker vouched for may be damaged: reported as an error, never a crash."""
     disk = SimulatedDisk()
     log = new_log(disk)
     for number in range(12):

@@ -1,1 +1,1 @@
-"""How controllers agree on one log (KRaft): today with one voter, in the shape for many."""
+"""KRaft consensus on the metadata log; one voter so far."""

@@ -1,6 +1,6 @@
-"""Gathers the records that a leader was given until the log takes them.
+"""Collects a leader's records until they are written to the log.
 
-Offsets are promised when records come in, so that the state machine can run ahead of the disk.
+Offsets are assigned when records are added, so that the controller can run ahead of the disk.
 
 Kafka: org.apache.kafka.raft.internals.BatchAccumulator.
 """
@@ -23,7 +23,7 @@ _NO_HEADERS: Final = ()
 
 
 class CompletedBatch(NamedTuple):
-    """A batch as the log takes it."""
+    """An encoded batch, ready for the log."""
 
     data: bytearray
     base_offset: int
@@ -31,7 +31,7 @@ class CompletedBatch(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Records that must come into the log together."""
+    """Records that must be written in one batch."""
 
     values: Sequence[Buffer]
     size_bytes: int
@@ -39,7 +39,7 @@ class _Group(NamedTuple):
 
 
 class BatchAccumulator:
-    """Belongs to one epoch of one leader. What was appended together is never split."""
+    """Belongs to one epoch of one leader. Records appended together are never split."""
 
     __slots__ = ("_epoch", "_groups", "_max_batch_bytes", "next_offset")
 
@@ -53,15 +53,15 @@ class BatchAccumulator:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether there are no records."""
         return not self._groups
 
     def append(self, values: Sequence[Buffer], now_ms: int) -> int:
-        """Take encoded records that belong together; return the last one's offset.
+        """Add encoded records for one batch; return the last one's offset.
 
         KafkaError RECORD_LIST_TOO_LARGE when they do not fit into one batch.
         """
-        assert values, "nothing to append"
+        assert values, "no records to append"
         size = sum(len(value) + _RECORD_OVERHEAD_BYTES for value in values)
         if size > self._max_batch_bytes:
             raise KafkaError(
@@ -74,7 +74,7 @@ class BatchAccumulator:
         return self.next_offset - 1
 
     def drain(self) -> list[CompletedBatch]:
-        """Return all that waits, in as few batches as the size limit allows."""
+        """Return all records in as few batches as the size limit allows."""
         groups, self._groups = self._groups, []
         batches: list[CompletedBatch] = []
         offset = self.next_offset - sum(len(group.values) for group in groups)
@@ -92,7 +92,7 @@ class BatchAccumulator:
         return batches
 
     def _complete(self, groups: list[_Group], base_offset: int) -> CompletedBatch:
-        """Make one batch; all its records carry its own time, for Kafka refuses any other."""
+        """Make one batch; all its records get the batch's timestamp, as Kafka requires."""
         now_ms = groups[0].offered_ms
         records = [(now_ms, None, value, _NO_HEADERS) for group in groups for value in group.values]
         data = encode_batch(records, base_offset=base_offset, leader_epoch=self._epoch)

@@ -1,4 +1,4 @@
-"""A node that asks for votes in a new epoch; its own is the first.
+"""The candidate role: requests votes in a new epoch, starting with its own.
 
 Kafka: org.apache.kafka.raft.CandidateState.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.raft.quorum_state import NOBODY, ElectionState
+from ottla.raft.quorum_state import NO_NODE, ElectionState
 
 if TYPE_CHECKING:
     from ottla.raft.voter_set import VoterSet
@@ -32,10 +32,10 @@ class Candidate:
         return len(self.granted) > len(self.voters) // 2
 
     def election_state(self) -> ElectionState:
-        """Return what must be durable before the vote counts: our own vote."""
+        """Return the vote for itself, which must be durable before it counts."""
         return ElectionState(
             self.epoch,
-            NOBODY,
+            NO_NODE,
             self.node_id,
             self.directory_id,
             tuple(voter.voter_id for voter in self.voters),

@@ -1,4 +1,4 @@
-"""The quorum's own records: batches of them, and what they say.
+"""Control records of the metadata log: encoding and decoding.
 
 Kafka: org.apache.kafka.common.record.ControlRecordUtils, org.apache.kafka.raft.ControlRecord.
 """
@@ -60,7 +60,7 @@ def decode_control_message(record: Record) -> ControlMessage:
     kind = decode_control_type(record.key)
     found = _CLASSES.get(kind)
     if found is None or record.value is None:
-        raise CorruptMessage(f"a control record of type {kind.name} has no place here")
+        raise CorruptMessage(f"a control record of type {kind.name} is not valid here")
     version = 0
     if found is LeaderChangeMessage and len(record.value) >= 2:
         version = min(int.from_bytes(record.value[:2], "big", signed=True), 1)

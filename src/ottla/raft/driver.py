@@ -1,9 +1,10 @@
-"""Carries out what the quorum's machine asks for, on this node's disk.
+"""Executes the effects of the quorum state machine on this node's disk.
 
 Kafka: the polling thread of org.apache.kafka.raft.KafkaRaftClient.
 
-Only the flush of the log leaves the loop: it runs in a worker, and what comes meanwhile shares
-the next one. The quorum's state is written in place, for no later effect may overtake it.
+Only the flush of the log leaves the loop: it runs in a worker, and records that arrive during a
+flush share the next one. The quorum state is written synchronously: later effects must not overtake
+it.
 """
 
 from __future__ import annotations
@@ -45,26 +46,26 @@ COMMITS_KEPT = 100
 
 
 class RaftListener(Protocol):
-    """Who is told how the quorum fares."""
+    """Receives the changes of the quorum's state."""
 
     def became_leader(self, epoch: int, epoch_start_offset: int, /) -> None:
-        """Take note that this node leads; its first record is written but not committed."""
+        """Handle that this node leads; its first record is written but not committed."""
 
     def batch_appended(self, last_offset: int, size_bytes: int, /) -> None:
-        """Take note that offered records are in the log, not durable yet."""
+        """Handle that offered records are in the log, not yet durable."""
 
     def high_watermark_moved(self, offset: int, /) -> None:
-        """Take note that everything below offset is committed."""
+        """Handle that everything below offset is committed."""
 
     def resigned(self, epoch: int, /) -> None:
-        """Take note that this node leads no longer."""
+        """Handle that this node no longer leads."""
 
     def failed(self, error: Exception) -> None:
-        """Take note that the disk failed: nothing may be promised any more."""
+        """Handle a disk failure: no write may be acknowledged any more."""
 
 
 class RaftDriver:
-    """One machine, one log."""
+    """Connects one quorum state machine with one log."""
 
     __slots__ = (
         "_clock",
@@ -100,11 +101,11 @@ class RaftDriver:
         self._listener = listener
 
     def start(self, now_ms: int) -> None:
-        """Take part in the quorum."""
+        """Join the quorum."""
         self._run(self.node.handle(Started(self.log.end_offset), now_ms))
 
     def offer(self, values: Sequence[Buffer], now_ms: int) -> int:
-        """Hand in encoded records that belong together; return the last one's offset."""
+        """Submit encoded records for one batch; return the last one's offset."""
         effects = self.node.handle(RecordsOffered(values), now_ms)
         last_offset = self.node.next_offset - 1
         self._run(effects)
@@ -118,7 +119,7 @@ class RaftDriver:
         try:
             for effect in effects:
                 self._carry_out(effect)
-        except (OSError, KafkaError) as error:  # the disk's own errors, raw or in Kafka's words
+        except (OSError, KafkaError) as error:  # disk errors, raw or converted
             self._fail(error)
 
     def _carry_out(self, effect: Effect) -> None:
@@ -140,7 +141,7 @@ class RaftDriver:
                 self._listener.resigned(epoch)
 
     def flush_again(self) -> None:
-        """Flush, where it could not be done for want of a descriptor: asked now and then."""
+        """Retry a flush that failed for lack of file descriptors; called periodically."""
         if self._flush_is_due and self.failure is None:
             self._flush()
 
@@ -150,14 +151,14 @@ class RaftDriver:
         job = self.log.start_flush(self._clock.now_ms())
         self._flush_is_due = job is None
         if job is None:
-            return  # no descriptor was left, for there is something to flush after an append
+            return  # no descriptor was left: after an append there is always something to flush
 
         def flushed(_result: Any, error: Exception | None) -> None:
             failure = None if is_exhaustion(error) else error
             if error is None or isinstance(error, OSError):
                 try:
                     self.log.flush_completed(job, error)
-                except Exception as problem:  # noqa: BLE001 - whatever it is, the log is not durable
+                except Exception as problem:  # noqa: BLE001 - after any error the log is not durable
                     failure = problem
             if failure is not None:
                 self._fail(failure)
@@ -172,7 +173,7 @@ class RaftDriver:
         self.run_in_worker(job.run, flushed)
 
     def _fail(self, error: Exception) -> None:
-        """Stop for good: a page that an fsync failed for may be clean and lost."""
+        """Stop for good: after a failed fsync the page cache may be clean and the data lost."""
         if self.failure is None:
             self.failure = error
             self._listener.failed(error)

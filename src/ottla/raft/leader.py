@@ -1,4 +1,4 @@
-"""A node that leads an epoch: takes records, commits what a majority holds durably.
+"""The leader role: accepts records and commits what a majority holds durably.
 
 Kafka: org.apache.kafka.raft.LeaderState.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.raft.batch_accumulator import BatchAccumulator
 from ottla.raft.messages import AnnounceHighWatermark, AppendBatch, FlushLog
-from ottla.raft.quorum_state import NOBODY, ElectionState
+from ottla.raft.quorum_state import NO_NODE, ElectionState
 
 if TYPE_CHECKING:
     from ottla.raft.messages import Effect
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Leader:
-    """Keeps one flush under way at a time: what comes meanwhile shares the next one."""
+    """Runs one flush at a time; records that arrive during it share the next one."""
 
     __slots__ = (
         "_durable_end_offsets",
@@ -39,34 +39,34 @@ class Leader:
         self.voters = voters
         self.epoch_start_offset = epoch_start_offset
         self.high_watermark: int | None = None
-        """None until a record of this epoch is committed: older ones may not be shown before."""
+        """None until a record of this epoch is committed: older records are not exposed before."""
         self.accumulator = BatchAccumulator(epoch=epoch, next_offset=epoch_start_offset)
         self._durable_end_offsets = {voter.voter_id: 0 for voter in voters}
         self._is_flushing = False
 
     def election_state(self) -> ElectionState:
-        """Return what is kept about the epoch."""
+        """Return the election state to store."""
         return ElectionState(
             self.epoch,
             self.node_id,
-            NOBODY,
+            NO_NODE,
             voter_ids=tuple(voter.voter_id for voter in self.voters),
         )
 
     def write_first(self, batch: Buffer, record_count: int) -> list[Effect]:
-        """Put the epoch's first batch, made of control records, into the log."""
+        """Write the epoch's first batch, which holds control records."""
         base = self.accumulator.next_offset
         self.accumulator.next_offset = base + record_count
         self._is_flushing = True
         return [AppendBatch(batch, base, base + record_count - 1), FlushLog()]
 
     def offer(self, values: list[Buffer], now_ms: int) -> list[Effect]:
-        """Take records of the state machine."""
+        """Accept the controller's records."""
         self.accumulator.append(values, now_ms)
         return self._drain()
 
     def flushed(self, end_offset: int) -> list[Effect]:
-        """Take note that this node holds the log durably below end_offset."""
+        """Handle a completed flush: this node holds the log durably below end_offset."""
         self._is_flushing = False
         self._durable_end_offsets[self.node_id] = end_offset
         effects: list[Effect] = []

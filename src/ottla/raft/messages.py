@@ -1,4 +1,4 @@
-"""What the quorum's machine is told (past tense) and what it asks for (imperative).
+"""The quorum state machine's events (past tense) and effects (imperative).
 
 Kafka: the inbound and outbound queues of org.apache.kafka.raft.KafkaRaftClient.
 """
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Started(NamedTuple):
-    """The node is up; its log ends at log_end_offset."""
+    """The node has started; its log ends at log_end_offset."""
 
     log_end_offset: int
 
 
 class RecordsOffered(NamedTuple):
-    """The leader's state machine wants these encoded records in the log, in one batch."""
+    """The controller submits encoded records that must be written in one batch."""
 
     values: Sequence[Buffer]
 
@@ -33,14 +33,14 @@ class LogFlushed(NamedTuple):
 
 
 class ShutdownRequested(NamedTuple):
-    """The node is going away."""
+    """The node is shutting down."""
 
 
 Event: TypeAlias = Started | RecordsOffered | LogFlushed | ShutdownRequested
 
 
 class PersistElection(NamedTuple):
-    """Write the election's state durably before any later effect."""
+    """Write the election state durably before any later effect."""
 
     state: ElectionState
 
@@ -71,7 +71,7 @@ class AnnounceHighWatermark(NamedTuple):
 
 
 class AnnounceResignation(NamedTuple):
-    """This node leads no longer; what was not committed may never be."""
+    """This node no longer leads; uncommitted records may be lost."""
 
     epoch: int
 

@@ -1,7 +1,7 @@
-"""The machine of one member of the quorum: events in, effects out, nothing else.
+"""The state machine of one quorum member: events in, effects out.
 
-Kafka: org.apache.kafka.raft.KafkaRaftClient. A quorum of more than one voter is refused for now;
-what it needs is further events (votes, fetches, timeouts), effects (requests) and two roles.
+Kafka: org.apache.kafka.raft.KafkaRaftClient. A quorum of more than one voter is not supported
+yet; it needs further events (votes, fetches, timeouts), effects (requests) and two more roles.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class RaftNode:
-    """Deterministic: the same events give the same effects."""
+    """A deterministic state machine: the same events give the same effects."""
 
     __slots__ = ("directory_id", "kraft_version", "node_id", "role", "voters", "voters_in_log")
 
@@ -47,7 +47,7 @@ class RaftNode:
         kraft_version: int,
         voters_in_log: bool,
     ) -> None:
-        """Take what was read at start; voters_in_log: the log itself holds the voter set."""
+        """Initialize from the stored state; voters_in_log: the log holds the voter set."""
         self.node_id = node_id
         self.directory_id = directory_id
         self.voters = voters
@@ -64,7 +64,7 @@ class RaftNode:
 
     @property
     def leader_id(self) -> int:
-        """Who leads the epoch, -1 when that is not known."""
+        """The leader's id, -1 when it is unknown."""
         return self.node_id if isinstance(self.role, Leader) else -1
 
     @property
@@ -80,7 +80,7 @@ class RaftNode:
         return -1
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Move on by one event.
+        """Process one event.
 
         KafkaError NOT_CONTROLLER when records are offered to a node that does not lead.
         """
@@ -101,8 +101,8 @@ class RaftNode:
 
     def _become(self, role: Candidate | Leader | Resigned) -> None:
         old, new = type(self.role).__name__, type(role).__name__
-        assert new in TRANSITIONS[old], f"illegal move from {old} to {new}"
-        assert role.epoch >= self.role.epoch, "epochs never go back"
+        assert new in TRANSITIONS[old], f"illegal transition from {old} to {new}"
+        assert role.epoch >= self.role.epoch, "epochs never decrease"
         self.role = role
 
     def _start(self, log_end_offset: int, now_ms: int) -> list[Effect]:
@@ -125,7 +125,7 @@ class RaftNode:
         )
         self._become(candidate)
         effects: list[Effect] = [PersistElection(candidate.election_state())]
-        if candidate.has_won:  # a lone voter needs nobody else's vote
+        if candidate.has_won:  # a single voter needs no other vote
             effects += self._lead(log_end_offset, now_ms)
         return effects
 

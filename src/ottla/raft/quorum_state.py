@@ -1,7 +1,7 @@
-"""The file `quorum-state`: epoch, leader and vote that this node must never forget.
+"""The file `quorum-state`: the newest epoch, its leader and this node's vote.
 
 Kafka: org.apache.kafka.raft.{FileQuorumStateStore, ElectionState}. Version 0 is written with
-static voters (kraft.version 0), version 1 with voters that lie in the log.
+static voters (kraft.version 0), version 1 with voters that are stored in the log.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from ottla.storage.directory import Directory
 
 QUORUM_STATE: Final = "quorum-state"
-NOBODY: Final = -1
+NO_NODE: Final = -1
 _MAX_BYTES: Final = 1 << 20
 _LAST_EPOCH: Final = (1 << 31) - 1
 
 
 class ElectionState(NamedTuple):
-    """What was decided in the newest epoch this node knows."""
+    """The election result of the newest known epoch."""
 
     leader_epoch: int = 0
-    leader_id: int = NOBODY
-    voted_id: int = NOBODY
+    leader_id: int = NO_NODE
+    voted_id: int = NO_NODE
     voted_directory_id: Uuid = ZERO_UUID
     voter_ids: tuple[int, ...] = ()
-    """Only kept with static voters."""
+    """Only stored with static voters."""
 
 
 def encode_quorum_state(state: ElectionState, *, kraft_version: int) -> bytes:
@@ -58,7 +58,7 @@ def encode_quorum_state(state: ElectionState, *, kraft_version: int) -> bytes:
 def decode_quorum_state(data: bytes) -> ElectionState:
     """Read the file's content; CorruptMessage when it is damaged.
 
-    A node that cannot read what it voted must not vote again: the caller stops.
+    A node that cannot read its vote must not vote again: the caller stops.
     """
     try:
         content = json.loads(data)
@@ -104,14 +104,14 @@ class QuorumStateStore:
         self._path = f"{subdirectory}/{QUORUM_STATE}"
 
     def read(self) -> ElectionState:
-        """Return what was kept; a state of epoch 0 when there is no file."""
+        """Return the stored state; epoch 0 when there is no file."""
         if not self._directory.exists(self._path):
             return ElectionState()
         if self._directory.size(self._path) > _MAX_BYTES:
-            raise CorruptMessage("the quorum-state file is larger than any that was written")
+            raise CorruptMessage("the quorum-state file is larger than 1 MiB")
         return decode_quorum_state(self._directory.read_file(self._path))
 
     def write(self, state: ElectionState, *, kraft_version: int) -> None:
-        """Keep it durably; returns when it is."""
+        """Store the state; it is durable on return."""
         data = encode_quorum_state(state, kraft_version=kraft_version)
         self._directory.write_file_atomically(self._path, data)

@@ -1,7 +1,7 @@
-"""The roles that hold no state of their own beyond the epoch, and the legal moves.
+"""The roles without state beyond the epoch, and the legal transitions.
 
 Kafka: org.apache.kafka.raft.{UnattachedState, ResignedState, QuorumState}. Followers and
-prospective candidates come with the second voter.
+prospective candidates are not implemented yet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Unattached(NamedTuple):
 
 
 class Resigned(NamedTuple):
-    """Led epoch and gave it up; waits for the next one."""
+    """Led epoch and resigned; waits for the next epoch."""
 
     epoch: int
 

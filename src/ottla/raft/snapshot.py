@@ -1,4 +1,4 @@
-"""Snapshots of the metadata log: `<end offset>-<epoch>.checkpoint`, batches as in the log.
+"""Snapshots of the metadata log: files `<end offset>-<epoch>.checkpoint` of batches.
 
 A control batch with the header (and, from kraft.version 1 on, the voters), batches of records, a
 control batch with the footer. A file without its footer is not a snapshot.
@@ -39,7 +39,7 @@ _BATCH_BYTES: Final = 1 << 20
 
 
 class SnapshotContent(NamedTuple):
-    """What a snapshot says."""
+    """The content of a snapshot."""
 
     last_contained_log_timestamp: int
     kraft_version: int
@@ -54,13 +54,13 @@ def snapshot_name(snapshot_id: OffsetAndEpoch) -> str:
 
 
 def parse_snapshot_name(name: str) -> OffsetAndEpoch | None:
-    """Read a name; None for one that is no snapshot's."""
+    """Parse a file name; None when it does not name a snapshot."""
     match = _NAME.fullmatch(name)
     return OffsetAndEpoch(int(match[1]), int(match[2])) if match else None
 
 
 class SnapshotEncoder:
-    """Puts a snapshot together, as many records at a time as its caller has time for."""
+    """Encodes a snapshot in steps of a limited number of records."""
 
     __slots__ = ("_accumulator", "_leader_epoch", "_now_ms", "_parts", "_values")
 
@@ -74,7 +74,7 @@ class SnapshotEncoder:
         kraft_version: int = 0,
         voters: VoterSet | None = None,
     ) -> None:
-        """Take encoded metadata records, which are only asked for by `step`; times in ms."""
+        """Take encoded metadata records, which `step` consumes lazily; times in ms."""
         first: list[ControlMessage] = [
             SnapshotHeaderRecord(
                 version=0, last_contained_log_timestamp=last_contained_log_timestamp
@@ -106,7 +106,7 @@ class SnapshotEncoder:
         )
 
     def step(self, most: int | None = None) -> bool:
-        """Encode up to `most` more records, or all; return whether any may be left."""
+        """Encode up to `most` more records, or all; return whether more may remain."""
         count = 0
         for value in islice(self._values, most):
             self._accumulator.append([value], self._now_ms)
@@ -115,7 +115,7 @@ class SnapshotEncoder:
         return count == most
 
     def finish(self) -> list[Buffer]:
-        """Return the snapshot in pieces, once no record is left."""
+        """Add the footer and return the snapshot's parts."""
         self._add_control([SnapshotFooterRecord(version=0)])
         return self._parts
 
@@ -128,7 +128,7 @@ def encode_snapshot(
     kraft_version: int = 0,
     voters: VoterSet | None = None,
 ) -> bytes:
-    """Return a whole snapshot of encoded metadata records; times in ms."""
+    """Return a complete snapshot of encoded metadata records; times in ms."""
     encoder = SnapshotEncoder(
         values,
         now_ms=now_ms,
@@ -148,7 +148,7 @@ def decode_snapshot(data: Buffer) -> SnapshotContent:
     has_header = has_footer = False
     for batch in iterate_batches(data):
         if has_footer:
-            raise CorruptMessage("a snapshot goes on behind its footer")
+            raise CorruptMessage("a snapshot continues after its footer")
         batch.check_crc()
         if not batch.is_control:
             values += [
@@ -166,5 +166,5 @@ def decode_snapshot(data: Buffer) -> SnapshotContent:
             elif isinstance(message, SnapshotFooterRecord):
                 has_footer = True
     if not has_header or not has_footer:
-        raise CorruptMessage("a snapshot without its header or its footer")
+        raise CorruptMessage("a snapshot without a header or a footer")
     return SnapshotContent(timestamp, kraft_version, voters, values)

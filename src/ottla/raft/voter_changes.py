@@ -1,4 +1,4 @@
-"""What speaks against a change of the voters.
+"""Validation of voter changes.
 
 Kafka: org.apache.kafka.raft.internals.{AddVoterHandler, RemoveVoterHandler} (KIP-853).
 """

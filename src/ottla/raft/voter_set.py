@@ -1,4 +1,4 @@
-"""Who votes, where they are reached, and which of their disks they vote with.
+"""The voters with their endpoints and directory ids.
 
 Kafka: org.apache.kafka.raft.VoterSet.
 """
@@ -23,7 +23,7 @@ class VoterEndpoint(NamedTuple):
 
 
 class Voter(NamedTuple):
-    """One voter; without a directory id (static voters) any disk of its will do."""
+    """One voter; without a directory id (static voters) any of its directories is valid."""
 
     voter_id: int
     directory_id: Uuid = ZERO_UUID
@@ -33,7 +33,7 @@ class Voter(NamedTuple):
 
 
 class VoterSet:
-    """Voters by id; never changed in place."""
+    """An immutable set of voters by id."""
 
     __slots__ = ("_voters",)
 
@@ -59,14 +59,14 @@ class VoterSet:
         return self._voters.get(voter_id)
 
     def is_voter(self, voter_id: int, directory_id: Uuid) -> bool:
-        """Whether this node votes with this disk: a voter on an empty disk has lost its vote."""
+        """Whether this node with this directory is a voter: a reformatted directory is not."""
         voter = self._voters.get(voter_id)
         if voter is None:
             return False
         return not voter.directory_id or voter.directory_id == directory_id
 
     def to_record(self) -> VotersRecord:
-        """Return the control record that makes this set."""
+        """Return this set as a control record."""
         struct: Any = VotersRecord.Voter
         return VotersRecord(
             version=0,
@@ -89,7 +89,7 @@ class VoterSet:
 
 
 def voter_set_of(record: VotersRecord) -> VoterSet:
-    """Read a set from its control record."""
+    """Return the set of a control record."""
     voters: list[Any] = list(record.voters)
     return VoterSet(
         Voter(

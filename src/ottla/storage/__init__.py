@@ -1,4 +1,4 @@
-"""The log on disk: segments, indexes, producer state, recovery; pure cores over a Directory.
+"""The log on disk: segments, indexes, producer state and recovery, over a Directory.
 
 Kafka: the storage module, org.apache.kafka.storage.internals.log.
 """

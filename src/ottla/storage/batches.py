@@ -1,6 +1,6 @@
-"""Batch headers as the log needs them: cut out of bytes or a file without touching a record.
+"""Batch headers, parsed from bytes or a file without reading records.
 
-Hot path: `scan_batches` runs once an append of a follower and `walk_file` in every cold read
+Hot path: `scan_batches` runs once per follower append and `walk_file` in every cold read
 (benchmarks/log.py).
 Kafka: org.apache.kafka.common.record.FileLogInputStream and DefaultRecordBatch's shallow fields.
 """
@@ -35,7 +35,7 @@ _LEGACY_TIMESTAMP = Struct(">q")
 
 
 class BatchHeader(NamedTuple):
-    """One batch's place and header fields; `position` counts from where the scan began."""
+    """One batch's position and header fields; `position` counts from where the scan began."""
 
     position: int
     size: int
@@ -71,7 +71,7 @@ class BatchHeader(NamedTuple):
 
 
 def parse_header(view: Buffer, start: int, position: int) -> BatchHeader:
-    """Read the header at `start` of view; the caller made sure that its bytes are there."""
+    """Parse the header at `start` of view; the caller has checked that its bytes are there."""
     if view[start + _MAGIC_POSITION] < 2:
         return _parse_legacy(view, start, position)
     (
@@ -134,12 +134,12 @@ def _parse_legacy(view: Buffer, start: int, position: int) -> BatchHeader:
 
 
 def header_bytes_needed(view: Buffer, start: int) -> int:
-    """How many bytes from start on a header takes; `view` holds at least 17 of them."""
+    """Return the header's size from start on; `view` holds at least 17 of its bytes."""
     return HEADER_BYTES if view[start + _MAGIC_POSITION] >= 2 else MIN_BATCH_BYTES
 
 
 def scan_batches(view: Buffer) -> list[BatchHeader]:
-    """Return the headers of whole batches lying end to end; CorruptMessage when they do not."""
+    """Return the headers of contiguous complete batches; CorruptMessage otherwise."""
     headers: list[BatchHeader] = []
     position = 0
     end = len(view)
@@ -157,9 +157,9 @@ def scan_batches(view: Buffer) -> list[BatchHeader]:
 
 
 def walk_file(file: File, position: int, end: int) -> Iterator[BatchHeader]:
-    """Yield headers from position on, reading little more than them; stops at a torn batch.
+    """Yield headers from position on, reading little else; stops at an incomplete batch.
 
-    `BatchHeader.position` is the place in the file. CorruptMessage when a header cannot be one.
+    `BatchHeader.position` is the position in the file. CorruptMessage for an invalid header.
     """
     chunk = b""
     chunk_start = position

@@ -1,7 +1,7 @@
-"""Which failures of a file call say something about the disk.
+"""Classification of file system errors.
 
-A process that ran out of descriptors has a healthy disk: its directories must stay online, where
-Kafka takes them offline. Kafka: LogDirFailureChannel.
+When a process runs out of descriptors the disk is healthy: its directories stay online, where Kafka
+takes them offline. Kafka: LogDirFailureChannel.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def is_exhaustion(error: BaseException | None) -> bool:
-    """Whether the call failed, before it did anything, for want of descriptors."""
+    """Whether the call failed for lack of file descriptors, before it had any effect."""
     return isinstance(error, OSError) and error.errno in _EXHAUSTED

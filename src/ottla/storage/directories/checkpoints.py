@@ -1,4 +1,4 @@
-"""The text files that list one offset a partition, one of each kind in every log directory.
+"""Offset checkpoint files: one offset per partition, one file of each kind per log directory.
 
 Kafka: org.apache.kafka.storage.internals.checkpoint.{CheckpointFile, OffsetCheckpointFile}.
 """
@@ -20,7 +20,7 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """Return the file's text: version 0, the number of lines, `topic partition offset`."""
+    """Return the file's text: version 0, the number of entries, `topic partition offset` lines."""
     lines = [
         f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())
     ]
@@ -28,7 +28,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """Read the text; CorruptMessage when it is not whole. An empty file holds nothing."""
+    """Parse the text; CorruptMessage when it is incomplete. An empty file has no entries."""
     offsets: dict[TopicPartition, int] = {}
     if not data:
         return offsets
@@ -37,9 +37,9 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
         for line in lines:
             topic, partition, offset = line.split(" ")
             offsets[TopicPartition(topic, int(partition))] = int(offset)
-        whole = int(version) == 0 and int(count) == len(lines)
+        is_complete = int(version) == 0 and int(count) == len(lines)
     except ValueError as error:
         raise CorruptMessage(f"malformed checkpoint: {data[:80]!r}") from error
-    if not whole:
+    if not is_complete:
         raise CorruptMessage(f"malformed checkpoint: {data[:80]!r}")
     return offsets

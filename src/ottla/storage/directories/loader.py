@@ -1,4 +1,4 @@
-"""Opening all logs of one log directory at a start.
+"""Loading the logs of one log directory at startup.
 
 Kafka: LogManager.loadLogs.
 """
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 class FoundLog(Protocol):
-    """What every log found in a directory tells, whether it could be opened or not."""
+    """The identity of a log found on disk, whether or not it could be opened."""
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whose log it is."""
+        """The partition."""
 
     @property
     def topic_id(self) -> Uuid | None:
-        """Of which incarnation of the topic; None when that cannot be read."""
+        """The topic id; None when it cannot be read."""
 
     @property
     def directory(self) -> Directory:
@@ -50,7 +50,7 @@ class BrokenLog(NamedTuple):
     log_dir: LogDirectory
     error: CorruptMessage
     recovery_point: int
-    """What the checkpoint said: bytes below it are never cut by a recovery."""
+    """From the checkpoint: bytes below it are never truncated by recovery."""
     log_start_offset: int
 
     @property
@@ -60,7 +60,7 @@ class BrokenLog(NamedTuple):
 
 
 class DirectoryLoader:
-    """Opens the logs of one directory, each once; `logs` is to be walked to its end."""
+    """Opens the logs of one directory, each once; `logs` must be consumed completely."""
 
     def __init__(
         self, log_dir: LogDirectory, config_for: Callable[[str], LogConfig], now_ms: int
@@ -72,11 +72,11 @@ class DirectoryLoader:
         self._log_starts = log_dir.read_offsets(LOG_START_CHECKPOINT)
         self._high_watermarks = log_dir.read_offsets(HIGH_WATERMARK_CHECKPOINT)
         self.deleted: list[str] = []
-        """Directories that a deletion left to be removed."""
+        """Directories of deleted partitions, to be removed."""
         self.broken: dict[TopicPartition, BrokenLog] = {}
 
     def logs(self) -> Iterator[PartitionLog]:
-        """Yield the logs that can be served; OSError when the disk fails."""
+        """Yield the logs that were opened; OSError when the disk fails."""
         directory = self._log_dir.directory
         for name in directory.list():
             if not directory.is_directory(name):

@@ -1,4 +1,4 @@
-"""One log directory: its lock, its identity, its clean marker, its checkpoints, its failure.
+"""A log directory: lock, identity, clean shutdown marker, checkpoints and failure.
 
 Kafka: kafka.log.LogManager (per directory), CleanShutdownFileHandler, MetaProperties.
 """
@@ -24,7 +24,7 @@ META_PROPERTIES = "meta.properties"
 
 
 class MetaProperties(NamedTuple):
-    """What `meta.properties` says about the directory."""
+    """The content of `meta.properties`."""
 
     version: int
     cluster_id: str
@@ -33,7 +33,7 @@ class MetaProperties(NamedTuple):
 
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
-    """Read version 1 of the file; CorruptMessage when a value is missing or wrong."""
+    """Parse version 1 of the file; CorruptMessage when a value is missing or invalid."""
     try:
         values = parse_properties(data.decode("utf-8", "replace"))
         directory_id = values.get("directory.id")
@@ -48,7 +48,7 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
 
 
 class LogDirectory:
-    """A locked directory. `had_clean_shutdown` is what the last run left behind."""
+    """A locked directory. `had_clean_shutdown` tells how the last run ended."""
 
     def __init__(self, path: str, directory: Directory) -> None:
         self.path = path
@@ -58,40 +58,40 @@ class LogDirectory:
         self.previous_broker_epoch = -1
         self.meta: MetaProperties | None = None
         self.free_bytes = self.reserve_bytes = 0
-        """What was left at the last look, and what is kept of it; nobody may have looked yet."""
+        """Free and reserved bytes at the last check; 0 before the first one."""
         self.is_short_of_space = False
         """Whether clients' records for this directory are refused."""
         self._lock: Lock | None = None
         self._is_open = False
         self.checkpoints_under_way = 0
         self._checkpoints = 0
-        self._begun: dict[str, int] = {}  # checkpoint's name → newest sequence of any content
-        self._in_place: dict[str, int] = {}  # and of the content that the file has
+        self._begun: dict[str, int] = {}  # checkpoint name → newest sequence of any content
+        self._in_place: dict[str, int] = {}  # checkpoint name → sequence of the file's content
 
     def __repr__(self) -> str:
         return f"LogDirectory({self.path!r})"
 
     @property
     def directory_id(self) -> Uuid | None:
-        """The id by which the controller knows the directory."""
+        """The directory id registered with the controller."""
         return self.meta.directory_id if self.meta else None
 
     @property
     def is_online(self) -> bool:
-        """Whether no disk error was met."""
+        """Whether no disk error has occurred."""
         return self.failure is None
 
     @property
     def lacks_space(self) -> bool:
-        """Whether less than the reserve was left at the last look."""
+        """Whether free space was below the reserve at the last check."""
         return self.free_bytes < self.reserve_bytes
 
     def open(self) -> None:
-        """Lock, read who we are and take the clean marker away before anything is loaded.
+        """Lock, read the identity and remove the clean shutdown marker.
 
-        KafkaError KAFKA_STORAGE_ERROR when another process has the lock, OSError for the disk.
-        The marker goes first: a crash while loading must lead to recovery again (KAFKA-10471).
-        Opening twice does nothing.
+        KafkaError KAFKA_STORAGE_ERROR when another process holds the lock, OSError for the disk.
+        The marker is removed before logs are loaded: a crash while loading must lead to recovery
+        again (KAFKA-10471). Opening twice has no effect.
         """
         if self._is_open:
             return
@@ -99,7 +99,7 @@ class LogDirectory:
         directory = self.directory
         for name in directory.list():
             if name.endswith(".tmp"):
-                directory.remove(name)  # half a checkpoint
+                directory.remove(name)  # an incomplete checkpoint
         if directory.exists(META_PROPERTIES):
             self.meta = decode_meta_properties(directory.read_file(META_PROPERTIES))
         self.had_clean_shutdown = directory.exists(CLEAN_MARKER)
@@ -110,7 +110,7 @@ class LogDirectory:
         self._is_open = True
 
     def lock(self) -> None:
-        """Take `.lock`, unless we have it."""
+        """Take the lock `.lock` unless it is held already."""
         if self._lock is not None:
             return
         try:
@@ -123,7 +123,7 @@ class LogDirectory:
             ) from error
 
     def read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """Read a checkpoint; missing or broken ones say nothing, which only costs recovery."""
+        """Read a checkpoint; a missing or corrupt one is empty, which only costs recovery time."""
         if not self.directory.exists(name):
             return {}
         try:
@@ -132,19 +132,19 @@ class LogDirectory:
             return {}
 
     def begin_checkpoint(self, names: Collection[str]) -> int:
-        """Return the sequence of new content for these files."""
+        """Return the sequence number of new content for these files."""
         self._checkpoints += 1
         self._begun.update(dict.fromkeys(names, self._checkpoints))
         return self._checkpoints
 
     def is_behind(self, name: str) -> bool:
-        """Whether the newest content of a checkpoint is not in place: under way, or it failed."""
+        """Whether a checkpoint's newest content is not in place: being written, or failed."""
         return self._begun.get(name, 0) > self._in_place.get(name, 0)
 
     def write_offsets_to_new_file(
         self, name: str, offsets: Mapping[TopicPartition, int], sequence: int
     ) -> None:
-        """Write a checkpoint's next content, durably, under another name; a worker's job."""
+        """Write a checkpoint's next content durably to a temporary file; runs in a worker."""
         path = f"{name}.{sequence}.tmp"
         file = self.directory.open(path, create=True)
         try:
@@ -155,7 +155,7 @@ class LogDirectory:
             file.close()
 
     def put_in_place(self, name: str, sequence: int) -> bool:
-        """Rename it over the checkpoint; False when a newer one is there already."""
+        """Rename the temporary file over the checkpoint; False when a newer one is in place."""
         path = f"{name}.{sequence}.tmp"
         if sequence > self._in_place.get(name, 0):
             self.directory.rename(path, name)
@@ -165,12 +165,12 @@ class LogDirectory:
         return False
 
     def mark_clean(self, broker_epoch: int) -> None:
-        """Leave the marker that lets the next start skip recovery; durable on return."""
+        """Write the marker that lets the next start skip recovery; durable on return."""
         data = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         self.directory.write_file_atomically(CLEAN_MARKER, data.encode())
 
     def release(self) -> None:
-        """Let another process have the directory."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -178,7 +178,7 @@ class LogDirectory:
 
 
 def decode_clean_marker(data: bytes) -> int:
-    """Return the broker epoch of the last clean stop, -1 when the marker does not tell."""
+    """Return the broker epoch of the last clean shutdown, -1 when the marker has none."""
     try:
         value = json.loads(data)
         return int(value["brokerEpoch"]) if isinstance(value, dict) else -1

@@ -1,4 +1,4 @@
-"""The names of partitions' directories: what they say, and the marks they get.
+"""Names of partition directories, with the suffixes of deleted, stray and future ones.
 
 Kafka: UnifiedLog.{logDirName, logDeleteDirName, logStrayDirName, parseTopicPartitionName}.
 """
@@ -26,14 +26,14 @@ _LONGEST_NAME = 255
 
 
 class RandomBits(Protocol):
-    """A source of luck, as `random.Random`."""
+    """A source of randomness, as `random.Random`."""
 
     def getrandbits(self, bits: int, /) -> int:
         """Return that many random bits."""
 
 
 def marked_name(partition: TopicPartition, suffix: str, rng: RandomBits) -> str:
-    """Return `topic-N.<32 hex digits>suffix`, the topic cut where the name gets too long."""
+    """Return `topic-N.<32 hex digits>suffix`, the topic truncated when the name is too long."""
     tail = f"-{partition.partition}.{rng.getrandbits(128):032x}{suffix}"
     return partition.topic[: _LONGEST_NAME - len(tail)] + tail
 
@@ -44,7 +44,7 @@ def marked_topic(name: str) -> str:
 
 
 def partition_of(name: str) -> TopicPartition | None:
-    """Return the partition a directory name stands for, None for strays, moves and others."""
+    """Return the partition of a directory name; None for stray, future and other directories."""
     if name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)):
         return None
     try:
@@ -54,7 +54,7 @@ def partition_of(name: str) -> TopicPartition | None:
 
 
 def read_topic_id(directory: Directory, subdirectory: str) -> Uuid | None:
-    """Return the topic id in a partition's directory, None when it is missing or broken."""
+    """Return the topic id in a partition's directory, None when it is missing or corrupt."""
     path = join(subdirectory, PARTITION_METADATA)
     if not directory.exists(path):
         return None

@@ -1,4 +1,4 @@
-"""`partition.metadata`: which incarnation of its topic a partition's directory holds.
+"""`partition.metadata`: the topic id of a partition directory.
 
 Kafka: org.apache.kafka.storage.internals.checkpoint.PartitionMetadataFile.
 """
@@ -18,7 +18,7 @@ def encode_partition_metadata(topic_id: Uuid) -> bytes:
 
 
 def decode_partition_metadata(data: bytes) -> Uuid:
-    """Return the topic id; CorruptMessage when the text is not whole."""
+    """Return the topic id; CorruptMessage when the text is incomplete."""
     if len(data) > _LARGEST_FILE_BYTES:
         raise CorruptMessage(f"a partition.metadata of {len(data)} bytes")
     try:

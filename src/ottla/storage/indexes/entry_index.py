@@ -1,12 +1,11 @@
-"""What the offset and the time index share: a file of fixed-size, growing entries.
+"""The base of offset and time index: a file of fixed-size entries in increasing order.
 
-New entries wait in memory and go to the file in groups; a crash may lose them, because every
-segment that was not flushed is recovered, and with it its indexes rebuilt. The file of an active
-segment is preallocated as a hole, as Kafka's, and trimmed when the segment is closed or rolled.
-Of a long index only the end stays in memory; entries before it are searched in the file when
-somebody asks for old offsets, and a page of them is kept until `release`. No descriptor is kept: a
-group is written once in some 64 KiB of log, where Kafka maps the file into memory and needs none
-either.
+New entries are buffered and written in groups; a crash may lose them, because recovery rebuilds the
+indexes of every segment that was not flushed. The file of an active
+segment is a preallocated sparse file, as Kafka's, and trimmed when the segment is closed or rolled.
+Only the end of a long index is kept in memory; older entries are searched in the file on demand and
+one page of them is cached until `release`. No descriptor is kept open: a group is written
+about once per 64 KiB of log.
 
 Kafka: org.apache.kafka.storage.internals.log.AbstractIndex, LazyIndex.
 """
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
 
 WRITE_GROUP_ENTRIES = 16
 TAIL_ENTRIES = 32
-"""Kept in memory, a group besides at most: of ten thousand busy partitions some 10 MB."""
+"""Kept in memory, plus at most one group: about 10 MB for ten thousand busy partitions."""
 PAGE_ENTRIES = 512
-"""Read at once for whoever reads old offsets one after another; kept as two columns of numbers."""
+"""Entries read at once when old offsets are looked up in sequence; cached as two arrays."""
 _NO_PAGE: tuple[array[int], array[int]] = (array("q"), array("q"))
 
 
@@ -61,12 +60,12 @@ class EntryIndex:
         self.path = path
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.entry.size
-        self._count = -1  # not known until the file was looked at
+        self._count = -1  # unknown until the file was checked
         self._tail = bytearray()
         self._tail_first = 0  # number of the first entry that `_tail` holds
-        self._page = _NO_PAGE  # entries that were read when somebody asked for an old offset
+        self._page = _NO_PAGE  # the cached entries
         self._page_first = 0
-        self._written = 0  # entries that the file has
+        self._written = 0  # entries in the file
         self._preallocated = False
         self._dirty = False  # entries or length changed since the last `pin_for_sync`
 
@@ -84,11 +83,11 @@ class EntryIndex:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether anything of it is known in memory."""
+        """Whether the number of entries is known."""
         return self._count >= 0
 
     def _attach(self) -> None:
-        """Learn the number of entries of a file that an earlier run closed."""
+        """Read the number of entries of a file that an earlier run closed."""
         size = self.directory.size(self.path)
         if size % self.entry.size:
             raise CorruptMessage(f"{self.path} has {size} bytes, not a multiple of its entries")
@@ -97,13 +96,13 @@ class EntryIndex:
             self._check_last()
 
     def _check_last(self) -> None:
-        """Refuse a file that was never trimmed: its last entries are zeros."""
+        """Reject a file that was never trimmed: its last entries are zeros."""
         if self._count > 1 and not any(self._fields(self._count - 1)):
             self._count = -1
             raise CorruptMessage(f"{self.path} ends in empty entries")
 
     def create(self, *, preallocate: bool) -> None:
-        """Start empty, with or without the hole that an active segment's file has."""
+        """Create an empty index, preallocated for an active segment or not."""
         size = self.max_entries * self.entry.size if preallocate else 0
         self.directory.make_file(self.path, size)
         self._preallocated = preallocate
@@ -112,7 +111,7 @@ class EntryIndex:
         self._page = _NO_PAGE
 
     def preallocate(self) -> None:
-        """Grow the file of a segment that became active again."""
+        """Preallocate the file of a segment that became active again."""
         if not self._preallocated:
             count = self.count
             self._truncate_file(max(self.max_entries, count))
@@ -126,7 +125,7 @@ class EntryIndex:
             file.truncate(entries * self.entry.size)
 
     def _append(self, entry: bytes) -> int:
-        """Add an entry and return their number; the caller has checked order and room."""
+        """Add an entry and return the count; the caller has checked order and capacity."""
         if self._count < 0:
             self._attach()
         self._tail += entry
@@ -136,7 +135,7 @@ class EntryIndex:
         return count
 
     def write_pending(self) -> None:
-        """Put the entries that wait in memory into the file; OSError leaves them waiting."""
+        """Write the buffered entries to the file; OSError leaves them buffered."""
         if self._count > self._written:
             size = self.entry.size
             start = (self._written - self._tail_first) * size
@@ -149,7 +148,7 @@ class EntryIndex:
             self._tail_first += drop
 
     def trim(self) -> None:
-        """Write what waits and cut the file behind the last entry."""
+        """Write buffered entries and cut the file after the last one."""
         if self._count < 0:
             return
         if self._count == self._written and not self._preallocated:
@@ -160,9 +159,9 @@ class EntryIndex:
         self._dirty = True
 
     def pin_for_sync(self) -> File | None:
-        """Hand out the file with all entries written, or None if nothing changed.
+        """Return the file with all entries written, or None when it is unchanged.
 
-        It is pinned and asked to close, so that its last `unpin` closes it.
+        The file is pinned and closed, so that its last `unpin` closes the descriptor.
         """
         if self._count >= 0:
             self.write_pending()
@@ -174,11 +173,11 @@ class EntryIndex:
         return file
 
     def sync_again(self) -> None:
-        """Take note that the last sync may not have happened."""
+        """Mark the file dirty again: its last sync may not have happened."""
         self._dirty = True
 
     def release(self) -> None:
-        """Forget what the file knows too; for segments that nobody appends to."""
+        """Drop what is cached in memory; for inactive segments."""
         if self._count >= 0 and self._count == self._written and not self._preallocated:
             self._count = -1
             self._tail.clear()
@@ -247,7 +246,7 @@ class EntryIndex:
         )
 
     def _search_file(self, count: int, target: int, field: int) -> int:
-        """Search the entries that are not in memory; keep a page from the one found on."""
+        """Search the entries in the file; cache a page from the one found on."""
         with closing(self.directory.open(self.path)) as file:
             found = (
                 _count_at_most(
@@ -264,7 +263,7 @@ class EntryIndex:
 
 
 def _count_at_most(count: int, value: Callable[[int], int], target: int) -> int:
-    """Return how many of the first `count` growing values are at most target."""
+    """Return how many of the first `count` increasing values are at most target."""
     low, high = 0, count
     while low < high:
         middle = (low + high) >> 1

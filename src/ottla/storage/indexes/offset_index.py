@@ -1,4 +1,4 @@
-"""From offset to a position in the segment, one entry every index.interval.bytes.
+"""Maps offsets to positions in the segment, one entry every index.interval.bytes.
 
 An entry holds the last offset of a batch, less the segment's base, and the position where that
 batch starts. Kafka: org.apache.kafka.storage.internals.log.OffsetIndex.
@@ -30,7 +30,7 @@ class OffsetIndex(EntryIndex):
     __slots__ = ()
 
     def append(self, offset: int, position: int) -> bool:
-        """Add an entry behind the last one; return what `is_full` says then."""
+        """Add an entry after the last one; return `is_full` after it."""
         count = self._append(self.entry.pack(offset - self.base_offset, position))
         return count >= self.max_entries
 

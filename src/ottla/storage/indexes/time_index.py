@@ -1,4 +1,4 @@
-"""From timestamp to offset: no batch before the entry's offset is newer than its timestamp.
+"""Maps timestamps to offsets: no batch before an entry's offset is newer than its timestamp.
 
 Kafka: org.apache.kafka.storage.internals.log.TimeIndex.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TimestampOffset(NamedTuple):
-    """The largest timestamp so far and the offset that ends the batch that has it."""
+    """The largest timestamp so far and the last offset of its batch."""
 
     timestamp: int
     offset: int
@@ -33,11 +33,11 @@ class TimeIndex(EntryIndex):
         self, directory: Directory, path: str, *, base_offset: int, max_bytes: int
     ) -> None:
         super().__init__(directory, path, base_offset=base_offset, max_bytes=max_bytes)
-        self._last_timestamp: int | None = None  # of the last entry, not known before it is used
+        self._last_timestamp: int | None = None  # of the last entry; unknown before its first use
 
     @property
     def is_full(self) -> bool:
-        """One entry is kept free for the roll."""
+        """Whether only the entry reserved for the roll is free."""
         return self._count >= self.max_entries - 1
 
     def last(self) -> TimestampOffset:
@@ -48,14 +48,14 @@ class TimeIndex(EntryIndex):
         return TimestampOffset(timestamp, self.base_offset + relative)
 
     def create(self, *, preallocate: bool) -> None:
-        """Start empty, with or without the hole that an active segment's file has."""
+        """Create an empty index, preallocated for an active segment or not."""
         super().create(preallocate=preallocate)
         self._last_timestamp = None
 
     def append_if_newer(self, timestamp: int, offset: int) -> bool:
-        """Add an entry when the timestamp grew; return what `is_full` says then.
+        """Add an entry when the timestamp increased; return `is_full` after it.
 
-        Offsets never go back.
+        Offsets never decrease.
         """
         if self._last_timestamp is None:
             self._last_timestamp = self.last().timestamp

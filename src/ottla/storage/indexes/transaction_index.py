@@ -1,7 +1,7 @@
-"""The aborted transactions of one segment, which read_committed consumers filter by.
+"""The aborted transactions of one segment, for read_committed consumers.
 
-The file is made on the first abort. An entry names the last stable offset at the time of the
-abort, so that a reader knows when no older transaction can matter any more.
+The file is created on the first abort. An entry has the last stable offset at the time of the
+abort, so that a reader knows when no older transaction is relevant any more.
 
 Kafka: org.apache.kafka.storage.internals.log.TransactionIndex, AbortedTxn.
 """
@@ -38,10 +38,10 @@ class TransactionIndex:
         self.directory = directory
         self.path = path
         self._entries: list[AbortedTransaction] | None = None
-        self._dirty = True  # maybe not durable: an earlier process may have written it
+        self._dirty = True  # an earlier process may have written it without a sync
 
     def entries(self) -> list[AbortedTransaction]:
-        """Return all entries, oldest first; CorruptMessage when the file holds anything else."""
+        """Return all entries, oldest first; CorruptMessage when the file is invalid."""
         if self._entries is None:
             self._entries = self._load()
         return self._entries
@@ -61,14 +61,14 @@ class TransactionIndex:
         return entries
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add one and write it at once: aborts are rare. OSError leaves it out."""
+        """Add one and write it at once: aborts are rare. Not added on OSError."""
         entries = self.entries()
         self.directory.write_at(self.path, len(entries) * ENTRY.size, ENTRY.pack(0, *entry))
         self._dirty = True
         entries.append(entry)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop every transaction that ends at or behind offset."""
+        """Drop every transaction that ends at or after offset."""
         entries = self.entries()
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
@@ -79,9 +79,9 @@ class TransactionIndex:
             self._entries = kept
 
     def replace(self, entries: list[AbortedTransaction]) -> None:
-        """Let the file hold exactly these, durably: what was flushed once must not get lost.
+        """Replace the entries durably: entries that were flushed once must not get lost.
 
-        Waits for the disk, but only where a recovery found something else than the file says.
+        Waits for the disk, but only when recovery found entries that differ from the file's.
         """
         data = b"".join(ENTRY.pack(0, *entry) for entry in entries)
         if self.directory.exists(self.path):
@@ -92,7 +92,7 @@ class TransactionIndex:
         self._entries = entries
 
     def reset(self) -> None:
-        """Drop everything, whatever the file holds."""
+        """Drop all entries."""
         if self.directory.exists(self.path):
             file = self.directory.open(self.path)
             file.truncate(0)
@@ -100,9 +100,9 @@ class TransactionIndex:
         self._entries = []
 
     def pin_for_sync(self) -> File | None:
-        """Hand out the file, or None when nothing changed.
+        """Return the file, or None when it is unchanged.
 
-        It is pinned and asked to close, so that its last `unpin` closes it.
+        The file is pinned and closed, so that its last `unpin` closes the descriptor.
         """
         if not self._dirty:
             return None
@@ -115,9 +115,9 @@ class TransactionIndex:
         return file
 
     def sync_again(self) -> None:
-        """Take note that the last sync may not have happened."""
+        """Mark the file dirty again: its last sync may not have happened."""
         self._dirty = True
 
     def release(self) -> None:
-        """Forget what the file knows."""
+        """Drop the cached entries."""
         self._entries = None

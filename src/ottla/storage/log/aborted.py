@@ -1,4 +1,4 @@
-"""The aborted transactions that a read_committed consumer must filter out of one fetch.
+"""The aborted transactions that a read_committed consumer filters out of one fetch.
 
 Kafka: LocalLog.addAbortedTransactions, TransactionIndex.collectAbortedTxns.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def aborted_transactions(
     log: LogState, segment_number: int, fetch_offset: int, limit: int
 ) -> list[AbortedTransaction]:
-    """Return those that touch [fetch_offset, the end of the segment read or the limit)."""
+    """Return those that overlap [fetch_offset, the end of the segment read or the limit)."""
     segments = log.segments
     upper = min(limit, segments.end_of(segment_number, log.log_end_offset))
     found: list[AbortedTransaction] = []

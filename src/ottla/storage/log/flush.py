@@ -1,7 +1,7 @@
-"""The durable half of the log's work, cut out so that a worker can do it.
+"""The blocking half of a log flush, as a job for a worker.
 
-A job holds what it needs (pinned files, bytes to write), touches no state of the log, and waits
-for the disk. The log takes note of it in `PartitionLog.flush_completed`, on its own thread.
+A job holds what it needs (pinned files, bytes to write), touches no state of the log and waits for
+the disk. `PartitionLog.flush_completed` applies its result on the owner's thread.
 
 Kafka: UnifiedLog.flush, LocalLog.flush, LeaderEpochCheckpointFile, PartitionMetadataFile.
 """
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class FlushJob:
     """Makes a log durable up to `offset`; `run` is safe in a worker and raises OSError.
 
-    A topic may be deleted and created again while the job waits, so that it names no path in the
-    partition's directory: it holds its files and the directory itself, which keep to the old log.
+    A topic may be deleted and created again while the job waits. The job therefore uses no path in
+    the partition's directory: its open files and directory keep referring to the old log.
     """
 
     __slots__ = (
@@ -44,12 +44,12 @@ class FlushJob:
     def __init__(self, directory: Directory, *, offset: int, generation: int) -> None:
         self.directory = directory
         self.open_directory: OpenDirectory | None = None
-        """The partition's; only where something is to be done in it."""
+        """The partition's directory; None when the job changes no name in it."""
         self.offset = offset
         self.generation = generation
         self.files: list[File] = []
         self.segments: list[Segment] = []
-        """Those the files are of; for the log, not for the worker."""
+        """The segments of the files; used by the log, not by the worker."""
         self.snapshots: list[str] = []
         """File names."""
         self.names_version = 0
@@ -59,14 +59,14 @@ class FlushJob:
         self.vanished = False
 
     def run(self) -> None:
-        """Write and flush; a partition deleted or renamed meanwhile only sets `vanished`."""
+        """Write and flush; a partition deleted or renamed since only sets `vanished`."""
         try:
             self._run()
         except FileNotFoundError:
             self.vanished = True
 
     def release(self) -> None:
-        """Give every descriptor back, on the owner's thread."""
+        """Release every descriptor, on the owner's thread."""
         for file in self.files:
             file.unpin()
         if self.open_directory is not None:
@@ -82,7 +82,7 @@ class FlushJob:
         if open_directory is None:
             return
         for name in self.snapshots:
-            with suppress(FileNotFoundError):  # retention may take it at any time
+            with suppress(FileNotFoundError):  # retention may remove it at any time
                 open_directory.sync_file(name)
         if self.epochs is not None:
             replace_file(open_directory, LEADER_EPOCH_CHECKPOINT, self.epochs)
@@ -90,7 +90,7 @@ class FlushJob:
 
 
 def replace_file(open_directory: OpenDirectory, name: str, data: bytes) -> None:
-    """Put a durable content behind a name; the name is durable once its directory is synced."""
+    """Replace a file with durable content; the name is durable once its directory is synced."""
     temporary = f"{name}.tmp"
     open_directory.write_file(temporary, data)
     open_directory.sync_file(temporary)

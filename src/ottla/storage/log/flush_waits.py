@@ -1,8 +1,8 @@
-"""Answers that must not leave before a log is durable enough: what flush.messages asks for.
+"""Responses that wait until a log is flushed, as flush.messages requires.
 
-Kafka: the flush at the end of UnifiedLog.append, in which its request thread waits. Here nobody
-waits: whoever appends takes a Pending that completes when a worker's flush got far enough, so one
-flush serves all who appended meanwhile.
+Kafka: the flush at the end of UnifiedLog.append, for which the request thread waits. Here
+an append takes a Pending that completes when a worker's flush has passed its offset; one flush
+completes all appends made before it.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 class FlushWaits:
-    """Who waits for which log, and up to which offset it must be durable for that."""
+    """The waiting responses by log, each with the offset that must be durable."""
 
     def __init__(self) -> None:
         self.overdue: list[LogState] = []
-        """Logs that reached flush.messages in appends since the last `take`; always this list."""
+        """Logs that reached flush.messages since the last `take`; always the same list object."""
         self._waiting: dict[LogState, list[tuple[int, Pending[None]]]] = {}
 
     def __contains__(self, log: LogState) -> bool:
         return log in self._waiting
 
     def take(self) -> dict[TopicPartition, Pending[None]]:
-        """Begin to wait for all overdue logs; what is returned completes or fails by `settle`."""
+        """Begin to wait for all overdue logs; `settle` completes or fails the result."""
         taken: dict[TopicPartition, Pending[None]] = {}
         for log in self.overdue:
             if log.topic_partition in taken:
                 continue
-            # as in Kafka fewer records than flush.messages may stay behind
+            # as in Kafka, fewer records than flush.messages may stay unflushed
             target = log.log_end_offset - log.config.flush_messages + 1
             wait: Pending[None] = Pending()
             taken[log.topic_partition] = wait
@@ -43,7 +43,7 @@ class FlushWaits:
         return taken
 
     def settle(self, log: LogState) -> None:
-        """Complete who waited for what is durable now; fail all when the log is lost.
+        """Complete waits for what is durable now; fail all when the log is lost.
 
         KAFKA_STORAGE_ERROR for a log whose disk failed, UNKNOWN_TOPIC_OR_PARTITION for a deleted
         one.
@@ -55,14 +55,14 @@ class FlushWaits:
         over: list[Pending[None]] = []
         left: list[tuple[int, Pending[None]]] = []
         for target, wait in waits:
-            # nobody waits for records that a truncation took away
+            # truncated records are not waited for
             if error is not None or min(target, log.log_end_offset) <= log.recovery_point:
                 over.append(wait)
             else:
                 left.append((target, wait))
         if left:
             self._waiting[log] = left
-        for wait in over:  # may append again, so the state is in order by now
+        for wait in over:  # callbacks may append again: the state is consistent by now
             if error is None:
                 wait.complete(None)
             else:

@@ -1,7 +1,7 @@
-"""Where each leader epoch began in this log, to find where two logs part (KIP-101, KIP-279).
+"""The start offset of each leader epoch, to find where two logs diverge (KIP-101, KIP-279).
 
-Entries grow in epoch and in start offset. The file is written by the flush job; entries that a
-crash loses are found again, because every batch behind the recovery point is read anew.
+Entries increase in epoch and in start offset. The file is written by the flush job; entries that a
+crash loses are rebuilt, because every batch after the recovery point is read again.
 
 Kafka: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.
 """
@@ -27,7 +27,7 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of one log; `version` grows with every change that the file must follow."""
+    """The epochs of one log; `version` grows with every change that must be written."""
 
     __slots__ = ("entries", "version", "written_version")
 
@@ -43,11 +43,11 @@ class LeaderEpochs:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the file does not say yet what memory says."""
+        """Whether the file differs from memory."""
         return self.version != self.written_version
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that epoch begins at start_offset; entries that contradict it go."""
+        """Record that epoch begins at start_offset and remove entries that contradict it."""
         entries = self.entries
         if entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset:
             return False
@@ -62,7 +62,7 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch:
         """Return the largest epoch known up to this one and where the next one begins.
 
-        (-1, -1) when nothing can be said: the epoch is unknown and newer than all.
+        (-1, -1) when the epoch is unknown and newer than all.
         """
         entries = self.entries
         if epoch == UNDEFINED_EPOCH:
@@ -86,14 +86,14 @@ class LeaderEpochs:
         return self.entries[number - 1].epoch if number else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Drop the epochs that begin at or behind the log's new end."""
+        """Drop the epochs that begin at or after the log's new end."""
         entries = self.entries
         if end_offset >= 0 and entries and entries[-1].start_offset >= end_offset:
             self.entries = [entry for entry in entries if entry.start_offset < end_offset]
             self.version += 1
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drop the epochs that end before the log's new start; the one around it begins there."""
+        """Drop the epochs that end before the log's new start; the one covering it begins there."""
         number = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
         if number and self.entries[number - 1].start_offset < start_offset:
             first = EpochEntry(self.entries[number - 1].epoch, start_offset)
@@ -104,7 +104,7 @@ class LeaderEpochs:
             self.version += 1
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all epochs."""
         if self.entries:
             self.entries = []
             self.version += 1
@@ -116,13 +116,13 @@ class LeaderEpochs:
 
 
 def decode_leader_epochs(data: bytes) -> LeaderEpochs:
-    """Read the file's text; CorruptMessage when it is not whole."""
+    """Parse the file's text; CorruptMessage when it is incomplete."""
     try:
         version, count, *lines = data.decode("ascii").splitlines()
         entries = [EpochEntry(*map(int, line.split(" "))) for line in lines]
-        whole = int(version) == 0 and int(count) == len(entries)
+        is_complete = int(version) == 0 and int(count) == len(entries)
     except (ValueError, TypeError) as error:
         raise CorruptMessage(f"malformed leader epochs: {data[:80]!r}") from error
-    if not whole:
+    if not is_complete:
         raise CorruptMessage(f"malformed leader epochs: {data[:80]!r}")
     return LeaderEpochs(sorted(entries))

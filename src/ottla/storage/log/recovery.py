@@ -1,7 +1,7 @@
 """Opening a partition's directory after a clean stop or a crash.
 
-After a crash every segment from the recovery point on is read anew: its whole batches stay, its
-torn tail goes, and its indexes, producer snapshot and leader epochs follow from the batches.
+After a crash every segment from the recovery point on is read: complete batches are kept, a torn
+tail is cut off, and indexes, producer snapshot and leader epochs are rebuilt from the batches.
 
 Kafka: org.apache.kafka.storage.internals.log.LogLoader, UnifiedLog.rebuildProducerState.
 """
@@ -41,7 +41,7 @@ _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 class LoadedLog(NamedTuple):
-    """What a partition's directory held, made consistent."""
+    """The consistent content of a partition's directory."""
 
     segments: SegmentList
     producer_state: ProducerState
@@ -102,7 +102,7 @@ class LogLoader:
         self._epochs.truncate_from_start(start)
         self._state.remove_stray_snapshots(segments.base_offsets)
         rebuild_producer_state(self._state, segments, start, log_end_offset, now_ms=self._now_ms)
-        segments.active.needs_sync |= not clean  # whoever was killed may not have synced it
+        segments.active.needs_sync |= not clean  # a killed process may not have synced it
         for segment in segments:
             segment.close_files()
         return LoadedLog(
@@ -126,7 +126,7 @@ class LogLoader:
         return LeaderEpochs()
 
     def _find_epochs(self, segments: list[Segment]) -> None:
-        """Take the epochs out of the batches, when the file is missing or broken."""
+        """Rebuild the epochs from the batches when the file is missing or corrupt."""
         for segment in segments:
             with suppress(CorruptMessage):
                 for header in walk_file(segment.file, 0, segment.size):
@@ -168,7 +168,7 @@ class LogLoader:
         self._segments.sort(key=lambda segment: segment.base_offset)
 
     def _recover(self, log_start_offset: int, recovery_point: int, *, clean: bool) -> int:
-        """Recover what may be torn and what has no index; return the bytes cut off."""
+        """Recover what may be torn and rebuild missing indexes; return the bytes cut off."""
         if not self._segments:
             return 0
         if clean:
@@ -191,7 +191,7 @@ class LogLoader:
         return self._recover_from(first, log_start_offset)
 
     def _recover_transactions(self, log_start_offset: int, end: int) -> int:
-        """Recover the segments, of the first `end`, whose transaction index is broken."""
+        """Recover those of the first `end` segments whose transaction index is corrupt."""
         for number, segment in enumerate(self._segments[:end]):
             if segment in self._torn_transactions:
                 cut = self._recover_from(number, log_start_offset, last=number)
@@ -216,34 +216,34 @@ class LogLoader:
             self._state.take_snapshot()
             cut = recover_segment(segment, self._state, self._epochs)
             if cut or not self._is_followed(segment):
-                behind = self._segments.index(segment) + 1
-                self._drop(self._segments[behind:])
+                following = self._segments.index(segment) + 1
+                self._drop(self._segments[following:])
                 return cut
         return 0
 
     def _is_followed(self, segment: Segment) -> bool:
         """Whether the next segment begins where this one ends.
 
-        A lost tail, cut at a batch's very end, shows only as a gap; Kafka keeps what lies behind
-        it. Compaction makes gaps too, and those stay. Segments that begin before the end are of
-        another life of the log: empty ones are half a roll, others came back after a truncation.
+        A tail lost at a batch boundary shows only as a gap; Kafka keeps what follows it. Compaction
+        makes gaps too, and those are kept. Segments that begin before the end are left from an
+        earlier state: empty ones from an interrupted roll, others from before a truncation.
         """
         end = self._state.end_offset
-        for behind in self._segments[self._segments.index(segment) + 1 :]:
-            if behind.base_offset < end and behind.size == 0:
-                self._drop([behind])
+        for following in self._segments[self._segments.index(segment) + 1 :]:
+            if following.base_offset < end and following.size == 0:
+                self._drop([following])
                 continue
-            return behind.base_offset == end or (
-                behind.base_offset > end and self._config.is_compacted
+            return following.base_offset == end or (
+                following.base_offset > end and self._config.is_compacted
             )
         return True
 
     def _drop(self, segments: list[Segment]) -> None:
-        """Delete segments behind a torn one: what they hold can follow nothing."""
+        """Delete the segments after a torn one."""
         for segment in segments:
             segment.remove_files()
-        gone = {segment.base_offset for segment in segments}
-        self._segments = [kept for kept in self._segments if kept.base_offset not in gone]
+        dropped = {segment.base_offset for segment in segments}
+        self._segments = [one for one in self._segments if one.base_offset not in dropped]
 
     def _find_end(self) -> int:
         if not self._segments:
@@ -257,7 +257,7 @@ class LogLoader:
             active.close_files()
 
     def _start_over(self, log_start_offset: int) -> None:
-        """Nothing that is left lies above the log's start: begin there, empty."""
+        """Begin at the log's start, empty: no remaining batch lies above it."""
         self._drop(self._segments[:])
         self._epochs.clear()
         self._state.truncate_fully_and_start_at(log_start_offset)
@@ -271,13 +271,13 @@ def rebuild_producer_state(
     *,
     now_ms: int,
 ) -> None:
-    """Bring the state to last_offset: newest snapshot at or below it, then the batches between.
+    """Load the newest snapshot at or below last_offset and replay the batches after it.
 
     Snapshots are left at the last two segments' bases and at last_offset, as Kafka leaves them.
-    Kafka takes a log without any snapshot for one without producers; here it is read through.
+    Kafka assumes that a log without any snapshot has no producers; here it is read.
     """
     bases = [base for base in segments.base_offsets if base < last_offset] or [last_offset]
-    wanted = {*bases[-2:], last_offset}
+    snapshot_offsets = {*bases[-2:], last_offset}
     was_empty = not state.producers and state.end_offset >= last_offset
     state.truncate_and_reload(log_start_offset, last_offset, now_ms)
     if last_offset > state.end_offset and not was_empty:
@@ -287,7 +287,7 @@ def rebuild_producer_state(
             if start >= last_offset:
                 break
             state.end_offset = start
-            if segment.base_offset in wanted:
+            if segment.base_offset in snapshot_offsets:
                 state.take_snapshot()
             _replay_segment(state, segment, start, last_offset)
     state.end_offset = last_offset
@@ -306,7 +306,7 @@ def _replay_segment(state: ProducerState, segment: Segment, start: int, end: int
                 for completed in replay_batch(state, header, read_batch):
                     state.complete(completed)
     except CorruptMessage:
-        pass  # damage in flushed bytes: readers will be told, and nothing is cut in silence
+        pass  # damage in flushed bytes: reported to readers, never truncated silently
     segment.close_files()
 
 

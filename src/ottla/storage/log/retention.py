@@ -1,10 +1,10 @@
-"""Which segments are old enough to go: by time, by size, by the log's start.
+"""Selects the segments to delete: by time, by size, by the log start offset.
 
-Only whole segments below the high watermark go; the active one is rolled first when it is due.
-After a step of the wall clock, what is old by the new time alone goes one segment a check, so that
-somebody may set the clock right before all is gone.
+Only complete segments below the high watermark are deleted; the active one is rolled first.
+After a jump of the wall clock, segments that are old only by the new time are deleted one per
+check, so that an operator can correct the clock before all data is deleted.
 
-Kafka: UnifiedLog.deleteOldSegments, which takes every step of the clock for time that went by.
+Kafka: UnifiedLog.deleteOldSegments, which treats a clock jump as elapsed time.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 class ClockStep(NamedTuple):
-    """By how much the wall clock ran ahead of the time that went by."""
+    """A forward jump of the wall clock relative to elapsed time."""
 
     size_ms: int
     at_ms: int
-    """The new wall time at the step: what bears a later one was written after it."""
+    """The wall time right after the jump: later timestamps were written after it."""
 
 
 class Due(NamedTuple):
-    """What a check found in one log."""
+    """The segments of one log that a check found."""
 
     segments: list[Segment]
     held_back: int = 0
-    """How many more are due, but only by a step of the clock: they go in later checks."""
+    """How many more are due only because of a clock jump: deleted in later checks."""
 
 
 def segments_to_delete(log: LogState, now_ms: int, step: ClockStep | None = None) -> Due:
-    """Return the segments that retention.ms, retention.bytes or the start offset give up."""
+    """Return the segments to delete by retention.ms, retention.bytes or the log start offset."""
     found = Due([])
     if log.config.deletes_by_retention:
         found = _by_time(log, now_ms, step)
@@ -45,15 +45,15 @@ def segments_to_delete(log: LogState, now_ms: int, step: ClockStep | None = None
 
 
 def _more(found: Due, segments: list[Segment]) -> Due:
-    """Take the larger one: both begin at the oldest segment."""
+    """Return the larger selection: both begin at the oldest segment."""
     more = len(segments) - len(found.segments)
     return Due(segments, max(0, found.held_back - more)) if more > 0 else found
 
 
 def _by_time(log: LogState, now_ms: int, step: ClockStep | None) -> Due:
-    """Take what is old; of what is old only because the clock stepped, one segment.
+    """Select old segments; of those that are old only because of a clock jump, one.
 
-    That one is never the active segment: in a small log it holds all there is.
+    That one is never the active segment, which in a small log holds all data.
     """
     due = _due(log, _older_than(now_ms, log.config.retention_ms))
     if step is None or not due:
@@ -68,7 +68,7 @@ def _by_time(log: LogState, now_ms: int, step: ClockStep | None) -> Due:
 
 
 def _newest_ms(segment: Segment) -> int:
-    """Return the time by which the segment's age counts."""
+    """Return the time from which the segment's age is computed."""
     newest = segment.max_timestamp
     return newest if newest >= 0 else segment.modified_ms()
 
@@ -95,7 +95,7 @@ def _above_size(log: LogState, retention_bytes: int) -> Callable[[Segment], bool
 
 
 def _due(log: LogState, is_due: Callable[[Segment], bool]) -> list[Segment]:
-    """Take segments from the oldest on as long as they are due and replicated."""
+    """Select segments from the oldest on as long as they are due and replicated."""
     due: list[Segment] = []
     segments = log.segments
     for number, segment in enumerate(segments):
@@ -108,7 +108,7 @@ def _due(log: LogState, is_due: Callable[[Segment], bool]) -> list[Segment]:
 
 
 def _below(log: LogState, log_start_offset: int) -> list[Segment]:
-    """Take the segments that end at or below the start offset; never the active one."""
+    """Select the segments that end at or below the start offset; never the active one."""
     bases = log.segments.base_offsets
     count = 0
     while count + 1 < len(bases) and bases[count + 1] <= log_start_offset:

@@ -1,8 +1,8 @@
-"""Finishing or undoing a compaction that a crash interrupted.
+"""Completing or undoing a compaction that a crash interrupted.
 
-The cleaner writes `.cleaned` files, renames them to `.swap` once they are whole, and only then
-removes what they replace. So `.cleaned` means undo and `.swap` means finish. Producer snapshots
-stay: the records that they count may be compacted away (KAFKA-12520).
+The cleaner writes `.cleaned` files, renames them to `.swap` once they are complete, and then
+removes what they replace. So `.cleaned` files are removed and `.swap` files are completed. Producer
+snapshots stay: the records that they count may be compacted away (KAFKA-12520).
 
 Kafka: LogLoader.removeTempFilesAndCollectSwapFiles.
 """
@@ -26,7 +26,7 @@ _LEFTOVERS = (_DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")
 
 
 def finish_swaps(directory: Directory, subdirectory: str, names: list[str]) -> list[str]:
-    """Bring a partition's directory into the state before or after; return the names left."""
+    """Restore the state before or after the compaction; return the remaining names."""
     if not any(name.endswith((*_LEFTOVERS, SWAP_SUFFIX)) for name in names):
         return names
     cleaned = [_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]

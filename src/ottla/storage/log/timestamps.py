@@ -1,4 +1,4 @@
-"""Offsets by time: the special timestamps of ListOffsets and the search in between.
+"""Offsets by timestamp, including the special timestamps of ListOffsets.
 
 Kafka: UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp.
 """
@@ -36,8 +36,8 @@ class TimestampAndOffset(NamedTuple):
 def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampAndOffset | None:
     """Return the first record at or after timestamp; None when there is none.
 
-    LATEST is the log's end: the caller, who knows the isolation, puts the high watermark or the
-    last stable offset in its place. Without a remote tier LATEST_TIERED is offset -1.
+    LATEST is the log's end: the caller, who knows the isolation, uses the high watermark or the
+    last stable offset instead. Without a remote tier LATEST_TIERED is offset -1.
     """
     epochs = log.leader_epochs
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):

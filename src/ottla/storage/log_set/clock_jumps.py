@@ -1,6 +1,6 @@
-"""Notices steps of the wall clock by comparing it with the monotonic one.
+"""Detects jumps of the wall clock by comparing it with the monotonic clock.
 
-Kafka: none; a step there is time that went by, and retention deletes what it makes old.
+Kafka: none; a jump counts as elapsed time there, and retention deletes accordingly.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from ottla.storage.log.retention import ClockStep
 
 SMALLEST_STEP_MS = 60_000
-"""What is less is taken for the correction of a clock that runs badly, or for a loop held up."""
+"""Smaller differences come from clock corrections or a delayed event loop."""
 
 
 class ClockJumpDetector:
-    """The step whose effect is not over; told the time now and then by its owner."""
+    """Tracks the jump whose effect is not over; its owner calls `look` periodically."""
 
     def __init__(self, now_ms: int, monotonic_ms: int) -> None:
         self.step: ClockStep | None = None
@@ -20,14 +20,14 @@ class ClockJumpDetector:
         self._monotonic_ms = monotonic_ms
 
     def look(self, now_ms: int, monotonic_ms: int) -> bool:
-        """Compare with the last look; True when the clock stepped ahead since then.
+        """Compare with the last call; True when the clock jumped ahead since then.
 
-        Steps add up while the first one has an effect; a step back takes away from them.
+        Jumps add up while the first one has an effect; a jump back is subtracted.
         """
-        gone_ms = monotonic_ms - self._monotonic_ms
-        step_ms = now_ms - self._now_ms - gone_ms
+        elapsed_ms = monotonic_ms - self._monotonic_ms
+        step_ms = now_ms - self._now_ms - elapsed_ms
         before_ms, self._now_ms, self._monotonic_ms = self._now_ms, now_ms, monotonic_ms
-        if step_ms >= max(SMALLEST_STEP_MS, gone_ms):
+        if step_ms >= max(SMALLEST_STEP_MS, elapsed_ms):
             known = self.step
             size_ms = step_ms if known is None else step_ms + known.size_ms
             self.step = ClockStep(size_ms, before_ms + step_ms)
@@ -42,5 +42,5 @@ class ClockJumpDetector:
         self.step = ClockStep(size_ms, known.at_ms + step_ms) if is_left else None
 
     def forget(self) -> None:
-        """Take note that the step has no effect any more."""
+        """Drop the jump: it has no effect any more."""
         self.step = None

@@ -1,4 +1,4 @@
-"""Work that waits for the disk: `run` in a worker, `done` on the node's loop.
+"""Disk work: `run` executes in a worker, `done` on the node's loop.
 
 Kafka: the background tasks of kafka.log.LogManager.
 """
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 class StorageJob(Protocol):
-    """One piece of such work; a directory whose job fails goes offline."""
+    """One unit of disk work; a directory whose job fails goes offline."""
 
     def run(self) -> None:
-        """Do it; OSError when the disk fails. Touches no shared state."""
+        """Do the work; OSError when the disk fails. Touches no shared state."""
 
     def done(self, error: BaseException | None) -> None:
-        """Take note of the end, on the owner's thread."""
+        """Apply the result on the owner's thread."""
 
 
 class LogFlush:
-    """Makes one log durable."""
+    """Flushes one log."""
 
     __slots__ = ("_job", "_log", "_logs", "run")
 
@@ -45,7 +45,7 @@ class LogFlush:
         logs.flushes_under_way += 1
 
     def done(self, error: BaseException | None) -> None:
-        """Move the recovery point, or put the directory offline."""
+        """Advance the recovery point, or put the directory offline."""
         self._logs.flushes_under_way -= 1
         failure = error if error is None or isinstance(error, OSError) else OSError(str(error))
         try:
@@ -60,9 +60,8 @@ class LogFlush:
 class CheckpointJob:
     """Writes checkpoint files of one directory.
 
-    The files are written under other names in the worker and put in place by `done`, on the
-    owner's thread, unless a newer job of the directory did so before: a recovery point that was
-    lowered meanwhile must not rise again.
+    The worker writes temporary files; `done` renames them on the owner's thread, unless a newer job
+    of the directory did so before: a recovery point that was lowered must not rise again.
     """
 
     __slots__ = ("_files", "_log_dir", "_logs", "_sequence")
@@ -80,12 +79,12 @@ class CheckpointJob:
         log_dir.checkpoints_under_way += 1
 
     def run(self) -> None:
-        """Write them beside, durably."""
+        """Write the temporary files durably."""
         for name, offsets in self._files.items():
             self._log_dir.write_offsets_to_new_file(name, offsets, self._sequence)
 
     def done(self, error: BaseException | None) -> None:
-        """Put them in place, or put the directory offline; without a descriptor ask for others."""
+        """Rename the files, or put the directory offline; without descriptors retry later."""
         self._log_dir.checkpoints_under_way -= 1
         if self._log_dir.failure is not None:
             return
@@ -106,7 +105,7 @@ class CheckpointJob:
         return self._log_dir.put_in_place(name, self._sequence)
 
     def run_now(self) -> None:
-        """Do all of it here, durably on return; waits for the disk."""
+        """Run the job on this thread; durable on return. Waits for the disk."""
         error: BaseException | None = None
         try:
             self.run()
@@ -127,10 +126,10 @@ class Removal(NamedTuple):
     log_dir: LogDirectory
     name: str
     log: PartitionLog | None = None
-    """Whose directory it is, when this process opened it: a flush of it may be under way."""
+    """The log, when this process opened it: a flush of it may be running."""
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether the delay is over and no worker writes into the directory any more."""
+        """Whether the delay is over and no worker writes into the directory."""
         return self.due_ms <= now_ms and (self.log is None or not self.log.is_flushing)
 
 
@@ -144,11 +143,11 @@ class RemovalJob:
         self._removal = removal
 
     def run(self) -> None:
-        """Remove it with all it holds."""
+        """Remove the directory tree."""
         self._removal.log_dir.directory.remove_tree(self._removal.name)
 
     def done(self, error: BaseException | None) -> None:
-        """Put the directory offline when that failed; try again later without a descriptor."""
+        """Put the log directory offline on failure; without descriptors retry later."""
         if is_exhaustion(error):
             self._logs.remove_later(self._removal)
         elif error is not None:
@@ -166,12 +165,12 @@ class SegmentRemovalJob:
         self._paths = paths
 
     def run(self) -> None:
-        """Remove those that are there; with a deleted partition they go as its own files do."""
+        """Remove the files that exist; those of a deleted partition are removed with it."""
         for path in self._paths:
             with suppress(FileNotFoundError):
                 self._log_dir.directory.remove(path)
 
     def done(self, error: BaseException | None) -> None:
-        """Put the directory offline when that failed."""
+        """Put the log directory offline on failure."""
         if error is not None:
             self._logs.fail(self._log_dir, error)

@@ -1,7 +1,7 @@
-"""All logs of a node over all its log directories: start, creation, deletion, stop.
+"""All logs of a node in all its log directories: startup, creation, deletion, shutdown.
 
-What waits for the disk is handed out by `take_jobs` and its like (`log_upkeep.py`). A directory
-whose disk fails goes offline with its partitions (`log_table.py`); the others live.
+Disk work is handed out as jobs (`maintenance.py`). A directory whose disk fails goes offline with
+its partitions (`table.py`); the others stay online.
 
 Kafka: kafka.log.LogManager.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class LogSet(LogMaintenance):
-    """The logs of one node; made by `open`."""
+    """The logs of one node; created by `open`."""
 
     @classmethod
     def open(
@@ -55,9 +55,9 @@ class LogSet(LogMaintenance):
     ) -> LogSet:
         """Lock and load every directory; those that fail are offline, not fatal.
 
-        `is_stray` says which logs are not ours any more; logs without a topic id never are.
-        KafkaError when a directory is locked by somebody else, when none is left, or when there are
-        too few descriptors: that says nothing about a disk, but logs would be missing.
+        `is_stray` selects the logs that no longer belong to this node; logs without a topic id
+        never do. KafkaError when another process holds a directory's lock, when no directory is
+        online, or when there are too few descriptors to load every log.
         """
         self = cls(
             list(directories),
@@ -84,7 +84,7 @@ class LogSet(LogMaintenance):
     # Loading
 
     def _give_up(self, log_dir: LogDirectory, error: OSError) -> NoReturn:
-        """End a start that has no descriptors: logs that are not loaded would begin anew, empty."""
+        """Abort a startup without descriptors: missing logs would be recreated empty."""
         for log in self:
             log.release()
         for one in self.directories:
@@ -117,7 +117,7 @@ class LogSet(LogMaintenance):
             delay_ms = self._config_for(marked_topic(name)).file_delete_delay_ms
             self._removals.append(Removal(now_ms + delay_ms, log_dir, name))
         self._checkpointed.update(loader.recovery_points)
-        # bytes written from now on are not flushed ones, nor are those of a stray's successor
+        # bytes written from now on, also by a stray log's successor, are not flushed
         if has_strays or any(
             log.recovery_point < loader.recovery_points.get(log.topic_partition, 0)
             for log in self._logs_in(log_dir)
@@ -125,7 +125,7 @@ class LogSet(LogMaintenance):
             self._checkpoint_now(log_dir)
 
     def _set_aside(self, log: FoundLog) -> None:
-        """Rename a log that is not ours: never deleted, never served."""
+        """Rename a stray log: it is neither deleted nor served."""
         new_name = marked_name(log.topic_partition, STRAY_SUFFIX, self._rng)
         log.directory.rename(str(log.topic_partition), new_name)
 
@@ -155,11 +155,11 @@ class LogSet(LogMaintenance):
         directory_id: Uuid | None = None,
         is_new: bool = True,
     ) -> PartitionLog:
-        """Return the log, made when missing, in the directory asked for or the emptiest one.
+        """Return the log, created when missing, in the requested directory or the emptiest one.
 
-        INCONSISTENT_TOPIC_ID when another incarnation is here, KAFKA_STORAGE_ERROR when the disk
-        fails, no directory is online, or the log of a partition that is not new may lie in one
-        that is offline.
+        INCONSISTENT_TOPIC_ID when the log has another topic id, KAFKA_STORAGE_ERROR when the disk
+        fails, no directory is online, or the log of an existing partition may be in one that is
+        offline.
         """
         log = self._logs.get(partition)
         if log is not None:
@@ -173,7 +173,7 @@ class LogSet(LogMaintenance):
         self._refuse_second(partition, is_new=is_new)
         log_dir = self._choose(directory_id)
         if log_dir.path in self._wanting_checkpoint or log_dir.is_behind(RECOVERY_POINT_CHECKPOINT):
-            # the last incarnation's offsets must not come back after a crash (KAFKA-12257)
+            # the previous topic's offsets must not come back after a crash (KAFKA-12257)
             self._checkpoint_now(log_dir)
         try:
             log = PartitionLog.open(
@@ -224,13 +224,13 @@ class LogSet(LogMaintenance):
         return min(online, key=lambda log_dir: counts[log_dir.path])
 
     def delete(self, partition: TopicPartition, *, now_ms: int) -> bool:
-        """Take a log away: renamed now, removed after file.delete.delay.ms. False when not here."""
+        """Delete a log: renamed now, removed after file.delete.delay.ms. False when not found."""
         self.withheld.discard(partition)
         log = self._logs.pop(partition, None)
         if log is None:
             broken = self.broken.pop(partition, None)
             if broken is not None and broken.log_dir.is_online:
-                self._take_away(partition, broken.log_dir, now_ms)
+                self._mark_deleted(partition, broken.log_dir, now_ms)
             return broken is not None
         log_dir = self._log_dirs.pop(partition)
         self._forget(partition)
@@ -238,12 +238,12 @@ class LogSet(LogMaintenance):
         log.is_deleted = True
         log.release()
         try:
-            self._take_away(partition, log_dir, now_ms, log)
+            self._mark_deleted(partition, log_dir, now_ms, log)
         finally:
             self.flush_waits.settle(log)
         return True
 
-    def _take_away(
+    def _mark_deleted(
         self,
         partition: TopicPartition,
         log_dir: LogDirectory,
@@ -268,7 +268,7 @@ class LogSet(LogMaintenance):
         self._wanting_checkpoint[log_dir.path] = log_dir
 
     def reconfigure(self, topic: str, indexes: Iterable[int]) -> None:
-        """Hand a topic's new settings to the logs of these partitions that are here."""
+        """Apply a topic's new settings to the logs of these partitions."""
         config = self._config_for(topic)
         for index in indexes:
             log = self._logs.get(TopicPartition(topic, index))
@@ -278,10 +278,10 @@ class LogSet(LogMaintenance):
     # Stop
 
     def shutdown(self, broker_epoch: int = -1) -> None:
-        """Flush and close everything; leave a clean marker where all is durable.
+        """Flush and close all logs; write the clean shutdown marker where all is durable.
 
-        Waits for the disk: the node's loop has nothing else to do by then. A
-        `RetentionCheck` under way must have stopped (KAFKA-13315).
+        Waits for the disk: the node's loop is otherwise idle by then. A running
+        `RetentionCheck` must have stopped (KAFKA-13315).
         """
         if self.is_closed:
             return
@@ -299,7 +299,7 @@ class LogSet(LogMaintenance):
             log_dir.release()
 
     def _is_settled(self, log_dir: LogDirectory) -> bool:
-        """Whether the next start may trust all it finds; without descriptors it may not."""
+        """Whether the next start may trust all files; not after descriptors ran out."""
         names = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
         is_behind = any(map(log_dir.is_behind, names))
         return not is_behind and all(log.is_durable for log in self._logs_in(log_dir))

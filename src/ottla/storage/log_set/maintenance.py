@@ -1,4 +1,4 @@
-"""What the logs of a node ask of the disk in the background: flushes, checkpoints, removals.
+"""Background disk work of a node's logs: flushes, checkpoints, removals.
 
 Each job has `run`, for a worker, and `done`, for the node's loop.
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition
 
 MAX_FLUSHES = 128
-"""Begun at a time: each holds descriptors, and ten thousand logs may want one at once."""
+"""Flushes at a time: each holds descriptors, and ten thousand logs may be due at once."""
 MAX_REMOVALS = 512
-"""Logs that lose deleted segments' files in one call."""
+"""Logs whose deleted segments' files are removed in one call."""
 
 
 class LogMaintenance(LogTable):
-    """Logs whose work for the disk can be handed out as jobs."""
+    """Hands out the disk work of logs as jobs."""
 
     def take_jobs(self, now_ms: int = 0) -> list[StorageJob]:
-        """Return the work for the disk that has come up: run each in a worker, then `done`.
+        """Return the pending disk work: run each job in a worker, then `done`.
 
         Some flushes may be left for the next call. flush.ms counts from now_ms on.
         """
@@ -47,7 +47,7 @@ class LogMaintenance(LogTable):
             if self.flushes_under_way >= MAX_FLUSHES:
                 break
             if log.is_flushing or self._wanting_flush.pop(partition, None) is None:
-                continue  # or its directory went offline with a log before it
+                continue  # or its directory went offline with a preceding log
             jobs.extend(self._begin_flush(log, now_ms))
         jobs.extend(self._checkpoint_job(log_dir) for log_dir in self._wanting_checkpoint.values())
         self._wanting_checkpoint.clear()
@@ -68,13 +68,13 @@ class LogMaintenance(LogTable):
         self.flush_waits.overdue.append(log)
 
     def want_due_flushes(self, now_ms: int) -> None:
-        """Ask for the flushes that flush.ms or flush.messages make due."""
+        """Request the flushes that are due by flush.ms or flush.messages."""
         for log in self._logs.values():
             if log.is_flush_due(now_ms):
                 self._want_flush(log)
 
     def await_flushes(self) -> dict[TopicPartition, Pending[None]]:
-        """Have the logs flushed that reached flush.messages since the last call, and tell when.
+        """Request flushes of the logs that reached flush.messages since the last call.
 
         The Pending of a log fails with KAFKA_STORAGE_ERROR when its disk does.
         """
@@ -85,7 +85,7 @@ class LogMaintenance(LogTable):
         return waits
 
     def take_flush(self, log: LogState, now_ms: int) -> list[StorageJob]:
-        """Return the job that makes a log durable; nothing while one runs or when it is."""
+        """Return the job that makes a log durable; none while one runs or when it is durable."""
         found = self._logs.get(log.topic_partition)
         if found is not log:
             self.flush_waits.settle(log)
@@ -107,7 +107,7 @@ class LogMaintenance(LogTable):
         return []
 
     def flush_done(self, log: LogState, *, may_go_on: bool) -> None:
-        """Tell who waited for it, and go on for those who appended meanwhile."""
+        """Complete the waits for it, and continue for later appends."""
         self.flush_waits.settle(log)
         if may_go_on and log in self.flush_waits:
             self.on_flush_awaited(log)
@@ -115,11 +115,11 @@ class LogMaintenance(LogTable):
     # Checkpoints
 
     def want_checkpoint(self, log_dir: LogDirectory) -> None:
-        """Ask for recovery-point and log-start checkpoints of one directory."""
+        """Request recovery-point and log-start checkpoints of one directory."""
         self._wanting_checkpoint[log_dir.path] = log_dir
 
     def checkpoint_recovery_points(self) -> None:
-        """Ask for recovery-point and log-start checkpoints of every directory."""
+        """Request recovery-point and log-start checkpoints of every directory."""
         for log_dir in self.online_directories:
             self._wanting_checkpoint[log_dir.path] = log_dir
 
@@ -146,16 +146,16 @@ class LogMaintenance(LogTable):
         self._checkpoint_job(log_dir).run_now()
 
     def _recovery_point_lowered(self, log: LogState) -> None:
-        """Write the checkpoint at once when the one on the disk, or under way, says more.
+        """Write the checkpoint at once when the stored or pending one is higher.
 
-        KAFKA_STORAGE_ERROR when there is no descriptor for that: nothing may be cut then.
+        KAFKA_STORAGE_ERROR without descriptors: the log must not be truncated then.
         """
         partition = log.topic_partition
         log_dir = self._log_dirs.get(partition)
         if log_dir is None:
             return
-        said = self._checkpointed.get(partition, 0)
-        if log.recovery_point < said or log_dir.checkpoints_under_way:
+        stored = self._checkpointed.get(partition, 0)
+        if log.recovery_point < stored or log_dir.checkpoints_under_way:
             self._checkpoint_now(log_dir)
             if log_dir.is_online and log_dir.is_behind(RECOVERY_POINT_CHECKPOINT):
                 raise KafkaError(
@@ -165,13 +165,13 @@ class LogMaintenance(LogTable):
                 )
 
     def checkpoint_written(self, recovery_points: Mapping[TopicPartition, int]) -> None:
-        """Take note of what the recovery-point checkpoint says now."""
+        """Record the content of the recovery-point checkpoint."""
         for partition, offset in recovery_points.items():
             if partition in self._logs:
                 self._checkpointed[partition] = offset
 
     def high_watermark_jobs(self) -> list[StorageJob]:
-        """Return the jobs that write `replication-offset-checkpoint` everywhere."""
+        """Return the jobs that write `replication-offset-checkpoint` in every directory."""
         return [self._high_watermark_job(log_dir) for log_dir in self.online_directories]
 
     def _high_watermark_job(self, log_dir: LogDirectory) -> CheckpointJob:
@@ -181,17 +181,17 @@ class LogMaintenance(LogTable):
     # Removals
 
     def segments_deleted(self, log: PartitionLog) -> None:
-        """Take note that a log has segments whose files are to be removed."""
+        """Record that a log has deleted segments whose files must be removed."""
         if self._logs.get(log.topic_partition) is log:
             self._with_deleted_segments[log.topic_partition] = log
 
     @property
     def is_holding_back(self) -> bool:
-        """Whether the last check left segments that only a step of the clock makes due."""
+        """Whether the last check left segments that are due only because of a clock jump."""
         return any(log.held_back_count for log in self._logs.values())
 
     def remove_due(self, now_ms: int) -> list[StorageJob]:
-        """Return the jobs that remove what was deleted long enough ago.
+        """Return the jobs that remove what was deleted file.delete.delay.ms ago.
 
         Some segments may be left for the next call.
         """
@@ -201,7 +201,7 @@ class LogMaintenance(LogTable):
         return jobs + self._remove_due_segments(now_ms)
 
     def remove_later(self, removal: Removal) -> None:
-        """Take up a removal that could not be done."""
+        """Retry a failed removal later."""
         self._removals.append(removal)
 
     def _remove_due_segments(self, now_ms: int) -> list[StorageJob]:

@@ -1,4 +1,4 @@
-"""One look at all logs for what retention gives up, in slices: each rename holds the loop up.
+"""The retention check of all logs, in slices: each rename blocks the loop.
 
 Kafka: LogManager.cleanupLogs, on a thread of its own.
 """
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from ottla.storage.log_set.log_set import LogSet
 
 SLICE_LOGS = 256
-"""Looked at in one slice, which takes a millisecond or two while none of them loses anything."""
+"""Logs checked per slice, which takes one or two milliseconds while none has anything to delete."""
 
 
 class RetentionCheck:
-    """Deletes old segments, and lets go of idle files and producers, log by log."""
+    """Deletes old segments and releases idle files and producers, log by log."""
 
     __slots__ = ("_logs", "_on_damage", "_waiting", "deleted")
 
     def __init__(
         self, logs: LogSet, on_damage: Callable[[PartitionLog, CorruptMessage], None] | None = None
     ) -> None:
-        """on_damage(log, error) is called for each log that cannot be read: it is passed over."""
+        """on_damage(log, error) is called for each log that cannot be read: it is skipped."""
         self._logs = logs
-        self._on_damage = on_damage or _nobody
+        self._on_damage = on_damage
         self._waiting = list(logs)
         self._waiting.reverse()
         self.deleted = 0
-        """Segments so far."""
+        """Number of segments deleted so far."""
 
     def step(
         self, now_ms: int, clock_step: ClockStep | None = None, most: int | None = None
     ) -> bool:
-        """Look at `most` further logs, or up to the first that loses something; None is all.
+        """Check `most` further logs, stopping after one that loses a segment; None checks all.
 
-        Returns whether any is left. What only a step of the clock makes due goes one by one: see
+        Returns whether any remains. Segments due only by a clock jump are deleted one by one: see
         `LogSet.is_holding_back`.
         """
         end = 0 if most is None else max(0, len(self._waiting) - most)
@@ -61,7 +61,8 @@ class RetentionCheck:
         try:
             count = log.delete_old_segments(now_ms, clock_step)
         except CorruptMessage as error:
-            self._on_damage(log, error)
+            if self._on_damage is not None:
+                self._on_damage(log, error)
         except KafkaError as error:
             logs.fail(log_dir, error.__cause__)
         except OSError as error:
@@ -71,7 +72,3 @@ class RetentionCheck:
         log.release_idle()
         self.deleted += count
         return count
-
-
-def _nobody(_log: PartitionLog, _error: CorruptMessage) -> None:
-    """Stand in for a caller who wants to know of no damage."""

@@ -1,4 +1,4 @@
-"""The logs of a node by partition, the directories they live in, and what awaits upkeep.
+"""The logs of a node by partition, their directories, and pending maintenance.
 
 Kafka: the state of kafka.log.LogManager.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LogTable:
-    """Which log is where; a directory that fails leaves with its logs."""
+    """Logs by partition; a directory that fails is removed with its logs."""
 
     def __init__(
         self,
@@ -37,14 +37,14 @@ class LogTable:
         self.directories = directories
         self.is_closed = False
         self.cordoned: Collection[str] = frozenset()
-        """Paths of directories that get no new logs, while another one can take them."""
+        """Paths of directories that get no new logs while another one is available."""
         self.broken: dict[TopicPartition, BrokenLog] = {}
         """Logs whose flushed bytes are damaged: neither served nor cut; an operator decides."""
         self.withheld: set[TopicPartition] = set()
-        """Partitions that got no log because theirs may lie in a directory that is offline."""
+        """Partitions without a log because theirs may be in an offline directory."""
         self.flush_waits = FlushWaits()
         self.on_flush_awaited: Callable[[LogState], None] = _nobody
-        """Called when an answer waits for a log's flush: run what `take_flush` returns soon."""
+        """Called when a response waits for a log's flush: run what `take_flush` returns soon."""
         self._config_for = config_for
         self._rng = rng
         self._logs: dict[TopicPartition, PartitionLog] = {}
@@ -56,7 +56,7 @@ class LogTable:
         self._with_deleted_segments: dict[TopicPartition, PartitionLog] = {}
         self._checkpointed: dict[TopicPartition, int] = {}
         self.producers = ProducerCount()
-        """The producers of all these logs together."""
+        """Counts the producers of all logs."""
 
     def __iter__(self) -> Iterator[PartitionLog]:
         return iter(list(self._logs.values()))
@@ -65,7 +65,7 @@ class LogTable:
         return len(self._logs)
 
     def get(self, partition: TopicPartition) -> PartitionLog | None:
-        """Return the log, None when it is not here or its directory is offline."""
+        """Return the log; None when it does not exist or its directory is offline."""
         return self._logs.get(partition)
 
     def log_dir_of(self, partition: TopicPartition) -> LogDirectory | None:
@@ -79,7 +79,7 @@ class LogTable:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The epoch of the last clean stop, -1 unless all directories agree (KIP-966)."""
+        """The epoch of the last clean shutdown, -1 unless all directories agree (KIP-966)."""
         epochs = {log_dir.previous_broker_epoch for log_dir in self.directories}
         return epochs.pop() if len(epochs) == 1 else -1
 
@@ -89,16 +89,16 @@ class LogTable:
         ]
 
     def fail(self, log_dir: LogDirectory, error: BaseException | None) -> list[TopicPartition]:
-        """Put a directory offline; return the partitions that went with it.
+        """Put a directory offline; return its partitions.
 
-        Nothing happens when only descriptors ran out.
+        Does nothing when only file descriptors ran out.
         """
         if is_exhaustion(error):
             return []
         if log_dir.failure is None:
             log_dir.failure = error if isinstance(error, OSError) else OSError(str(error))
-        gone = [partition for partition, place in self._log_dirs.items() if place is log_dir]
-        lost = [self._logs.pop(partition) for partition in gone]
+        partitions = [partition for partition, place in self._log_dirs.items() if place is log_dir]
+        lost = [self._logs.pop(partition) for partition in partitions]
         for log in lost:
             log.producer_state.count_in(ProducerCount())
             log.failure = log.failure or log_dir.failure
@@ -109,7 +109,7 @@ class LogTable:
         self._wanting_checkpoint.pop(log_dir.path, None)
         for log in lost:
             self.flush_waits.settle(log)
-        return gone
+        return partitions
 
     def _forget(self, partition: TopicPartition) -> None:
         self._wanting_flush.pop(partition, None)

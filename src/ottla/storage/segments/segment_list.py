@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SegmentList:
-    """Never empty once the log is open."""
+    """The segments by base offset; never empty once the log is open."""
 
     __slots__ = ("_bases", "_segments", "active")
 
@@ -36,28 +36,28 @@ class SegmentList:
 
     @property
     def base_offsets(self) -> list[int]:
-        """All base offsets, growing."""
+        """All base offsets, increasing."""
         return self._bases
 
     def number_for(self, offset: int) -> int:
-        """Return the number of the segment that may hold offset, -1 when it is before all."""
+        """Return the number of the segment that may hold offset, -1 when it precedes all."""
         return bisect_right(self._bases, offset) - 1
 
     def add(self, segment: Segment) -> None:
-        """Add a segment behind all others; it becomes the active one."""
+        """Add a segment after all others; it becomes the active one."""
         assert not self._bases or segment.base_offset > self._bases[-1]
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
 
     def remove(self, segments: Iterable[Segment]) -> None:
-        """Take segments out of the list; their files are the caller's."""
-        gone = {segment.base_offset for segment in segments}
-        self._segments = [kept for kept in self._segments if kept.base_offset not in gone]
+        """Remove segments from the list; the caller removes their files."""
+        removed = {segment.base_offset for segment in segments}
+        self._segments = [one for one in self._segments if one.base_offset not in removed]
         self._bases = [segment.base_offset for segment in self._segments]
         if self._segments:
             self.active = self._segments[-1]
 
     def end_of(self, number: int, log_end_offset: int) -> int:
-        """Return the offset behind the segment's last one."""
+        """Return the offset after the segment's last one."""
         return self._bases[number + 1] if number + 1 < len(self._bases) else log_end_offset

@@ -1,4 +1,4 @@
-"""Reading a segment anew: what is whole stays, the torn tail goes, the indexes are rebuilt.
+"""Segment recovery: keep the valid prefix, cut the torn tail, rebuild the indexes.
 
 Kafka: LogSegment.recover.
 """
@@ -36,7 +36,7 @@ _CHUNK_BYTES = 1 << 20
 def read_valid_batches(
     file: File, end: int, position: int = 0
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield the whole batches with right checksums and growing offsets; end at the first other."""
+    """Yield complete batches with valid checksums and increasing offsets; stop at any other."""
     next_offset = -1
     chunk, chunk_start = memoryview(b""), position
     while position + MIN_BATCH_BYTES <= end:
@@ -75,7 +75,7 @@ def _is_valid(header: BatchHeader, data: memoryview) -> bool:
 def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochs) -> int:
     """Keep the valid prefix, rebuild every index, replay producers and epochs.
 
-    Returns the bytes cut off. `state` must stand at the segment's base offset.
+    Returns the bytes cut off. `state` must be at the segment's base offset.
     """
     _reset_indexes(segment)
     aborted: list[AbortedTransaction] = []
@@ -85,14 +85,14 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochs
         if not 0 <= header.last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET:
             break
         if header.leader_epoch < NO_EPOCH or 0 <= header.leader_epoch < last_epoch:
-            break  # damaged, or of an earlier life: it lay behind a place where the log was cut
+            break  # damaged, or left from before the log was truncated
         try:
             aborted += _replay(state, header, data)
         except CorruptMessage:
             break
         segment.index_batch(header, header.position)
-        if header.magic >= 2 and _is_news(epochs, header):
-            # what the checkpoint says from here on is of another life; before, it holds
+        if header.magic >= 2 and _is_new_epoch(epochs, header):
+            # from here on the checkpoint's entries are outdated
             epochs.truncate_from_end(header.base_offset)
             if header.leader_epoch > epochs.latest_epoch:
                 epochs.assign(header.leader_epoch, header.base_offset)
@@ -110,11 +110,11 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochs
 
 
 NO_EPOCH = -1
-"""The leader epoch of batches that no leader stamped; the checksum does not cover the field."""
+"""The leader epoch of batches without one; the checksum does not cover the field."""
 
 
-def _is_news(epochs: LeaderEpochs, header: BatchHeader) -> bool:
-    """Whether the checkpoint, which may be older or newer than the log, says something else."""
+def _is_new_epoch(epochs: LeaderEpochs, header: BatchHeader) -> bool:
+    """Whether the checkpoint, which may be older or newer than the log, has another epoch."""
     return header.leader_epoch not in (-1, epochs.epoch_for_offset(header.base_offset))
 
 
@@ -131,11 +131,11 @@ def _replay(
 
 
 def trim_tail(segment: Segment, next_base_offset: int) -> None:
-    """Cut what lies behind the last batch that may stand before the next segment.
+    """Cut what follows the last batch that ends before the next segment.
 
-    For the last segment that was flushed: when its end was cut in an earlier recovery and the cut
-    itself was lost, the torn batches are back. A bad checksum before that is damage in flushed
-    bytes: nothing is cut, and who reads there is told.
+    For the last flushed segment: when an earlier recovery cut its end and the cut itself was lost,
+    the torn batches are back. An invalid checksum before that is damage in flushed bytes: it is not
+    cut but reported to readers.
     """
     start = segment.last_indexed_position()
     end, next_offset = start, segment.base_offset
@@ -149,14 +149,14 @@ def trim_tail(segment: Segment, next_base_offset: int) -> None:
         segment.size = end
         segment.needs_sync = True
     aborted = segment.transaction_index.entries()
-    standing = [entry for entry in aborted if entry.last_offset < next_base_offset]
-    if len(standing) < len(aborted):
-        segment.transaction_index.replace(standing)
+    kept = [entry for entry in aborted if entry.last_offset < next_base_offset]
+    if len(kept) < len(aborted):
+        segment.transaction_index.replace(kept)
     segment.transaction_index.release()
 
 
 def rebuild_indexes(segment: Segment) -> None:
-    """Make offset and time index anew from the headers, for an index that lies."""
+    """Rebuild the offset and time indexes from the headers, for a corrupt index."""
     _reset_indexes(segment)
     for header in walk_file(segment.file, 0, segment.size):
         if not 0 <= header.last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET:
