@@ -1,6 +1,6 @@
 """docs/coverage.md: which API has a schema, a handler and tests, written by this test.
 
-`OTTLA_REWRITE=1 scripts/test` writes the file anew; without it the file must be true already.
+`OTTLA_REWRITE=1 scripts/test` rewrites the file; without it the file must be current.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every error Kafka 4.3 can answer with: code, name, whether a client may retry, text.
 
 Kafka: org.apache.kafka.common.protocol.Errors. One table; the enum and the exceptions are
-made from it, so that a code, its name and its exception can never drift apart.
+derived from it, so that a code, its name and its exception are always consistent.
 """
 
 from __future__ import annotations
@@ -384,7 +384,7 @@ class KafkaError(OttlaError):
     def __init__(self, code: ErrorCode | int, message: str | None = None) -> None:
         try:
             self.code = ErrorCode(code)
-        except ValueError:  # a newer peer may know more codes than we do
+        except ValueError:  # a newer peer may send codes unknown here
             self.code = ErrorCode.UNKNOWN_SERVER_ERROR
         self.message = self.code.text if message is None else message
         super().__init__(self.message)
@@ -399,14 +399,14 @@ class KafkaError(OttlaError):
 
 
 class CorruptMessage(KafkaError):
-    """Bytes from the wire or the disk that are not what they claim to be."""
+    """Bytes from the network or the disk that are malformed."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
 
 class RecordDeserializationError(KafkaError):
-    """A record whose key or value a deserializer refuses; to go on, seek past `offset`.
+    """A record whose key or value cannot be deserialized; seek past `offset` to continue.
 
     `part` is "key" or "value"; what the deserializer raised is the `__cause__`.
     """
@@ -422,13 +422,7 @@ class RecordDeserializationError(KafkaError):
 
 
 class UnsupportedVersion(KafkaError):
-    """A message that the given version cannot carry, or a version that nobody serves."""
+    """A message that the given version cannot carry, or an unsupported version."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
-
-
-def raise_for_code(code: int, message: str | None = None) -> None:
-    """Raise KafkaError unless code is 0; used by clients on every answer."""
-    if code:
-        raise KafkaError(code, message)

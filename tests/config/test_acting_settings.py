@@ -1,4 +1,4 @@
-"""The table of settings without effect in docs/configuration.md, held against the code."""
+"""The table of settings without effect in docs/configuration.md agrees with the code."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _is_read(name: str, text: str) -> bool:
 
 
 def test_what_the_table_does_not_name_acts() -> None:
-    """Each public setting is in the table, or is read, or is the default of a topic's setting."""
+    """Each public setting is in the table, is read, or is the default of a topic setting."""
     table, text = _table(), _readers()
     defaults = {
         name
@@ -89,7 +89,7 @@ def test_what_the_table_does_not_name_acts() -> None:
 
 
 def test_what_the_table_names_is_not_read() -> None:
-    """A part that is built takes its settings out of the table; patterns name what there is."""
+    """An implemented setting is not in the table; each pattern matches a setting."""
     text = _readers()
     public = [name for name, one in BrokerConfig.keys.items() if not one.internal]
     assert len(public) == 340
@@ -103,7 +103,7 @@ def test_what_the_table_names_is_not_read() -> None:
 
 @pytest.mark.parametrize("given", [{}, {"socket.receive.buffer.bytes": "8192"}])
 def test_buffers_of_sockets_are_what_somebody_set(given: dict[str, str]) -> None:
-    """Without a word the system decides; Linux doubles what it is told."""
+    """Without a setting the system decides; Linux doubles a given size."""
     with Cluster(config=given) as cluster:
         size = cluster.run(lambda node: _receive_bytes(node._listeners.open[0]._socket))
     with socket.socket() as plain:

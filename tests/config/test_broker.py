@@ -86,7 +86,7 @@ def test_roll_and_flush_times_resolve_too() -> None:
     assert config.flush_time_ms == 7
 
 
-def test_everything_wrong_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     """Wrong values, wrong addresses and broken rules make one exception."""
     with pytest.raises(ConfigErrors) as caught:
         parse(num_io_threads="0", listeners="x", log_roll_ms="0", replica_lag_time_max_ms="1")
@@ -99,7 +99,7 @@ def test_everything_wrong_is_told_at_once() -> None:
 
 
 def test_an_empty_file_names_what_is_required() -> None:
-    """Each required setting is asked for; no follow-up complaint hides that."""
+    """Each required setting is reported without follow-up errors."""
     with pytest.raises(ConfigErrors) as caught:
         parse_broker_config({})
     assert sorted(problem.message for problem in caught.value.problems) == [
@@ -109,7 +109,7 @@ def test_an_empty_file_names_what_is_required() -> None:
 
 
 def test_unknown_names_are_listed_with_the_nearest() -> None:
-    """An unknown name does not stop a node; plug-ins' and listeners' own names are no slips."""
+    """An unknown name does not stop a node; names of plug-ins and listeners are accepted."""
     config = parse_broker_config(
         {
             **NODE,
@@ -146,14 +146,14 @@ def test_unknown_names_are_listed_with_the_nearest() -> None:
         ),
     ],
 )
-def test_parts_that_are_not_built_are_named(given: dict[str, str], name: str) -> None:
-    """A setting that asks for a missing part is legal, but listed for the start to refuse."""
+def test_unsupported_features_are_named(given: dict[str, str], name: str) -> None:
+    """A setting of an unimplemented feature is valid, but listed so that the start is refused."""
     assert [problem.name for problem in parse_broker_config({**NODE, **given}).unsupported] == [
         name
     ]
 
 
-def test_a_plain_node_asks_for_nothing_unbuilt() -> None:
+def test_a_single_node_needs_no_unsupported_feature() -> None:
     """The common single node starts."""
     assert parse().unsupported == ()
 

@@ -50,7 +50,7 @@ def test_a_table_joins_those_of_its_bases() -> None:
 
 
 def test_texts_become_typed_values() -> None:
-    """Values are trimmed and converted; what is not given has its default."""
+    """Values are trimmed and converted; others have their default."""
     table = Whole.parse({"node.id": " 7 ", "is.on": "FALSE", "share": "1e1", "words": "a , b"})
     assert (table.node_id, table.is_on, table.share, table.words) == (7, False, 10.0, ("a", "b"))
     assert table.rack is None
@@ -79,13 +79,13 @@ def test_all_problems_come_at_once() -> None:
 
 @pytest.mark.parametrize("text", ["1_000", "0x10", "", "1 0", "१", "9" * 5000, "2147483648"])
 def test_only_kafkas_numbers_are_numbers(text: str) -> None:
-    """What Python alone would take for a number is refused, however long it is."""
+    """Number formats that only Python accepts are refused, of any length."""
     reading = Base.read({"node.id": text})
     assert [problem.name for problem in reading.problems] == ["node.id"] or text == "१"
 
 
 def test_a_secret_is_never_shown() -> None:
-    """A password hides itself in every way of printing but can be used."""
+    """Printing a password hides it; its value can be used."""
     table = Whole.parse({"node.id": "1", "password": "hush"})
     password = table.password
     assert isinstance(password, Password)
@@ -100,5 +100,5 @@ def test_a_secret_is_never_shown() -> None:
     [(0.5, "0.5"), (1.0, "1.0"), (1e7, "1.0E7"), (1.5e-5, "1.5E-5"), (-2.0, "-2.0"), (0.0, "0.0")],
 )
 def test_numbers_are_written_as_java_writes_them(number: float, text: str) -> None:
-    """Kafka's answers show doubles in Java's notation."""
+    """Kafka's responses contain doubles in Java's notation."""
     assert Whole.keys["share"].text(number) == text

@@ -1,4 +1,4 @@
-"""What DescribeConfigs says about a setting."""
+"""Settings in DescribeConfigs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def one(entries: Iterable[Entry]) -> Entry:
 
 
 def test_a_broker_setting_lists_all_its_sources() -> None:
-    """The strongest source gives the value, the weaker ones follow as synonyms."""
+    """The source of highest precedence gives the value, the others follow as synonyms."""
     entry = one(describe_broker(SOURCES, ["num.io.threads"]))
     assert (entry.value, entry.source, entry.read_only) == (
         "5",
@@ -52,7 +52,7 @@ def test_a_broker_setting_lists_all_its_sources() -> None:
 
 
 def test_all_public_settings_and_foreign_names_are_described() -> None:
-    """340 public settings, and what else the node was given, whose text might be a secret."""
+    """340 public settings, and other given names, whose values may be secrets."""
     entries = list(describe_broker(SOURCES))
     assert len(entries) == 341
     foreign = entries[0]
@@ -118,8 +118,8 @@ def test_chains_and_listener_names() -> None:
     )
 
 
-def test_ottlas_own_settings_are_told_where_they_were_given() -> None:
-    """They are no secrets; like others that only a start reads they are read-only."""
+def test_ottlas_own_settings_have_their_source() -> None:
+    """They are not sensitive and read-only."""
     given = {**NODE, "producer.states.max": "5"}
     entry = one(
         describe_broker(BrokerSources(parse_broker_config(given), {}, {}), ["producer.states.max"])

@@ -26,7 +26,7 @@ def test_the_modes() -> None:
 
 
 def test_listener_prefixes_come_off() -> None:
-    """The setting behind a listener's or a mechanism's own one is found."""
+    """The base setting of a listener or mechanism setting is found."""
     assert base_name("listener.name.inside.ssl.protocol") == "ssl.protocol"
     assert base_name("listener.name.x.scram-sha-256.sasl.jaas.config") == "sasl.jaas.config"
     assert base_name("log.dirs") == "log.dirs"
@@ -77,6 +77,6 @@ def test_listener_prefixes_come_off() -> None:
 def test_changes_are_checked(
     changes: dict[str, str], *, one_broker: bool, sentences: list[str]
 ) -> None:
-    """A change must be possible, for the right reach, with a legal value."""
+    """A change must be dynamic, of the right scope, with a valid value."""
     problems = check_dynamic(changes, one_broker=one_broker)
     assert [problem.message for problem in problems] == sentences

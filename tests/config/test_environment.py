@@ -62,7 +62,7 @@ def test_settings_carry_their_variable() -> None:
 
 
 def test_secrets_from_files() -> None:
-    """`_FILE` behind a known name is a path, unless the setting itself ends so."""
+    """`_FILE` after a known name is a path, unless the setting itself ends with it."""
     found = read(
         {
             "KAFKA_SSL_KEY_PASSWORD_FILE": "/run/secret",
@@ -101,14 +101,14 @@ def test_only_the_last_line_end_goes() -> None:
     ],
 )
 def test_problems(environ: dict[str, str], message: str) -> None:
-    """What cannot be meant is named with its variable; no secret is shown."""
+    """Invalid variables are named; no secret is shown."""
     (problem,) = read(environ).problems
     assert problem.message.startswith(message)
     assert "s3cret" not in problem.message
 
 
 def test_what_is_no_setting() -> None:
-    """Java's options get one warning together; Kubernetes' own variables none."""
+    """JVM options get one warning together; Kubernetes variables none."""
     found = read(
         {
             "KAFKA_HEAP_OPTS": "-Xmx1g",
@@ -124,4 +124,4 @@ def test_what_is_no_setting() -> None:
     assert found.settings == {}
     assert found.problems == []
     (warning,) = found.warnings
-    assert warning.startswith("KAFKA_HEAP_OPTS, KAFKA_OPTS: passed over")
+    assert warning.startswith("KAFKA_HEAP_OPTS, KAFKA_OPTS: ignored")

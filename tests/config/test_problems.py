@@ -1,4 +1,4 @@
-"""The nearest right name for a slip of the keyboard."""
+"""The nearest known name for a typing error."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ TOPIC_SLIPS = [
 
 @pytest.mark.parametrize(("slip", "meant"), SLIPS)
 def test_a_broker_slip_is_found(slip: str, meant: str) -> None:
-    """A misspelt setting of a broker leads to the one that was meant."""
+    """The nearest name of a misspelt broker setting is the right one."""
     assert nearest(slip, BrokerConfig.keys) == meant
 
 
 @pytest.mark.parametrize(("slip", "meant"), TOPIC_SLIPS)
 def test_a_topic_slip_is_found(slip: str, meant: str) -> None:
-    """A misspelt setting of a topic leads to the one that was meant."""
+    """The nearest name of a misspelt topic setting is the right one."""
     assert nearest(slip, public_names()) == meant
 
 
 @pytest.mark.parametrize("strange", ["", "zookeeper.connect", "x", "my.plugin.endpoint"])
 def test_nothing_near_gives_no_proposal(strange: str) -> None:
-    """A name that looks like no known one is not guessed at."""
+    """A name similar to no known one gets no proposal."""
     assert nearest(strange, BrokerConfig.keys) is None
 
 

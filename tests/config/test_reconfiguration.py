@@ -1,4 +1,4 @@
-"""Whether changed settings could be taken over, in Kafka's words."""
+"""Validation of dynamic changes, in Kafka's words."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ WRAPPED = "Invalid value org.apache.kafka.common.config.ConfigException: "
         ({"cordoned.log.dirs": "/nosuch"}, "requirement failed: All entries in cordoned.log.dirs"),
     ],
 )
-def test_what_a_broker_could_not_run_with(changes: dict[str, str], begin: str) -> None:
-    """The rules of a start hold for changes too; numbers of threads move in small steps."""
+def test_refused_changes(changes: dict[str, str], begin: str) -> None:
+    """The rules of a start hold for changes too; thread counts change in limited steps."""
     static = parse_broker_config(PROPERTIES)
     text = refusal(static, static, changes)
     assert text is not None
     assert text.startswith(begin)
 
 
-def test_what_a_broker_can_run_with() -> None:
-    """Steps count from what is in force, not from the file."""
+def test_valid_changes() -> None:
+    """Steps are relative to the current value, not to the file."""
     static = parse_broker_config(PROPERTIES)
     assert refusal(static, static, {"num.io.threads": "16", "log.retention.ms": "5"}) is None
     current = static.with_dynamic({"num.io.threads": "16"})
@@ -45,7 +45,7 @@ def test_what_a_broker_can_run_with() -> None:
 
 
 def test_a_setting_taken_back_is_that_of_the_file_again() -> None:
-    """Changes are always put over the file's, never over earlier changes."""
+    """Changes apply to the values of the file, not to earlier changes."""
     static = parse_broker_config({**PROPERTIES, "log.retention.ms": "9"})
     assert static.with_dynamic({"log.retention.ms": "5"}).log_retention_ms == 5
     assert static.with_dynamic({}).log_retention_ms == 9

@@ -1,4 +1,4 @@
-"""A topic's settings over the broker's defaults."""
+"""A topic's settings and the broker's defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BROKER = parse_broker_config(
 
 
 def test_defaults_come_from_the_broker() -> None:
-    """What the topic does not set is the broker's, by its own names and units."""
+    """Settings that the topic does not set are the broker's, by its own names and units."""
     topic = parse_topic_config({"segment.bytes": "1048576"}, BROKER)
     assert topic.segment_bytes == topic.effective_segment_bytes == 1_048_576
     assert (topic.retention_ms, topic.segment_ms, topic.max_message_bytes) == (3_600_000, 9, 77)
@@ -82,14 +82,14 @@ def test_tests_may_use_tiny_segments() -> None:
     ],
 )
 def test_what_is_refused(given: dict[str, str], sentences: list[str]) -> None:
-    """Unknown names, wrong values and contradictions are told in Kafka's words."""
+    """Unknown names, invalid values and contradictions are reported in Kafka's words."""
     with pytest.raises(ConfigErrors) as caught:
         parse_topic_config(given, BROKER)
     assert [problem.message for problem in caught.value.problems] == sentences
 
 
 def test_stored_settings_never_stop_a_broker() -> None:
-    """A stored value that is no longer legal falls back to the default."""
+    """A stored value that is no longer valid falls back to the default."""
     topic = load_topic_config({"retention.ms": "x", "segment.ms": "4"}, BROKER)
     assert isinstance(topic, TopicConfig)
     assert (topic.retention_ms, topic.segment_ms) == (3_600_000, 4)

@@ -52,7 +52,7 @@ def incremental_change(
 
 
 class HandClock:
-    """Stands still until it is moved; both clocks go together."""
+    """Both clocks return `ms`, which the test sets."""
 
     def __init__(self, now_ms: int) -> None:
         self.ms = now_ms
@@ -121,7 +121,7 @@ class Harness:
                 done(result, None)
 
     def commit(self, pending: Pending[T]) -> T:
-        """Let everything be committed and return the answer."""
+        """Commit all records and return the response."""
         self.run_turn()
         return pending.value
 
@@ -165,7 +165,7 @@ class Harness:
         return self.commit(self.node.broker_heartbeat(request))
 
     def bring_up(self) -> Harness:
-        """Commit what waits, register the broker and let it in."""
+        """Commit pending records, register the broker and unfence it."""
         self.run_turn()
         self.register()
         self.heartbeat()
@@ -197,7 +197,7 @@ def topic(
 
 
 def assigned_topic(name: str, *replicas: list[int]) -> CreateTopicsRequest.CreatableTopic:
-    """Describe a topic whose replicas are chosen by hand."""
+    """Describe a topic with a manual assignment."""
     struct = CreateTopicsRequest.CreatableTopic
     return struct(
         name=name,

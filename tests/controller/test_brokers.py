@@ -1,4 +1,4 @@
-"""Brokers come and go: registration, heartbeats, fencing, and what becomes of partitions."""
+"""Brokers: registration, heartbeats, fencing, and the effect on partitions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ottla.types import Uuid
 from tests.controller.harness import DIRECTORY_ID, Harness
 
 
-def test_a_broker_begins_fenced_and_is_let_in_when_it_has_caught_up() -> None:
-    """Registration gives an epoch (its offset); the heartbeat that has read so far unfences."""
+def test_a_broker_is_fenced_until_it_has_caught_up() -> None:
+    """Registration gives an epoch (its offset); a heartbeat that has replayed it unfences."""
     harness = Harness()
     harness.run_turn()
     epoch = harness.register()
@@ -70,7 +70,7 @@ def test_a_broker_begins_fenced_and_is_let_in_when_it_has_caught_up() -> None:
     ],
 )
 def test_refuses_registrations(fields: dict[str, Any], code: ErrorCode, text: str) -> None:
-    """A broker that does not fit is refused in Kafka's words."""
+    """An invalid registration is refused in Kafka's words."""
     harness = Harness()
     harness.run_turn()
     with pytest.raises(KafkaError) as caught:
@@ -80,7 +80,7 @@ def test_refuses_registrations(fields: dict[str, Any], code: ErrorCode, text: st
 
 
 def test_a_second_broker_with_the_same_id_waits_for_the_session_to_end() -> None:
-    """Another incarnation is refused while the first one is heard of, and taken afterwards."""
+    """Another incarnation is refused while the session of the first one is valid."""
     harness = Harness().bring_up()
     with pytest.raises(KafkaError) as caught:
         harness.register()
@@ -103,7 +103,7 @@ def test_a_silent_broker_is_fenced() -> None:
 
 
 def test_controlled_shutdown_goes_step_by_step() -> None:
-    """Leaderships go first, then the broker may stop; its return finds it an eligible leader."""
+    """Leaderships move first, then the broker may stop; it remains an eligible leader."""
     harness = Harness().bring_up()
     harness.create("t")
     assert not harness.heartbeat(stop=True).should_shut_down
@@ -120,7 +120,7 @@ def test_controlled_shutdown_goes_step_by_step() -> None:
 
 
 def test_after_an_unclean_shutdown_the_last_leader_recovers() -> None:
-    """A broker that may have lost its tail is no eligible leader, but the last one known."""
+    """A broker that may have lost records is no eligible leader, but the last known one."""
     harness = Harness().bring_up()
     harness.create("t")
     harness.clock.ms += harness.config.broker_session_timeout_ms
@@ -146,7 +146,7 @@ def with_an_eligible_leader() -> Harness:
 
 
 def test_an_unclean_restart_leaves_the_eligible_leaders() -> None:
-    """A fenced broker that was eligible and comes back without its tail is so no more."""
+    """A fenced eligible broker that may have lost records is no longer eligible."""
     harness = with_an_eligible_leader()
     harness.register(previous_broker_epoch=-1)
     partition = harness.image.topics.by_name["t"].partitions[0]
@@ -167,7 +167,7 @@ def test_another_min_insync_replicas_clears_the_eligible_leaders() -> None:
 
 
 def test_producer_ids_come_in_blocks_and_never_twice() -> None:
-    """Each block has 1000 ids; a stale broker epoch gets none; a restart goes on behind them."""
+    """Each block has 1000 ids; a stale broker epoch gets none; a restart continues after them."""
     harness = Harness().bring_up()
     request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=harness.broker_epoch)
     first = harness.commit(harness.node.allocate_producer_ids(request))

@@ -139,14 +139,14 @@ def test_refuses_with_kafkas_code_and_text(
     code: int,
     text: str,
 ) -> None:
-    """A change that may not be is refused in Kafka's words."""
+    """An invalid change is refused in Kafka's words."""
     got = _alter(harness, kind, name, change)
     assert got[0] == code
     assert str(got[1]).startswith(text)
 
 
 def test_lists_grow_from_their_default(harness: Harness) -> None:
-    """Appending to a list that was never set begins with what it is by default."""
+    """Appending to a list that is not set starts from its default."""
     assert _alter(harness, TOPIC, "alpha", ("cleanup.policy", APPEND, "compact"))[0] == 0
     assert harness.image.configs.topic("alpha") == {"cleanup.policy": "delete,compact"}
     assert _alter(harness, TOPIC, "alpha", ("cleanup.policy", SUBTRACT, "delete"))[0] == 0
@@ -156,7 +156,7 @@ def test_lists_grow_from_their_default(harness: Harness) -> None:
 
 
 def test_lists_do_not_grow_from_what_the_node_s_file_says() -> None:
-    """Kafka's controller looks at the definition alone: what brokers inherit is not its own."""
+    """Kafka's controller uses the default of the definition, not the broker's file."""
     harness = Harness(log_cleanup_policy="compact").bring_up()
     harness.create("alpha")
     assert _alter(harness, TOPIC, "alpha", ("cleanup.policy", APPEND, "delete"))[0] == 0
@@ -164,7 +164,7 @@ def test_lists_do_not_grow_from_what_the_node_s_file_says() -> None:
 
 
 def test_a_list_that_grows_beyond_a_record_is_refused(harness: Harness) -> None:
-    """Bytes count, not characters: what no record can hold closed the connection."""
+    """The limit is in bytes, not characters; a value no record can hold is refused."""
     name = "listener.name.plaintext.ssl.cipher.suites"
     assert _alter(harness, BROKER, "1", (name, APPEND, "\u00e9" * 10_000))[0] == 0
     code, text = _alter(harness, BROKER, "1", (name, APPEND, "\u00e8" * 10_000))
@@ -173,7 +173,7 @@ def test_a_list_that_grows_beyond_a_record_is_refused(harness: Harness) -> None:
 
 
 def test_a_broker_setting_without_change_is_written_again(harness: Harness) -> None:
-    """Setting a broker's value anew makes brokers reload what it names."""
+    """Setting a broker's value again makes brokers reload the file that it names."""
     for _ in range(2):
         end = harness.node.log_end_offset
         assert _alter(harness, BROKER, "1", ("log.cleaner.threads", SET, "2"))[0] == 0
@@ -194,8 +194,8 @@ def test_the_old_api_replaces_everything(harness: Harness) -> None:
     assert harness.image.configs.topic("alpha") == {"retention.bytes": "5"}
 
 
-def test_a_deleted_topic_takes_its_settings_along(harness: Harness) -> None:
-    """A topic made anew under the name of a deleted one begins without settings."""
+def test_deleting_a_topic_removes_its_settings(harness: Harness) -> None:
+    """A new topic with the name of a deleted one has no settings."""
     _alter(harness, TOPIC, "alpha", ("retention.ms", SET, "1000"))
     request = DeleteTopicsRequest(
         topics=[DeleteTopicsRequest.DeleteTopicState(name="alpha", topic_id=ZERO_UUID)],

@@ -130,7 +130,7 @@ def _quota(
 
 
 def test_quotas_are_set_and_removed(harness: Harness) -> None:
-    """An entity's limits add up, and an entity without limits is gone."""
+    """An entity has several limits, and an entity without limits is removed."""
     entity: list[tuple[str, str | None]] = [("user", "alice"), ("client-id", None)]
     assert _quota(harness, entity, "producer_byte_rate", 1000.0) == (0, None)
     key = (("client-id", None), ("user", "alice"))
@@ -162,7 +162,7 @@ def test_refuses_quotas(
 
 
 def test_there_is_an_end_to_quotas(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the most the cluster keeps a new limit is refused; known ones may still change."""
+    """Beyond the maximum a new limit is refused; existing ones can still change."""
     monkeypatch.setattr(quotas, "MAX_LIMITS", 2)
     for name in ("a", "b"):
         assert _quota(harness, [("user", name)], "producer_byte_rate", 1.0) == (0, None)
@@ -174,7 +174,7 @@ def test_there_is_an_end_to_quotas(harness: Harness, monkeypatch: pytest.MonkeyP
 
 
 def test_elections_are_not_needed_where_all_is_well(harness: Harness) -> None:
-    """A preferred leader that leads is left alone; of all partitions none is mentioned."""
+    """A leading preferred leader is not changed; an election of all partitions lists none."""
     struct = ElectLeadersRequest.TopicPartitions
     request = ElectLeadersRequest(
         election_type=0,
@@ -198,7 +198,7 @@ def test_elections_are_not_needed_where_all_is_well(harness: Harness) -> None:
 
 
 def test_nothing_is_being_moved(harness: Harness) -> None:
-    """No move is under way, a move to where the replica is changes nothing, none is cancelled."""
+    """None is in progress; one to the same replica changes nothing, and none is cancelled."""
     listing = ListPartitionReassignmentsRequest(topics=None)
     assert not harness.commit(harness.node.list_partition_reassignments(listing)).topics
     struct = AlterPartitionReassignmentsRequest.ReassignableTopic
@@ -219,7 +219,7 @@ def test_nothing_is_being_moved(harness: Harness) -> None:
 
 
 def test_brokers_say_where_replicas_lie(harness: Harness) -> None:
-    """An assignment to another directory is recorded; unknown topics are told apart."""
+    """An assignment to another directory is recorded; unknown topics are reported."""
     topic_id = harness.image.topics.by_name["alpha"].topic_id
     struct = AssignReplicasToDirsRequest.DirectoryData
     topics = [
@@ -242,7 +242,7 @@ def test_brokers_say_where_replicas_lie(harness: Harness) -> None:
 
 
 def test_elr_keeps_the_clusters_setting_and_takes_the_brokers(harness: Harness) -> None:
-    """Turned on again, what operators set meanwhile is not replaced; a broker's own is void."""
+    """Enabling ELR again keeps the cluster's setting and removes those of brokers."""
     name, feature = "min.insync.replicas", "eligible.leader.replicas.version"
     assert _update(harness, feature, 0, 2).error_code == 0
     for broker, value in (("", "2"), ("1", "3")):
@@ -260,18 +260,18 @@ def test_elr_keeps_the_clusters_setting_and_takes_the_brokers(harness: Harness) 
 
 @pytest.mark.parametrize("name", [" 1", "1_0", "1 ", "one", "99999999999"])
 def test_only_numbers_name_a_broker(harness: Harness, name: str) -> None:
-    """What Python reads as one is not enough."""
+    """Number formats that only Python accepts are refused."""
     change = incremental_change(4, name, ("log.retention.ms", 0, "5"))
-    told = harness.commit(harness.node.incremental_alter_configs(change)).responses[0]
-    assert told.error_code == ErrorCode.INVALID_REQUEST
-    assert told.error_message == f"Node id must be an integer, but it is: {name}"
+    result = harness.commit(harness.node.incremental_alter_configs(change)).responses[0]
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert result.error_message == f"Node id must be an integer, but it is: {name}"
 
 
 def test_what_need_not_be_in_one_batch_is_split(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fencing a broker of many partitions: in one batch it was refused, and tried for ever."""
-    monkeypatch.setattr(runtime, "_RECORDS_A_PIECE", 2)
+    """Fencing a broker with many partitions needs several batches."""
+    monkeypatch.setattr(runtime, "_RECORDS_PER_BATCH", 2)
     monkeypatch.setattr(runtime, "MAX_BATCH_BYTES", 400)
     for topic in ("b", "c", "d", "e", "f"):
         harness.create(topic)

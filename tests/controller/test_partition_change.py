@@ -33,13 +33,13 @@ def _apply(change: PartitionChange, partition: PartitionRegistration) -> Partiti
 
 
 def test_nothing_to_change_makes_no_record() -> None:
-    """A change to what is the case already is no change."""
+    """A change to the current state makes no record."""
     partition = _partition()
     assert _change(partition, [1, 2, 3], {1, 2, 3}).build(2) is None
 
 
 def test_a_follower_in_sync_takes_over() -> None:
-    """When the leader goes the first replica in sync leads, in a new epoch."""
+    """When the leader fails, the first in-sync replica leads, in a new epoch."""
     partition = _partition()
     after = _apply(_change(partition, [2, 3], {2, 3}), partition)
     assert (after.leader, after.isr, after.leader_epoch) == (2, (2, 3), 6)
@@ -70,13 +70,13 @@ def test_who_leaves_a_small_isr_stays_eligible() -> None:
 
 
 def test_without_elr_the_isr_never_becomes_empty() -> None:
-    """The last replica in sync stays in the ISR while it is away."""
+    """The last in-sync replica stays in the ISR while it is offline."""
     partition = _partition(isr=(1,))
     after = _apply(_change(partition, [], set(), elr=False), partition)
     assert (after.leader, after.isr) == (NO_LEADER, (1,))
 
 
-def test_unclean_election_is_said_to_be_one() -> None:
+def test_unclean_election_is_recorded() -> None:
     """A replica that is out of sync leads only when that is allowed, and has to recover."""
     partition = _partition(isr=(1,))
     change = _change(partition, [1], {3}, elr=False)

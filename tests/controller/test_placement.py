@@ -58,6 +58,6 @@ def test_leaders_go_round() -> None:
 
 
 def test_fenced_brokers_never_lead() -> None:
-    """A fenced broker may hold a replica, behind one that is not fenced."""
+    """A fenced broker may hold a replica, after one that is not fenced."""
     brokers = [UsableBroker(1, None, fenced=True), UsableBroker(2, None, fenced=False)]
     assert _place(brokers, 3, 2) == [(2, 1)] * 3

@@ -98,7 +98,7 @@ def harness() -> Harness:
 def test_refuses_with_kafkas_code_and_text(
     harness: Harness, wanted: CreateTopicsRequest.CreatableTopic, code: int, text: str
 ) -> None:
-    """A topic that cannot be is refused in Kafka's words, and nothing of it stays."""
+    """An invalid topic is refused in Kafka's words and leaves no records."""
     before = len(harness.image.topics.by_id)
     request = CreateTopicsRequest(topics=[wanted])
     result = harness.commit(harness.node.create_topics(request)).topics[0]
@@ -108,7 +108,7 @@ def test_refuses_with_kafkas_code_and_text(
 
 
 def test_a_new_topic_leads_where_its_broker_is(harness: Harness) -> None:
-    """Partitions of a new topic begin at epoch 0 with the one broker leading, in its directory."""
+    """Partitions of a new topic start at epoch 0, led by the one broker, in its directory."""
     result = harness.create("gamma", 3, retention_ms="5000")
     assert (result.num_partitions, result.replication_factor) == (3, 1)
     image = harness.image.topics.by_name["gamma"]
@@ -121,7 +121,7 @@ def test_a_new_topic_leads_where_its_broker_is(harness: Harness) -> None:
     assert harness.image.configs.topic("gamma") == {"retention.ms": "5000"}
 
 
-def test_the_answer_tells_all_settings_and_where_they_come_from(harness: Harness) -> None:
+def test_the_response_has_all_settings_and_their_sources(harness: Harness) -> None:
     """The result lists every topic setting by name, the topic's own among the defaults."""
     result = harness.create("gamma", retention_ms="5000")
     assert result.configs is not None
@@ -158,7 +158,7 @@ def test_a_name_twice_in_a_request_is_refused_once(harness: Harness) -> None:
 
 
 def test_validate_only_changes_nothing(harness: Harness) -> None:
-    """A validating request is answered as if it had been done."""
+    """A validate-only request gets the same response."""
     end = harness.node.log_end_offset
     request = CreateTopicsRequest(topics=[topic("dry", 2)], validate_only=True)
     result = harness.commit(harness.node.create_topics(request)).topics[0]

@@ -1,4 +1,4 @@
-"""What a new cluster begins with, and users that are there from the start."""
+"""The first records of a new cluster, and its SCRAM users."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_fresh_cluster_has_kafkas_features() -> None:
     ],
 )
 def test_older_releases_begin_with_less(release: str, level: int, features: dict[str, int]) -> None:
-    """Levels by release as kafka-storage version-mapping tells them."""
+    """Levels by release as in kafka-storage version-mapping."""
     assert parse_metadata_version(release) == level
     assert metadata_version_name(level) == release
     assert default_levels(level) == {"metadata.version": level, **features}
@@ -106,7 +106,7 @@ def test_a_scram_user_is_kept_without_the_password() -> None:
     ],
 )
 def test_refuses_scram_arguments(text: str, message: str) -> None:
-    """What cannot be read is told in Kafka's words."""
+    """Invalid arguments are reported in Kafka's words."""
     with pytest.raises(ValueError, match=message):
         parse_scram_argument(text, bytes)
 

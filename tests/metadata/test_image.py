@@ -58,7 +58,7 @@ def _topic(name: str, topic_id: Uuid, partitions: int = 1) -> list[MessageAndVer
 
 
 def _full_image() -> MetadataImage:
-    """Build an image in which every kind of state is."""
+    """Build an image with every kind of state."""
     image = MetadataImage()
     records = _records(
         kinds.FeatureLevelRecord(name="metadata.version", feature_level=30),
@@ -161,7 +161,7 @@ def test_the_delta_names_what_was_there_before() -> None:
 
 
 def test_a_topic_that_came_and_went_leaves_no_trace() -> None:
-    """Created and deleted in one delta: nobody has to do anything (KAFKA-17190)."""
+    """Created and deleted in one delta: no listener is affected (KAFKA-17190)."""
     image = _full_image()
     delta = image.apply(_topic("u", B) + _records(kinds.RemoveTopicRecord(topic_id=B)), END)
     assert delta.is_empty
@@ -172,7 +172,7 @@ def test_a_topic_that_came_and_went_leaves_no_trace() -> None:
 
 
 def test_every_kind_of_record_has_a_meaning() -> None:
-    """A kind that the protocol knows is known to the image, but for transaction markers."""
+    """The image knows every kind of record except transaction markers."""
     known = set(MetadataImage()._handlers)
     markers = {23, 24, 25}
     assert known == set(RECORD_CLASSES) - markers
@@ -192,14 +192,14 @@ def test_every_kind_of_record_has_a_meaning() -> None:
 def test_what_is_not_understood_stops_the_replay(
     value: bytes | None, error: type[Exception]
 ) -> None:
-    """A newer kind or version is never skipped: what it says may be vital."""
+    """An unknown kind or version is not skipped."""
     with pytest.raises(error):
         decode_record(value)
 
 
 @given(st.binary(max_size=80))
 def test_no_bytes_do_harm(value: bytes) -> None:
-    """Arbitrary bytes are a record or an error of ours."""
+    """Arbitrary bytes are a record or raise an OttlaError."""
     with contextlib.suppress(KafkaError):
         decode_record(value)
 
@@ -225,8 +225,8 @@ def test_transactions_take_effect_at_their_end_or_never() -> None:
     assert not loader.in_transaction
 
 
-def test_listeners_hear_everything_once_whenever_they_come() -> None:
-    """An early listener hears the first state as a snapshot, a late one as well."""
+def test_listeners_get_everything_once_whenever_they_are_added() -> None:
+    """Listeners added early and late both get the first state as a snapshot."""
     loader = MetadataLoader()
     heard: list[tuple[str, bool, list[Uuid]]] = []
     loader.add_listener(

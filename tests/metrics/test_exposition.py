@@ -1,4 +1,4 @@
-"""The text, read back by Prometheus's own library."""
+"""The text format, parsed by prometheus-client."""
 
 from __future__ import annotations
 

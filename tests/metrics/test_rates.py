@@ -1,4 +1,4 @@
-"""The rates of a running total."""
+"""The rates of a counter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_steady_rate_is_shown_in_all_windows() -> None:
 
 
 def test_short_windows_forget_sooner() -> None:
-    """After five silent minutes the one-minute rate is almost nothing, the others are not."""
+    """After five idle minutes the one-minute rate is almost zero, the others are not."""
     meter = Meter(now_s=0.0)
     meter.update(50, 5.0)
     meter.update(50, 305.0)
@@ -41,7 +41,7 @@ def test_short_windows_forget_sooner() -> None:
 
 
 def test_nothing_is_averaged_between_ticks() -> None:
-    """A look within five seconds changes the mean only, and loses nothing."""
+    """An update within five seconds changes only the mean, and loses nothing."""
     meter = Meter(now_s=0.0)
     meter.update(10, 2.0)
     assert meter.one_minute_rate == 0.0

@@ -26,7 +26,7 @@ class Waiter(DelayedOperation):
 
 
 def test_completes_at_once_or_when_checked() -> None:
-    """What is ready never waits; what is not waits for a check of one of its keys."""
+    """A ready operation does not wait; others wait for a check of one of their keys."""
     timer = TimingWheel(0)
     purgatory: Purgatory[Waiter] = Purgatory("fetch", timer)
     ready, later = Waiter(100), Waiter(100)
@@ -44,7 +44,7 @@ def test_completes_at_once_or_when_checked() -> None:
 
 
 def test_expires() -> None:
-    """The deadline completes an operation once and tells it so."""
+    """The deadline completes an operation once and calls `on_expiration`."""
     timer = TimingWheel(0)
     purgatory: Purgatory[Waiter] = Purgatory("fetch", timer)
     waiter = Waiter(100)
@@ -58,7 +58,7 @@ def test_expires() -> None:
 
 
 def test_cancel_and_complete_all() -> None:
-    """A cancelled key hands its operations back; shutdown completes the rest."""
+    """Cancelling a key returns its operations; shutdown completes the others."""
     purgatory: Purgatory[Waiter] = Purgatory("fetch", TimingWheel(0))
     one, two = Waiter(100), Waiter(100)
     purgatory.try_complete_else_watch(one, ["a", "b"])

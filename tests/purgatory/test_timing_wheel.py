@@ -45,7 +45,7 @@ def test_fires_in_order_of_deadline(seed: int) -> None:
 
 
 def test_no_one_is_woken_for_a_bucket_of_few() -> None:
-    """The next call is asked for at a deadline itself, not when a coarse bucket begins."""
+    """The next call is due at a deadline itself, not at the start of a coarse bucket."""
     wheel = TimingWheel(7)
     late = wheel.add(7_900, lambda _now_ms: None)
     assert wheel.next_deadline() == 7_900
@@ -76,7 +76,7 @@ def test_callback_may_cancel_and_add() -> None:
 
 
 def test_raising_callback_loses_no_other() -> None:
-    """An error passes through; tasks behind it fire at the next advance."""
+    """An exception propagates; tasks after it fire in the next advance."""
     wheel = TimingWheel(0)
     seen: list[int] = []
 
@@ -92,7 +92,7 @@ def test_raising_callback_loses_no_other() -> None:
 
 
 def test_next_deadline_skips_cancelled() -> None:
-    """A wheel whose tasks are all cancelled asks for no wake-up."""
+    """A wheel whose tasks are all cancelled has no next deadline."""
     wheel = TimingWheel(0)
     for delay_ms in (5, 500):
         wheel.add(delay_ms, lambda now_ms: None).cancel()

@@ -89,7 +89,7 @@ def test_an_entry_carries_its_limits() -> None:
 def test_a_filter_that_makes_no_sense_is_refused(
     components: list[Component], code: ErrorCode
 ) -> None:
-    """Each mistake has Kafka's code."""
+    """Each invalid filter has Kafka's code."""
     with pytest.raises(KafkaError) as caught:
         _found(*components)
     assert caught.value.code == code

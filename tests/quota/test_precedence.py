@@ -6,20 +6,20 @@ import itertools
 
 import pytest
 
-from ottla.quota.precedence import ClientLimits, Sharers
+from ottla.quota.precedence import ClientLimits, ClientQuotaEntity
 
 Entity = tuple[tuple[str, str | None], ...]
 
-# From the strongest to the weakest, with those who share the limit when it counts for ann's app.
-LEVELS: list[tuple[Entity, Sharers]] = [
-    ((("client-id", "app"), ("user", "ann")), Sharers("ann", "app")),
-    ((("client-id", None), ("user", "ann")), Sharers("ann", "app")),
-    ((("user", "ann"),), Sharers("ann", "")),
-    ((("client-id", "app"), ("user", None)), Sharers("ann", "app")),
-    ((("client-id", None), ("user", None)), Sharers("ann", "app")),
-    ((("user", None),), Sharers("ann", "")),
-    ((("client-id", "app"),), Sharers("", "app")),
-    ((("client-id", None),), Sharers("", "app")),
+# From the strongest to the weakest, with the quota entity that applies to ann's app.
+LEVELS: list[tuple[Entity, ClientQuotaEntity]] = [
+    ((("client-id", "app"), ("user", "ann")), ClientQuotaEntity("ann", "app")),
+    ((("client-id", None), ("user", "ann")), ClientQuotaEntity("ann", "app")),
+    ((("user", "ann"),), ClientQuotaEntity("ann", "")),
+    ((("client-id", "app"), ("user", None)), ClientQuotaEntity("ann", "app")),
+    ((("client-id", None), ("user", None)), ClientQuotaEntity("ann", "app")),
+    ((("user", None),), ClientQuotaEntity("ann", "")),
+    ((("client-id", "app"),), ClientQuotaEntity("", "app")),
+    ((("client-id", None),), ClientQuotaEntity("", "app")),
 ]
 OTHERS: list[Entity] = [
     (("client-id", "other"), ("user", "ann")),
@@ -48,28 +48,28 @@ def _limits(*levels: int, others: bool = False) -> ClientLimits:
     ],
 )
 def test_the_strongest_level_that_is_set_wins(levels: tuple[int, ...]) -> None:
-    """Of every set of levels, with limits of strangers beside them."""
+    """For every combination of levels, also with limits of other clients."""
     for limits in (_limits(*levels), _limits(*levels, others=True)):
-        quota_entities = limits.quota_entities("ann", "app")
-        assert quota_entities == LEVELS[levels[0]][1]
-        assert limits.limit(quota_entities) == float(levels[0])
+        entity = limits.entity_of("ann", "app")
+        assert entity == LEVELS[levels[0]][1]
+        assert limits.limit(entity) == float(levels[0])
 
 
 def test_who_is_not_named_is_not_limited() -> None:
-    """Limits of others count for nobody else, in every kind of entity."""
+    """Limits of other entities do not apply, for every entity type."""
     for entity in OTHERS:
         limits = ClientLimits()
         limits.set_limit(entity, 1.0)
-        assert limits.limit(limits.quota_entities("ann", "app")) is None
+        assert limits.limit(limits.entity_of("ann", "app")) is None
 
 
 def test_a_user_limit_beats_the_default_pairs() -> None:
     """A user's own limit stands above every level of the default user, though it names no id."""
     limits = _limits(2, 3, 4, 5)
     assert (
-        limits.quota_entities("ann", "app")
-        == limits.quota_entities("ann", "zip")
-        == Sharers("ann", "")
+        limits.entity_of("ann", "app")
+        == limits.entity_of("ann", "zip")
+        == ClientQuotaEntity("ann", "")
     )
 
 
@@ -77,9 +77,9 @@ def test_a_client_without_an_id_falls_back() -> None:
     """It has the limit of its user, and no part in the limits of client ids."""
     limits = ClientLimits()
     limits.set_limit((("client-id", None),), 1.0)
-    assert limits.limit(limits.quota_entities("ann", "")) is None
+    assert limits.limit(limits.entity_of("ann", "")) is None
     limits.set_limit((("user", None),), 2.0)
-    assert limits.limit(limits.quota_entities("ann", "")) == 2.0
+    assert limits.limit(limits.entity_of("ann", "")) == 2.0
 
 
 def test_removing_the_last_limit_switches_off() -> None:
@@ -87,7 +87,7 @@ def test_removing_the_last_limit_switches_off() -> None:
     limits = _limits(0, 7)
     assert limits
     assert limits.set_limit(LEVELS[0][0], None)
-    assert limits.limit(limits.quota_entities("ann", "app")) == 7.0
+    assert limits.limit(limits.entity_of("ann", "app")) == 7.0
     assert limits.set_limit(LEVELS[7][0], None)
     assert not limits.set_limit(OTHERS[4], 5.0)
     assert not limits

@@ -1,4 +1,4 @@
-"""Rates, pauses and buckets on a simulated clock.
+"""Rates, throttle times and buckets on a simulated clock.
 
 The figures are those that Kafka's classes give for the same events, as
 tests/conformance/answers/test_quota_figures.py shows for thousands more.
@@ -33,7 +33,7 @@ def _limited(limit: float, *, max_throttle_ms: int = 2**31 - 1) -> RateQuota:
 
 
 def test_a_young_rate_is_measured_over_ten_samples() -> None:
-    """What came at once counts as if ten quiet seconds had gone before."""
+    """A burst counts as if ten idle seconds had preceded it."""
     rate = SampledRate(WINDOW)
     rate.record(1000, START_MS)
     assert rate.measure(START_MS) == 100.0
@@ -51,7 +51,7 @@ def test_old_samples_leave_the_window() -> None:
     assert rate.measure(START_MS + 16_000) == 0
 
 
-def test_the_pause_brings_the_mean_down_to_the_limit() -> None:
+def test_the_throttle_time_brings_the_mean_down_to_the_limit() -> None:
     """20,000 bytes at once against 1000 a second: 2000 a second over 10 s, so 10 s of silence."""
     quota = _limited(1000)
     assert quota.record("ann", "app", 10_000, START_MS) == 0
@@ -59,13 +59,13 @@ def test_the_pause_brings_the_mean_down_to_the_limit() -> None:
     assert quota.record("ann", "app", 0, START_MS + 11_000) == 0
 
 
-def test_the_pause_of_the_request_quota_is_one_sample_at_most() -> None:
+def test_the_throttle_time_of_the_request_quota_is_one_sample_at_most() -> None:
     """Kafka bounds it, because the time of a request is known only after it."""
     assert _limited(1, max_throttle_ms=1000).record("ann", "app", 100, START_MS) == 1000
 
 
 def test_what_was_not_sent_is_taken_back() -> None:
-    """An empty answer must not count as the full one that it stands for."""
+    """An empty response must not count as the full one that it replaces."""
     quota = _limited(1000)
     assert quota.record("ann", "app", 20_000, START_MS) > 0
     quota.record_freely("ann", "app", -20_000, START_MS)
@@ -73,7 +73,7 @@ def test_what_was_not_sent_is_taken_back() -> None:
 
 
 def test_others_are_neither_measured_nor_held() -> None:
-    """Who has no limit has no meter."""
+    """A client without a limit has no meter."""
     quota = _limited(1)
     assert quota.record("bob", "app", 1e9, START_MS) == 0
     assert quota.max_in_window("bob", "app", START_MS) == math.inf
@@ -81,7 +81,7 @@ def test_others_are_neither_measured_nor_held() -> None:
 
 
 def test_a_changed_limit_keeps_what_was_measured() -> None:
-    """Lowering it holds the client at once, raising it frees it at once."""
+    """Lowering it throttles the client at once, raising it ends that at once."""
     quota = _limited(1000)
     assert quota.record("ann", "app", 10_000, START_MS) == 0
     quota.set_limit(ANN_APP, 500.0)
@@ -100,7 +100,7 @@ def test_clients_of_a_user_share_its_limit() -> None:
 
 
 def test_meters_are_forgotten_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an idle hour a meter is gone; when there are too many, newcomers share one."""
+    """After an idle hour a meter is removed; beyond the maximum new clients share one."""
     monkeypatch.setattr(meters, "MAX_METERS", 3)
     table = meters.Meters(lambda: SampledRate(WINDOW))
     table.set_limit((("client-id", None),), 10)
@@ -111,36 +111,36 @@ def test_meters_are_forgotten_and_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(table) == 1
 
 
-def test_a_bucket_pays_for_anything_once() -> None:
+def test_a_bucket_may_be_overdrawn_once() -> None:
     """It begins full (2/s over 11 s), may be overdrawn by one request, and then refuses."""
     quota = MutationQuota(WINDOW)
     quota.set_limit(ANN_APP, 2)
-    quota.charge("ann", "app", START_MS, is_strict=True).take(30)
-    charge = quota.charge("ann", "app", START_MS, is_strict=True)
+    quota.permits_for("ann", "app", START_MS, is_strict=True).record(30)
+    permits = quota.permits_for("ann", "app", START_MS, is_strict=True)
     with pytest.raises(KafkaError) as refused:
-        charge.take(1)
+        permits.record(1)
     assert refused.value.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert charge.pause_ms(START_MS) == 4000  # 22 - 30 = -8 tokens at 2 a second
-    assert charge.pause_ms(START_MS + 1000) == 3000
-    quota.charge("ann", "app", START_MS + 4000, is_strict=True).take(1)
+    assert permits.throttle_time_ms(START_MS) == 4000  # 22 - 30 = -8 tokens at 2 a second
+    assert permits.throttle_time_ms(START_MS + 1000) == 3000
+    quota.permits_for("ann", "app", START_MS + 4000, is_strict=True).record(1)
 
 
-def test_old_versions_pay_and_wait() -> None:
-    """A request of a version that knows no refusal is carried out and throttled."""
+def test_old_versions_are_throttled() -> None:
+    """A request of a version without the error is executed and throttled."""
     quota = MutationQuota(WINDOW)
     quota.set_limit(ANN_APP, 2)
-    charge = quota.charge("ann", "app", START_MS, is_strict=False)
-    charge.take(30)
-    assert charge.pause_ms(START_MS) == 4000
-    charge.take(2)
-    assert charge.pause_ms(START_MS) == 5000
+    permits = quota.permits_for("ann", "app", START_MS, is_strict=False)
+    permits.record(30)
+    assert permits.throttle_time_ms(START_MS) == 4000
+    permits.record(2)
+    assert permits.throttle_time_ms(START_MS) == 5000
 
 
-def test_who_has_no_mutation_limit_pays_nothing() -> None:
-    """Neither refused nor kept waiting."""
-    charge = MutationQuota(WINDOW).charge("ann", "app", START_MS, is_strict=True)
-    charge.take(10**9)
-    assert charge.pause_ms(START_MS) == 0
+def test_without_a_mutation_limit_no_permits_are_taken() -> None:
+    """The request is neither refused nor throttled."""
+    permits = MutationQuota(WINDOW).permits_for("ann", "app", START_MS, is_strict=True)
+    permits.record(10**9)
+    assert permits.throttle_time_ms(START_MS) == 0
 
 
 def test_an_address_over_its_rate_is_refused_and_not_counted() -> None:
@@ -186,7 +186,7 @@ def test_a_node_over_its_rate_waits() -> None:
 
 
 def test_only_those_with_a_limit_are_concerned() -> None:
-    """Each key counts; what was known is forgotten with every change."""
+    """Each key counts; every change invalidates the cached result."""
     quotas = Quotas(parse_broker_config(development_defaults()))
     assert not quotas.is_on
     for key in ("producer_byte_rate", "controller_mutation_rate"):
@@ -200,7 +200,7 @@ def test_only_those_with_a_limit_are_concerned() -> None:
 
 
 def test_a_stored_quota_of_a_hosts_name_limits_no_one() -> None:
-    """Kafka stores such names; metadata with one is read all the same, and what follows acts."""
+    """Kafka stores such names; they are ignored, and later limits apply."""
     quotas = Quotas(parse_broker_config(development_defaults()))
     host, address = (("ip", "localhost"),), (("ip", "127.0.0.1"),)
     limits = {"connection_creation_rate": 1.0}

@@ -33,7 +33,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_dict_agrees_with_copies(steps: list[tuple[str, int, int]]) -> None:
-    """Whatever is done, each snapshot reads as the copy made when it was taken."""
+    """Each snapshot reads as the copy made when it was taken."""
     registry = SnapshotRegistry()
     timeline: TimelineDict[int, int] = TimelineDict(registry)
     total = TimelineInteger(registry)
@@ -71,7 +71,7 @@ def test_dict_agrees_with_copies(steps: list[tuple[str, int, int]]) -> None:
 
 
 def test_set_and_object_revert() -> None:
-    """Sets keep insertion order and go back with the rest."""
+    """Sets keep insertion order and are reverted with the others."""
     registry = SnapshotRegistry()
     members: TimelineSet[str] = TimelineSet(registry)
     state = TimelineObject(registry, "Empty")
@@ -79,7 +79,7 @@ def test_set_and_object_revert() -> None:
     registry.snapshot(1)
     members.add("b")
     members.discard("a")
-    members.discard("nobody")
+    members.discard("absent")
     state.value = "Stable"
     assert (list(members.at(1)), list(members), state.at(1)) == (["a"], ["b"], "Empty")
     registry.revert_to(1)
@@ -90,7 +90,7 @@ def test_set_and_object_revert() -> None:
 
 @pytest.mark.parametrize("call", ["revert_to", "at"])
 def test_unknown_epoch(call: str) -> None:
-    """Reading at or going back to an epoch without a snapshot is an error, not a guess."""
+    """Reading at or reverting to an epoch without a snapshot is an error."""
     registry = SnapshotRegistry()
     registry.snapshot(5)
     target: Any = registry if call == "revert_to" else TimelineDict(registry)
@@ -109,7 +109,7 @@ def test_epochs_rise() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """With the past forgotten as it commits, undo logs do not grow with time (bug 36)."""
+    """When old snapshots are deleted on commit, undo logs do not grow with time."""
     registry = SnapshotRegistry()
     timeline: TimelineDict[int, int] = TimelineDict(registry)
     for epoch in range(100_000):

@@ -1,8 +1,8 @@
-"""Checks of single values, with Kafka's sentences about those that fail.
+"""Checks of single values, with Kafka's messages about invalid ones.
 
 Kafka: the Validator classes inside org.apache.kafka.common.config.ConfigDef. A check returns
-None for a good value, the reason otherwise. The reason is put behind "Invalid value x for
-configuration y"; only a `ListCheck` words the whole sentence itself.
+None for a valid value, the reason otherwise. The reason is appended to "Invalid value x for
+configuration y"; only a `ListCheck` returns a complete message.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Protocol
 
 
 class Check(Protocol):
-    """Decides whether a parsed value of the named setting may be used."""
+    """Decides whether a parsed value of the named setting is valid."""
 
     def reason(self, name: str, value: object) -> str | None:
-        """Say why the value is refused, None when it is fine."""
+        """Return why the value is invalid, None when it is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A number with a smallest and perhaps a largest value, both included."""
+    """A number with a minimum and optionally a maximum, both inclusive."""
 
     smallest: float
     largest: float | None = None
 
     def reason(self, _name: str, value: object) -> str | None:
-        """Compare with both ends; no value at all is refused."""
+        """Compare with both bounds; None is invalid."""
         if value is None:
             return "Value must be non-null"
         assert isinstance(value, int | float)
@@ -40,7 +40,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of a few words, compared exactly."""
+    """One of several words, compared exactly."""
 
     words: tuple[str, ...]
 
@@ -53,12 +53,12 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class OneOfAnyCase:
-    """One of a few words, in capitals or not."""
+    """One of several words, compared without case."""
 
     words: tuple[str, ...]
 
     def reason(self, _name: str, value: object) -> str | None:
-        """Look the word up in capitals."""
+        """Look the word up without case."""
         if isinstance(value, str) and value.upper() in self.words:
             return None
         return f"String must be one of (case insensitive): {', '.join(self.words)}"
@@ -66,7 +66,7 @@ class OneOfAnyCase:
 
 @dataclass(frozen=True, slots=True)
 class NonEmpty:
-    """A text that is not empty when it is given at all."""
+    """A text that is not empty; None is valid."""
 
     def reason(self, _name: str, value: object) -> str | None:
         """Refuse the empty text."""
@@ -75,9 +75,9 @@ class NonEmpty:
 
 @dataclass(frozen=True, slots=True)
 class ListCheck:
-    """A list without duplicates or empty entries, of any words or of a few known ones.
+    """A list without duplicates or empty entries, of any words or of known ones only.
 
-    Kafka words these problems as whole sentences about the name, so `reason` is the whole one.
+    Kafka has complete messages for these problems, so `reason` returns a complete message.
     """
 
     words: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class ListCheck:
     null_allowed: bool = False
 
     def reason(self, name: str, value: object) -> str | None:
-        """Say what is wrong with the list, None when it may be used."""
+        """Return why the list is invalid, None when it is valid."""
         if value is None:
             return None if self.null_allowed else f"Configuration '{name}' values must not be null."
         entries = _entries(value)
@@ -107,7 +107,7 @@ class ListCheck:
 
 @dataclass(frozen=True, slots=True)
 class GzipLevel:
-    """1 to 9, or -1 for zlib's own choice."""
+    """1 to 9, or -1 for zlib's default."""
 
     def reason(self, _name: str, value: object) -> str | None:
         """Allow the ten levels."""
@@ -140,7 +140,7 @@ class ThrottledReplicas:
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """A place to start: earliest, latest, perhaps none, or some time ago (by_duration:PT1H)."""
+    """A start position: earliest, latest, optionally none, or a duration ago (by_duration:PT1H)."""
 
     words: tuple[str, ...]
     ending: str
@@ -184,12 +184,12 @@ def _entries(value: object) -> tuple[str, ...]:
 
 
 def at_least(smallest: float) -> Range:
-    """Allow that number and all greater ones."""
+    """Allow this number and greater ones."""
     return Range(smallest)
 
 
 def between(smallest: float, largest: float) -> Range:
-    """Allow the numbers from one to the other, both included."""
+    """Allow the numbers between both, inclusive."""
     return Range(smallest, largest)
 
 
@@ -199,7 +199,7 @@ def one_of(*words: str) -> OneOf:
 
 
 def one_of_any_case(*words: str) -> OneOfAnyCase:
-    """Allow only these words, in capitals or not."""
+    """Allow only these words, compared without case."""
     return OneOfAnyCase(words)
 
 

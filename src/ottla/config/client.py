@@ -37,11 +37,11 @@ from ottla.config.security import SecuritySettings
 
 
 class ClientConfig(SecuritySettings):
-    """What all clients have."""
+    """Settings that all clients have."""
 
     client_dns_lookup: Text = key(
         "use_all_dns_ips",
-        "How names with several addresses are used.",
+        "How host names with several addresses are used.",
         one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     )
     client_id: Text = key("", "Name of this client in logs, metrics and quotas.")
@@ -159,13 +159,13 @@ class ProducerConfig(ClientConfig):
     )
     max_request_size: Int = key(1_048_576, "Largest request.", at_least(0))
     metadata_max_idle_ms: Long = key(
-        300_000, "Metadata of a topic unused for this long is forgotten.", at_least(5000), LOW
+        300_000, "Metadata of a topic unused for this long expires.", at_least(5000), LOW
     )
     partitioner_adaptive_partitioning_enable: Bool = key(
         True, "Send more to partitions whose brokers are fast.", importance=LOW
     )
     partitioner_availability_timeout_ms: Long = key(
-        0, "A partition that takes nothing for this long is passed over; 0 never.", at_least(0), LOW
+        0, "A partition that is unavailable for this long is skipped; 0 never.", at_least(0), LOW
     )
     partitioner_class: ClassName | None = key(None, "Plug-in that chooses the partition.")
     partitioner_ignore_keys: Bool = key(False, "Choose the partition without the key.")
@@ -179,7 +179,7 @@ class ProducerConfig(ClientConfig):
         60_000, "A transaction open for this long is aborted.", importance=LOW
     )
     transaction_two_phase_commit_enable: Bool = key(
-        False, "An outside coordinator decides the transactions.", importance=LOW
+        False, "An external coordinator decides the transactions.", importance=LOW
     )
     transactional_id: Text | None = key(
         None, "Name under which transactions survive restarts.", NON_EMPTY, LOW
@@ -215,15 +215,11 @@ class ConsumerConfig(ClientConfig):
         True, "Push metrics when the cluster asks for them.", importance=LOW
     )
     exclude_internal_topics: Bool = key(
-        True, "Leave internal topics out of subscriptions by pattern."
+        True, "Exclude internal topics from subscriptions by pattern."
     )
-    fetch_max_bytes: Int = key(52_428_800, "Bytes of one fetch answer.", at_least(0))
-    fetch_max_wait_ms: Int = key(
-        500, "How long the broker may hold a fetch back.", at_least(0), LOW
-    )
-    fetch_min_bytes: Int = key(
-        1, "Bytes for which the broker holds a fetch back.", at_least(0), HIGH
-    )
+    fetch_max_bytes: Int = key(52_428_800, "Bytes of one fetch response.", at_least(0))
+    fetch_max_wait_ms: Int = key(500, "How long the broker may delay a fetch.", at_least(0), LOW)
+    fetch_min_bytes: Int = key(1, "Bytes for which the broker delays a fetch.", at_least(0), HIGH)
     group_id: Text | None = key(None, "The consumer's group.", importance=HIGH)
     group_instance_id: Text | None = key(
         None, "Fixed name of this member, kept over restarts.", NON_EMPTY
@@ -249,7 +245,7 @@ class ConsumerConfig(ClientConfig):
     )
     key_deserializer: ClassName = key(REQUIRED, "Turns key bytes into an object.", importance=HIGH)
     max_partition_fetch_bytes: Int = key(
-        1_048_576, "Bytes of one partition in a fetch answer.", at_least(0), HIGH
+        1_048_576, "Bytes of one partition in a fetch response.", at_least(0), HIGH
     )
     max_poll_interval_ms: Int = key(
         300_000, "A consumer that does not poll for this long leaves its group.", at_least(1)
@@ -271,12 +267,12 @@ class ConsumerConfig(ClientConfig):
     )
     share_acknowledgement_mode: Text = key(
         "implicit",
-        "Whether a share consumer acknowledges by polling or by name.",
+        "Whether a share consumer acknowledges implicitly by polling or explicitly.",
         ACKNOWLEDGEMENT_MODE,
     )
     share_acquire_mode: Text = key(
         "BATCH_OPTIMIZED",
-        "Whether a share consumer gets whole batches or a number of records.",
+        "Whether a share consumer gets whole batches or at most a number of records.",
         ACQUIRE_MODE,
     )
     value_deserializer: ClassName = key(

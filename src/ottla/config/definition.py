@@ -1,12 +1,12 @@
-"""How a table of settings is written down: one class attribute a setting, typed and documented.
+"""Definition of tables of settings: one typed and documented class attribute for each setting.
 
 Kafka: org.apache.kafka.common.config.ConfigDef and AbstractConfig. A table reads
 
     class LogSettings(ConfigTable):
         log_segment_bytes: Int = key(1 << 30, "Size of a segment.", at_least(1 << 20), HIGH)
 
-The dotted name is the attribute's with `_` turned into `.`; the type stands in the annotation,
-with `| None` where no value at all is legal. `parse` turns texts into typed values.
+The dotted name is the attribute name with `.` for `_`; the annotation gives the type, with `| None`
+where null is valid. `parse` converts texts to typed values.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
 class Password(str):
-    """A secret: compares and is used as the text it is, but never shows it."""
+    """A secret: a text that is hidden in `str` and `repr`."""
 
     __slots__ = ()
 
@@ -68,7 +68,7 @@ class Password(str):
         return format("[hidden]", format_spec)
 
     def reveal(self) -> str:
-        """Return the secret as a plain text."""
+        """Return the secret as text."""
         return str.__str__(self)
 
 
@@ -96,7 +96,7 @@ _ANNOTATIONS: Final = {
 
 
 class _Required:
-    """Marks a setting that must be given."""
+    """Marks a setting that has no default."""
 
     def __repr__(self) -> str:
         return "REQUIRED"
@@ -127,7 +127,7 @@ class Key:
 
     @property
     def attribute(self) -> str:
-        """The name under which a table's object has the value."""
+        """The attribute name of the value."""
         return self.name.replace(".", "_")
 
     @property
@@ -141,7 +141,7 @@ class Key:
         return self.type is Type.PASSWORD
 
     def convert(self, given: object) -> Any:
-        """Turn what was given into the setting's type; ConfigErrors when it cannot be."""
+        """Convert a given value to the type of the setting; ConfigErrors when it is invalid."""
         value = given.strip() if type(given) is str else given
         if value is None:
             return None
@@ -151,7 +151,7 @@ class Key:
             raise ConfigErrors([invalid(self.name, given, str(error))]) from None
 
     def problem(self, value: Any) -> ConfigProblem | None:
-        """Check a converted value; None when it may be used."""
+        """Check a converted value; None when it is valid."""
         check = self.check
         if check is None:
             return None
@@ -164,7 +164,7 @@ class Key:
         return invalid(self.name, shown, reason)
 
     def text(self, value: Any) -> str | None:
-        """Write a value as Kafka writes it in files and answers; secrets are written out."""
+        """Format a value as Kafka does in files and responses; secrets are not hidden."""
         if value is None:
             return None
         if self.type is Type.BOOLEAN:
@@ -184,12 +184,12 @@ def key(
     *,
     internal: bool = False,
 ) -> Any:
-    """Define a setting in a table's body; the annotation beside it gives the type."""
+    """Define a setting in a table's body; its annotation gives the type."""
     return Key(default, doc, check, importance, internal)
 
 
 class ConfigTable:
-    """A set of settings; an object of it holds one value each, as attributes.
+    """A table of settings; an instance holds their values as attributes.
 
     A subclass adds its settings to those of its bases. `keys` maps dotted names to definitions
     in the order of the tables.
@@ -213,7 +213,7 @@ class ConfigTable:
         cls.keys = merged
 
     def __init__(self, values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-        """Take converted values by dotted name (the rest are defaults), and what was given."""
+        """Take converted values by dotted name (others are defaults), and the given texts."""
         self.given: dict[str, Any] = dict(given)
         own = self.__dict__
         for name, definition in self.keys.items():
@@ -221,7 +221,7 @@ class ConfigTable:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Read and check all settings; ConfigErrors names every one that is wrong."""
+        """Parse and check all settings; ConfigErrors names every invalid one."""
         reading = cls.read(given)
         if reading.problems:
             raise ConfigErrors(reading.problems)
@@ -248,13 +248,13 @@ class ConfigTable:
         return self.__dict__[self.keys[name].attribute]
 
     def text(self, name: str) -> str | None:
-        """Return a value as text, as Kafka writes it; secrets are written out."""
+        """Return a value as text, formatted as in Kafka; secrets are not hidden."""
         return self.keys[name].text(self.value(name))
 
 
 @dataclass(slots=True)
 class Reading:
-    """What a reading of texts gave: converted values by dotted name, and all problems."""
+    """The result of parsing texts: converted values by dotted name, and all problems."""
 
     values: dict[str, Any] = field(default_factory=dict)
     problems: list[ConfigProblem] = field(default_factory=list)
@@ -274,7 +274,7 @@ def _read_one(definition: Key, given: object, reading: Reading) -> None:
 
 
 def double_text(value: float) -> str:
-    """Write a number as Java does: 0.05, 1.0, 1.0E7."""
+    """Format a number as Java does: 0.05, 1.0, 1.0E7."""
     if value != value or value in {float("inf"), float("-inf")}:  # noqa: PLR0124 - NaN
         return repr(value).replace("inf", "Infinity").replace("nan", "NaN")
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -291,7 +291,7 @@ def _missing(name: str) -> ConfigProblem:
 
 
 class _WrongKindError(Exception):
-    """A text that does not have the form of the setting's type."""
+    """A text that cannot be parsed as the type of the setting."""
 
 
 def _to_bool(value: object, _kind: Type) -> bool:

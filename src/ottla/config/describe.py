@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells about settings: value, where it comes from, what it would else be.
+"""Settings as DescribeConfigs returns them: value, source and synonyms.
 
 Kafka: kafka.server.ConfigHelper, org.apache.kafka.server.ConfigHelperUtils.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Source(IntEnum):
-    """Where a value comes from; the numbers of DescribeConfigs."""
+    """The source of a value, numbered as in DescribeConfigs."""
 
     UNKNOWN = 0
     TOPIC_CONFIG = 1
@@ -34,7 +34,7 @@ class Source(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A setting that gives the value, or would if the stronger ones were not set."""
+    """A setting that gives the value, or would if those of higher precedence were not set."""
 
     name: str
     value: str | None
@@ -42,7 +42,7 @@ class Synonym(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One setting as DescribeConfigs answers it; `type` is Kafka's number, 0 for unknown."""
+    """One setting as DescribeConfigs returns it; `type` is Kafka's number, 0 for unknown."""
 
     name: str
     value: str | None
@@ -52,11 +52,11 @@ class Entry(NamedTuple):
     type: int
     synonyms: tuple[Synonym, ...]
     documentation: str | None
-    """None for names that no table has."""
+    """None for names that are in no table."""
 
 
 class BrokerSources(NamedTuple):
-    """All places a broker's settings come from: its own stored changes, the cluster's, its file.
+    """All sources of a broker's settings: its stored changes, the cluster's, its file.
 
     `config` is the effective configuration, with the changes applied.
     """
@@ -66,7 +66,7 @@ class BrokerSources(NamedTuple):
     cluster_changes: Mapping[str, str]
 
 
-# ms before minutes before hours: whoever asks for one of a chain sees all of it.
+# ms before minutes before hours: each of a chain has all of it as synonyms.
 _CHAINS: tuple[tuple[str, ...], ...] = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -75,7 +75,7 @@ _CHAINS: tuple[tuple[str, ...], ...] = (
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """List the names that can give a broker setting its value, the strongest first."""
+    """List the names that can give a broker setting its value, by precedence."""
     for chain in _CHAINS:
         if name in chain:
             return chain
@@ -86,12 +86,12 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def describe_broker(sources: BrokerSources, names: Sequence[str] | None = None) -> Iterator[Entry]:
-    """Describe one broker: the other names it was given, then all public settings."""
+    """Describe one broker: given names that are not in the table, then all public settings."""
     config = sources.config
     given = {**config.given, **sources.cluster_changes, **sources.own_changes}
     public = [name for name, definition in config.keys.items() if not definition.internal]
     foreign = given.keys() - public
-    for name in _wanted([*sorted(foreign), *public], names):
+    for name in _selected([*sorted(foreign), *public], names):
         yield _broker_entry(sources, name, given.get(name), whole_cluster=False)
 
 
@@ -99,7 +99,7 @@ def describe_cluster_default(
     sources: BrokerSources, names: Sequence[str] | None = None
 ) -> Iterator[Entry]:
     """Describe the changes stored for all brokers."""
-    for name in _wanted(list(sources.cluster_changes), names):
+    for name in _selected(list(sources.cluster_changes), names):
         yield _broker_entry(sources, name, sources.cluster_changes[name], whole_cluster=True)
 
 
@@ -108,7 +108,7 @@ def describe_topic(
 ) -> Iterator[Entry]:
     """Describe one topic's 33 public settings."""
     public = [name for name, definition in topic.keys.items() if not definition.internal]
-    for name in _wanted(public, names):
+    for name in _selected(public, names):
         definition = topic.keys[name]
         own = (
             [Synonym(name, definition.text(topic.value(name)), Source.TOPIC_CONFIG)]
@@ -129,13 +129,13 @@ GROUP_SYNONYMS: dict[str, str] = {
 def describe_group(
     own: Mapping[str, str], sources: BrokerSources, names: Sequence[str] | None = None
 ) -> Iterator[Entry]:
-    """Describe one group's settings, those of the broker where it has none."""
+    """Describe one group's settings, with the broker's as defaults."""
 
     def inherited(name: str) -> list[Synonym]:
         synonym = GROUP_SYNONYMS.get(name)
         return _synonyms(sources, synonym, (synonym,)) if synonym else []
 
-    yield from _describe_plain(
+    yield from _describe_table(
         GroupConfig, own, source=Source.GROUP_CONFIG, inherited=inherited, names=names
     )
 
@@ -144,12 +144,12 @@ def describe_client_metrics(
     own: Mapping[str, str], names: Sequence[str] | None = None
 ) -> Iterator[Entry]:
     """Describe one subscription to clients' metrics."""
-    yield from _describe_plain(
+    yield from _describe_table(
         ClientMetricsConfig, own, source=Source.CLIENT_METRICS_CONFIG, inherited=None, names=names
     )
 
 
-def _describe_plain(
+def _describe_table(
     table: type[ConfigTable],
     own: Mapping[str, str],
     *,
@@ -157,9 +157,9 @@ def _describe_plain(
     inherited: Callable[[str], list[Synonym]] | None,
     names: Sequence[str] | None,
 ) -> Iterator[Entry]:
-    """Describe a small table; a default is its own synonym only where others are inherited."""
+    """Describe a small table; a default is a synonym only where others are inherited."""
     reading = table.read(own)
-    for name in _wanted(list(table.keys), names):
+    for name in _selected(list(table.keys), names):
         definition = table.keys[name]
         weaker = inherited(name) if inherited else []
         if name in reading.values:
@@ -175,7 +175,7 @@ def _describe_plain(
             yield _entry(definition, definition.default, fallback)
 
 
-def _wanted(all_names: Iterable[str], names: Sequence[str] | None) -> list[str]:
+def _selected(all_names: Iterable[str], names: Sequence[str] | None) -> list[str]:
     return [name for name in all_names if not names or name in names]
 
 
@@ -199,8 +199,8 @@ def _broker_entry(
     definition = definition_of(name)
     synonyms = _synonyms(sources, name, broker_synonyms(name))
     if whole_cluster:
-        wanted = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
-        synonyms = [synonym for synonym in synonyms if synonym.source is wanted]
+        source = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+        synonyms = [synonym for synonym in synonyms if synonym.source is source]
     sensitive = definition is None or definition.sensitive
     if sensitive:
         value = None
@@ -221,7 +221,7 @@ def _broker_entry(
 
 
 def _synonyms(sources: BrokerSources, name: str, chain: Sequence[str]) -> list[Synonym]:
-    """List every place that gives one of the chain's names a value, the strongest first."""
+    """List every source of a value for a name of the chain, by precedence."""
     places: list[tuple[Source, Mapping[str, object]]] = [
         (Source.DYNAMIC_BROKER_CONFIG, sources.own_changes),
         (Source.DYNAMIC_DEFAULT_BROKER_CONFIG, sources.cluster_changes),

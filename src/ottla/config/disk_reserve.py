@@ -1,4 +1,4 @@
-"""Ottla's own setting of the space that clients may not fill; Kafka has none.
+"""Ottla's own setting of the disk space reserved for metadata; Kafka has none.
 
 Kafka: none; a broker there writes until the disk is full, and its directory then goes offline.
 """
@@ -9,13 +9,13 @@ from ottla.config.checks import at_least
 from ottla.config.definition import LOW, ConfigTable, Long, key
 
 AUTOMATIC = -1
-"""Value of the setting that leaves the reserve to the size of the file system."""
+"""The reserve depends on the size of the file system."""
 _LARGEST_AUTOMATIC_BYTES = 1 << 30
 _AUTOMATIC_PERCENT = 5
 
 
 class DiskReserveSettings(ConfigTable):
-    """How much of a log directory's file system is kept for what is not a client's record."""
+    """Space on a log directory's file system that produced records may not use."""
 
     log_dir_reserve_bytes: Long = key(
         AUTOMATIC,

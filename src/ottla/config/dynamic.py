@@ -1,4 +1,4 @@
-"""Which settings of a broker may change while it runs, and for whom.
+"""Which settings of a broker can change while it runs, and for which brokers.
 
 Kafka: org.apache.kafka.server.config.DynamicBrokerConfig, DynamicConfig.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class UpdateMode(Enum):
-    """How far a change of a setting reaches."""
+    """The scope of a dynamic change."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -28,7 +28,7 @@ class UpdateMode(Enum):
 
 
 class ThrottleSettings(ConfigTable):
-    """Settings that exist only as stored changes: rates of replication between brokers."""
+    """Settings that exist only as dynamic ones: replication rates between brokers."""
 
     leader_replication_throttled_rate: Long = key(
         MAX_LONG, "Bytes a second that a leader sends to throttled followers.", at_least(0)
@@ -158,7 +158,7 @@ CLUSTER_WIDE: Final = frozenset(
 
 ALL_DYNAMIC: Final = PER_BROKER | CLUSTER_WIDE
 
-# Any of these may also be given for one listener, as listener.name.<name>.<setting>.
+# Each of these may also be set for one listener, as listener.name.<name>.<setting>.
 _LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
 _MECHANISM_SUFFIXES: Final = (
     "connections.max.reauth.ms",
@@ -173,7 +173,7 @@ _LISTENER_CLUSTER_WIDE: Final = frozenset(
 
 
 def base_name(name: str) -> str:
-    """Strip a listener's prefix, and the mechanism's where the setting has one."""
+    """Strip the prefix of a listener, and that of a SASL mechanism where the setting has one."""
     match = _LISTENER.fullmatch(name)
     if match is None:
         return name
@@ -182,7 +182,7 @@ def base_name(name: str) -> str:
 
 
 def update_mode(name: str) -> UpdateMode:
-    """Tell whether and for whom a broker setting can change while nodes run."""
+    """Return whether and in which scope a broker setting is dynamic."""
     base = base_name(name)
     if base in PER_BROKER or (base != name and base not in _LISTENER_CLUSTER_WIDE):
         return UpdateMode.PER_BROKER
@@ -198,10 +198,10 @@ def definition_of(name: str) -> Key | None:
 
 
 def check_dynamic(changes: Mapping[str, str], *, one_broker: bool) -> list[ConfigProblem]:
-    """Say what is wrong with stored changes of brokers, for one broker or for all of them.
+    """Return the problems of dynamic changes, for one broker or for all brokers.
 
-    An unknown name is accepted as Kafka accepts it (plug-ins have their own names), a known one
-    must be dynamic, must not be for one broker when set for all, and must have a legal value.
+    An unknown name is accepted, as in Kafka (plug-ins have their own names). A known one must be
+    dynamic, must not be per-broker when set for all brokers, and must have a valid value.
     """
     problems = list(_refused(_fixed(changes), "Cannot update these configs dynamically"))
     unprefixed = [name for name in changes if name in SECURITY]
@@ -238,7 +238,7 @@ def _value_problems(name: str, value: str) -> list[ConfigProblem]:
 
 
 def listener_problems(given: Mapping[str, str]) -> list[ConfigProblem]:
-    """Say which settings of single listeners have illegal values: no table's reading sees them."""
+    """Return the invalid settings of single listeners, which parsing a table does not check."""
     return [
         problem._replace(name=name)
         for name, value in given.items()
@@ -248,5 +248,5 @@ def listener_problems(given: Mapping[str, str]) -> list[ConfigProblem]:
 
 
 def nearest_dynamic(name: str) -> str | None:
-    """Return the dynamic setting that was probably meant."""
+    """Return the dynamic setting with the nearest name."""
     return nearest(name, ALL_DYNAMIC)

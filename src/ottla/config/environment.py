@@ -3,8 +3,8 @@
 Kafka: kafka.docker.KafkaDockerWrapper, which writes them into server.properties at start.
 
 `KAFKA_X` is the setting whose name has `.` for `_`, `_` for `__` and `-` for `___`, in lower case;
-`OTTLA_X` is one of our own settings by the same rule. A secret may lie in a file, whose path
-`KAFKA_X_FILE` gives. Values are taken as they are, without the escapes of a properties file.
+`OTTLA_X` is one of Ottla's own settings by the same rule. `KAFKA_X_FILE` gives the path of a file
+that contains the value, for secrets. Values are used verbatim, without properties file escapes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "KAFKA_"
 OWN_PREFIX: Final = "OTTLA_"
-# What the image and Kafka's scripts read themselves: Java's virtual machine, log4j, places.
+# Variables that the image and Kafka's scripts read themselves: JVM, log4j, directories.
 NOT_SETTINGS: Final = frozenset(
     {
         "KAFKA_DEBUG",
@@ -38,7 +38,7 @@ NOT_SETTINGS: Final = frozenset(
         "KAFKA_VERSION",
     }
 )
-# Kubernetes gives every container such variables about services, one named "kafka" too.
+# Kubernetes sets such variables for every service, also for one named "kafka".
 _SERVICE_LINK = re.compile(
     r"KAFKA(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)"
 )
@@ -46,14 +46,14 @@ _FILE = ".file"
 
 
 class Setting(NamedTuple):
-    """A value as text, and where it comes from: `server.properties:3`, `KAFKA_NODE_ID`, …."""
+    """A value as text, and its source: `server.properties:3`, `KAFKA_NODE_ID`, …."""
 
     value: str
     origin: str
 
 
 class Environment(NamedTuple):
-    """The settings that the environment gives by dotted name, and what is wrong or strange."""
+    """The settings from the environment by dotted name, with errors and warnings."""
 
     settings: dict[str, Setting]
     problems: list[ConfigProblem]
@@ -81,10 +81,10 @@ def read_environment(
     own: Collection[str],
     read_file: Callable[[str], str],
 ) -> Environment:
-    """Take the settings out of the environment; `own` are the names that OTTLA_ gives.
+    """Read the settings from the environment; `own` are the names allowed for OTTLA_.
 
-    `read_file` returns the text of a file or raises OSError. KAFKA_ names that nobody knows are
-    among the settings too: whoever reads them all judges them.
+    `read_file` returns the text of a file or raises OSError. Unknown KAFKA_ names are included;
+    the parser of the configuration reports them.
     """
     found = Environment({}, [], [])
     ignored = []
@@ -96,9 +96,7 @@ def read_environment(
         elif variable.startswith(PREFIX):
             _read(variable, value, found, is_known, read_file)
     if ignored:
-        found.warnings.append(
-            f"{', '.join(ignored)}: passed over, they are for Java's virtual machine or log4j"
-        )
+        found.warnings.append(f"{', '.join(ignored)}: ignored, they configure the JVM or log4j")
     return found
 
 
@@ -123,7 +121,7 @@ def _read(
 def _read_secret(
     variable: str, name: str, found: Environment, source: tuple[str, Callable[[str], str]]
 ) -> None:
-    """Take the value out of a file, less the line end that editors leave there."""
+    """Read the value from a file, without a trailing line end."""
     path, read_file = source
     try:
         value = read_file(path).rstrip("\r\n")
@@ -143,12 +141,12 @@ def _put(name: str, setting: Setting, found: Environment) -> None:
     found.settings[name] = setting
 
 
-# Flags of server-start that have a variable; no part of the node's settings.
+# Variables of server-start flags; they are not settings of the node.
 _FLAGS: Final = ("log.format", "log.level")
 
 
 def _read_own(variable: str, value: str, own: Collection[str], found: Environment) -> None:
-    """Take one of our own; other programs of ours (tests, benchmarks) have variables too."""
+    """Read one of Ottla's own settings; tests and benchmarks have OTTLA_ variables, too."""
     name = property_name(variable)
     if name in own:
         _put(name, Setting(value, variable), found)

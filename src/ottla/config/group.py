@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class GroupConfig(ConfigTable):
-    """What one group has set for itself; the rest comes from the broker."""
+    """Settings of one group; the broker gives the defaults."""
 
     consumer_assignment_interval_ms: Int = key(
         1000, "Least time between two assignments of the consumer group.", at_least(0)
@@ -33,7 +33,7 @@ class GroupConfig(ConfigTable):
         "latest", "Where the share group starts to read.", SHARE_OFFSET_RESET
     )
     share_delivery_count_limit: Int = key(
-        5, "How often a record is delivered before it is dropped.", at_least(2)
+        5, "How often a record is delivered before it is archived.", at_least(2)
     )
     share_heartbeat_interval_ms: Int = key(
         5000, "Heartbeat interval of the share group's members.", at_least(1)
@@ -76,22 +76,26 @@ CLIENT_ATTRIBUTES = (
     "client_source_address",
     "client_source_port",
 )
-"""What a subscription can choose clients by."""
+"""Client attributes that a subscription can match."""
 
 
 def client_pattern(text: str) -> tuple[str, regex.Pattern[str]] | None:
-    """Read an attribute's name and a regular expression, `client_id=app-.*`; None if it is none.
+    """Parse an attribute and a regular expression, `client_id=app-.*`; None when invalid.
 
-    Give `fullmatch` a timeout: an expression may have more ways to try than there is time for.
+    Pass a timeout to `fullmatch`: an expression may backtrack exponentially.
     """
-    import regex  # here, for the few who subscribe to clients' metrics
+    import regex  # imported late: only needed for subscriptions to client metrics
 
     parts = text.rstrip("=").split("=")
     if len(parts) != 2 or parts[0].strip() not in CLIENT_ATTRIBUTES:
         return None
     try:
         return parts[0].strip(), regex.compile(parts[1].strip())
-    except (regex.error, OverflowError, RecursionError):  # the last two: what is too large or deep
+    except (
+        regex.error,
+        OverflowError,
+        RecursionError,
+    ):  # the last two: patterns that are too large or too deeply nested
         return None
 
 
@@ -99,7 +103,7 @@ class ClientMetricsConfig(ConfigTable):
     """One subscription to clients' metrics (KIP-714)."""
 
     interval_ms: Int = key(300_000, "How often matching clients push their metrics.")
-    match: Names = key([], "Which clients are meant, as key=pattern pairs.", DISTINCT)
+    match: Names = key([], "Clients that match, as key=pattern pairs.", DISTINCT)
     metrics: Names = key(
-        [], "Prefixes of the metrics asked for; * for all, empty for none.", DISTINCT
+        [], "Prefixes of the requested metrics; * for all, empty for none.", DISTINCT
     )

@@ -1,4 +1,4 @@
-"""Ottla's own limits of what strangers' bytes may cost; Kafka has none of them.
+"""Ottla's own resource limits for untrusted clients; Kafka has no counterpart.
 
 Kafka: none.
 """
@@ -12,29 +12,29 @@ _MIB = 1024 * 1024
 
 
 class LimitSettings(ConfigTable):
-    """How far batches may unfold, and how many producers are remembered."""
+    """Limits of decompression and of producer states."""
 
     decompressed_max_bytes: Int = key(
         100 * _MIB,
-        "Most bytes that the records of one produced batch may take when they are plain.",
+        "Most decompressed bytes of the records of one produced batch.",
         between(_MIB, MAX_INT),
         LOW,
     )
     decompression_max_cpu_ms: Int = key(
         1000,
-        "Most time of a processor that checking the records of one produced batch may take.",
+        "Most CPU time for validating the records of one produced batch.",
         at_least(1),
         LOW,
     )
     decompressed_total_bytes: Long = key(
         256 * _MIB,
-        "Most bytes that batches may unfold to at the same time; others wait, one always runs.",
+        "Most decompressed bytes of all batches in validation; others wait, one always runs.",
         at_least(1),
         LOW,
     )
     producer_states_max: Int = key(
         1_000_000,
-        "Most idempotent producers remembered in all partitions; new ones are refused then.",
+        "Most idempotent producer states in all partitions; beyond it new ones are refused.",
         at_least(1),
         LOW,
     )

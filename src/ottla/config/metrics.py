@@ -1,6 +1,6 @@
-"""Ottla's own settings of the metrics endpoint; Kafka has none, so they are in a table apart.
+"""Ottla's own settings of the metrics endpoint; Kafka has no counterpart.
 
-Kafka: none; what comes nearest is the configuration of an exporter in the JVM.
+Kafka: none; JMX exporters are configured separately.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class MetricsSettings(ConfigTable):
     """Where metrics and probes are served, and under which names."""
 
     metrics_listener: Text = key(
-        "", "HOST:PORT of /metrics and the probes; empty serves neither.", importance=LOW
+        "", "HOST:PORT of /metrics and the probes; empty disables both.", importance=LOW
     )
     metrics_names: Text = key(
         "classic",
@@ -44,7 +44,7 @@ class MetricsSettings(ConfigTable):
 
     @property
     def address(self) -> MetricsAddress | None:
-        """Where to listen; None when nothing is served or what is given is no address."""
+        """The address to listen on; None when disabled or invalid."""
         host, separator, port = self.metrics_listener.removeprefix("http://").rpartition(":")
         if not separator or not port.isdecimal() or int(port) > 65535:
             return None
@@ -52,7 +52,7 @@ class MetricsSettings(ConfigTable):
 
     @property
     def address_problems(self) -> list[ConfigProblem]:
-        """What is wrong with the address."""
+        """The problems of the address."""
         if not self.metrics_listener or self.address is not None:
             return []
         reason = "write HOST:PORT, or :PORT for all interfaces"

@@ -1,4 +1,4 @@
-"""All settings that Ottla has and Kafka has not, in one table: what variables `OTTLA_…` may name.
+"""All settings that exist in Ottla but not in Kafka; `OTTLA_…` variables set them.
 
 Kafka: none.
 """
@@ -11,4 +11,4 @@ from ottla.config.metrics import MetricsSettings
 
 
 class OwnSettings(MetricsSettings, DiskReserveSettings, LimitSettings):
-    """The settings of one node that are ours; a new one is a table of its own, listed here."""
+    """Ottla's own settings of a node; each base is one table."""

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, all of it at once, and the name that was probably meant.
+"""Problems of a configuration, collected, with the nearest name for unknown ones.
 
 Kafka: org.apache.kafka.common.config.ConfigException, which stops at the first problem.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ConfigProblem(NamedTuple):
-    """One wrong setting: its dotted name, the text given for it, and Kafka's sentence about it."""
+    """One invalid setting: its dotted name, the given text and Kafka's message."""
 
     name: str
     value: str | None
@@ -25,7 +25,7 @@ class ConfigProblem(NamedTuple):
 
 
 class ConfigErrors(ValueError):
-    """Every problem found, not only the first; the text has one line for each."""
+    """All problems found; the text has one line for each."""
 
     def __init__(self, problems: Iterable[ConfigProblem]) -> None:
         self.problems = tuple(problems)
@@ -33,7 +33,7 @@ class ConfigErrors(ValueError):
 
 
 def invalid(name: str, value: object, reason: str | None = None) -> ConfigProblem:
-    """Word a refused value as Kafka does."""
+    """Return Kafka's message about an invalid value."""
     ending = f": {reason}" if reason else ""
     text = None if value is None else str(value)
     shown = "null" if text is None else text
@@ -41,29 +41,29 @@ def invalid(name: str, value: object, reason: str | None = None) -> ConfigProble
 
 
 def unknown(name: str, value: str | None, known: Iterable[str]) -> ConfigProblem:
-    """Word an unknown name, with the nearest known one when there is one."""
+    """Return the problem of an unknown name, with the nearest known one if any."""
     meant = nearest(name, known)
     proposal = f"; did you mean {meant}?" if meant else ""
     return ConfigProblem(name, value, f"Unknown configuration {name}{proposal}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant, None when nothing is near.
+    """Return the nearest known name, None when none is similar.
 
-    Likeness of the letters decides. A name that was only cut short, or only has other
-    separators, counts as nearer; so does one with the same first word, since slips sit at the
-    end of a dotted name more often than at its beginning.
+    Similarity of the letters decides. Names that differ only by an abbreviation or by separators
+    rank higher; so do names with the same first word, because typing errors are more frequent at
+    the end of a dotted name than at its start.
     """
-    wanted = _SEPARATORS.sub(".", name.lower())
+    searched = _SEPARATORS.sub(".", name.lower())
     best, best_score = None, 0.0
     matcher = SequenceMatcher(autojunk=False)
-    matcher.set_seq2(wanted)
+    matcher.set_seq2(searched)
     for candidate in sorted(known):
         matcher.set_seq1(candidate)
         needed = best_score - _LARGEST_BONUS
         if matcher.real_quick_ratio() < needed or matcher.quick_ratio() < needed:
             continue
-        score = matcher.ratio() + _bonus(wanted, candidate.lower())
+        score = matcher.ratio() + _bonus(searched, candidate.lower())
         if score > best_score:
             best, best_score = candidate, score
     return best if best_score >= _NEAR else None
@@ -74,9 +74,11 @@ _NEAR = 0.75
 _LARGEST_BONUS = 0.3
 
 
-def _bonus(wanted: str, candidate: str) -> float:
-    if wanted.replace(".", "") == _SEPARATORS.sub("", candidate):
+def _bonus(searched: str, candidate: str) -> float:
+    if searched.replace(".", "") == _SEPARATORS.sub("", candidate):
         return _LARGEST_BONUS
-    if wanted and candidate.startswith(wanted):
+    if searched and candidate.startswith(searched):
         return 0.15
-    return 0.02 if candidate.split(".", maxsplit=1)[0] == wanted.split(".", maxsplit=1)[0] else 0.0
+    return (
+        0.02 if candidate.split(".", maxsplit=1)[0] == searched.split(".", maxsplit=1)[0] else 0.0
+    )

@@ -1,8 +1,8 @@
-r"""Java's .properties files: names and texts, with comments, escapes and continued lines.
+r"""Parser and writer of Java's .properties files.
 
-Kafka: java.util.Properties, which reads every file of Kafka's. The rules in short: `#` or `!`
-begins a comment line; a line that ends in an odd number of backslashes goes on in the next one,
-whose leading blanks do not count; `=`, `:` or blanks end the name; `\t \n \r \f \uXXXX` are
+Kafka: java.util.Properties. The rules in short: `#` or `!` starts a comment line; a line that ends
+in an odd number of backslashes continues in the next one, whose leading blanks are ignored; `=`,
+`:` or blanks end the name; `\t \n \r \f \uXXXX` are
 escapes and a backslash before any other character stands for that character.
 """
 
@@ -20,11 +20,11 @@ _WRITTEN = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
 class PropertiesError(ValueError):
-    """A file that is not a properties file; the text says where."""
+    """A malformed properties file; the text names the line."""
 
 
 class Property(NamedTuple):
-    """One setting of a file and the line it begins on, from 1."""
+    """One setting of a file and its first line, counted from 1."""
 
     name: str
     value: str
@@ -32,7 +32,7 @@ class Property(NamedTuple):
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Read all settings; a later one of the same name wins. Raises PropertiesError."""
+    """Parse all settings; the last one of a name wins. Raises PropertiesError."""
     return {found.name: found.value for found in read_properties(text)}
 
 
@@ -44,14 +44,14 @@ def read_properties(text: str) -> Iterator[Property]:
 
 
 def write_properties(settings: Mapping[str, str], *, comments: Iterable[str] = ()) -> str:
-    """Write settings as Java does: comment lines first, then one `name=value` a line."""
+    """Format settings as Java does: comment lines, then one `name=value` on each line."""
     lines = [f"#{comment}" for comment in comments]
     lines += [f"{_escape(name, in_name=True)}={_escape(value)}" for name, value in settings.items()]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Join continued lines; leave out blank lines and comments."""
+    """Join continued lines; skip blank lines and comments."""
     pending: str | None = None
     start = 0
     natural = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

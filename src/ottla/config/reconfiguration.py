@@ -1,4 +1,4 @@
-"""Whether a running broker could take over changed settings: the whole must still be legal.
+"""Validates dynamic changes of a running broker: the resulting configuration must be valid.
 
 Kafka: org.apache.kafka.server.config.DynamicBrokerConfig.validate with its BrokerReconfigurables.
 """
@@ -23,14 +23,14 @@ _THREADS: Final = (
 )
 _CHANGING: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 _CHANGING_PREFIX: Final = "ssl."
-"""Of one listener: what may change while it is open."""
+"""Listener settings that may change while the listener is open."""
 _CLEANER_THREADS: Final = "log.cleaner.threads"
 
 
 def refusal(static: BrokerConfig, current: BrokerConfig, changes: Mapping[str, str]) -> str | None:
-    """Say in Kafka's words why a broker started with `static` could not run with these changes.
+    """Return why a broker started with `static` cannot apply these changes, in Kafka's words.
 
-    `changes` are all stored settings as they would be, the cluster's below the broker's own.
+    `changes` are all stored settings after the change; the broker's override the cluster's.
     """
     proposed = static.with_dynamic(changes, strict=True)
     nameless = [one for one in proposed.listeners if "://" not in one]
@@ -55,7 +55,7 @@ def refusal(static: BrokerConfig, current: BrokerConfig, changes: Mapping[str, s
 
 
 def wrapped(reason: str) -> str:
-    """Put a reason into the sentence that Kafka makes of an exception in an exception."""
+    """Wrap a reason as Kafka does with an exception in an exception."""
     return (
         f"Invalid value org.apache.kafka.common.config.ConfigException: {reason} for "
         "configuration Invalid dynamic configuration"
@@ -85,12 +85,12 @@ def _cleaner_reason(current: BrokerConfig, proposed: BrokerConfig) -> str | None
 
 
 def _listener_reason(current: BrokerConfig, proposed: BrokerConfig) -> str | None:
-    """Let listeners come and go, but not those that are advertised, nor change what stays."""
+    """Validate added, removed and changed listeners."""
     if (proposed.listeners, proposed.security_protocols) == (
         current.listeners,
         current.security_protocols,
     ):
-        return None  # as Kafka does, which looks at them only when one of these two changes
+        return None  # as in Kafka, which validates listeners only when one of these two changes
     old = {one.listener: one for one in current.endpoints}
     new = {one.listener: one for one in proposed.endpoints}
     advertised = [one.listener for one in current.advertised_endpoints]
@@ -111,12 +111,12 @@ def _listener_reason(current: BrokerConfig, proposed: BrokerConfig) -> str | Non
 
 
 def _scala_set(names: Iterable[str]) -> str:
-    """Print the names of listeners as Kafka's sets of them print."""
+    """Format listener names as Kafka formats its sets."""
     return f"Set({', '.join(f'ListenerName({name})' for name in names)})"
 
 
 def _fixed_settings(config: BrokerConfig, listener: str) -> dict[str, str]:
-    """Return what is set for one listener and cannot change while it is open."""
+    """Return the settings of one listener that cannot change while it is open."""
     prefix = f"listener.name.{listener.lower()}."
     return {
         name: str(value)

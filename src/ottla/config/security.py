@@ -23,7 +23,7 @@ from ottla.config.definition import (
 
 
 class SecuritySettings(ConfigTable):
-    """How a connection is encrypted and its user proven."""
+    """Encryption and authentication of connections."""
 
     sasl_client_callback_handler_class: ClassName | None = key(
         None, "Plug-in that gives a client its credentials."
@@ -94,7 +94,7 @@ class SecuritySettings(ConfigTable):
         None, "Client secret at the identity provider."
     )
     sasl_oauthbearer_clock_skew_seconds: Int = key(
-        30, "Difference of clocks that is forgiven.", importance=LOW
+        30, "Tolerated clock difference.", importance=LOW
     )
     sasl_oauthbearer_expected_audience: Names = key(
         [], "Audiences a token must name.", DISTINCT, LOW
@@ -120,7 +120,7 @@ class SecuritySettings(ConfigTable):
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
         "Plug-in that checks a token.",
     )
-    sasl_oauthbearer_scope: Text | None = key(None, "Scope asked for.")
+    sasl_oauthbearer_scope: Text | None = key(None, "Requested scope.")
     sasl_oauthbearer_scope_claim_name: Text = key(
         "scope", "Claim that holds the scope.", importance=LOW
     )

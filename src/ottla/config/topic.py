@@ -1,4 +1,4 @@
-"""The effective configuration of one topic: its own settings over the broker's defaults.
+"""The effective configuration of one topic: its own settings and the broker's defaults.
 
 Kafka: org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynonyms.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.config.definition import Key
 
-# Topic setting -> the broker's settings that give its default, the strongest first.
+# Topic setting -> the broker settings that give its default, by precedence.
 BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "cleanup.policy": ("log.cleanup.policy",),
@@ -62,7 +62,7 @@ _RESOLVED: Final[Mapping[str, Callable[[BrokerConfig], int]]] = MappingProxyType
 
 
 class TopicConfig(TopicSettings):
-    """Every setting of a topic as an attribute; `given` holds what the topic set itself."""
+    """Every setting of a topic as an attribute; `given` holds its own settings."""
 
     @property
     def compact(self) -> bool:
@@ -93,7 +93,7 @@ class TopicConfig(TopicSettings):
 
 
 def broker_defaults(broker: BrokerConfig) -> dict[str, Any]:
-    """Return the typed value of each topic setting that a topic without its own would have."""
+    """Return the typed defaults of topic settings on this broker."""
     values: dict[str, Any] = {}
     for name, synonyms in BROKER_SYNONYMS.items():
         resolve = _RESOLVED.get(name)
@@ -102,9 +102,9 @@ def broker_defaults(broker: BrokerConfig) -> dict[str, Any]:
 
 
 def parse_topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
-    """Put a topic's own settings over the broker's defaults.
+    """Apply a topic's own settings to the broker's defaults.
 
-    Raises ConfigErrors for unknown names, wrong values and settings that contradict each other.
+    Raises ConfigErrors for unknown names, invalid values and contradicting settings.
     """
     problems = list(unknown_topic_settings(overrides))
     reading = TopicConfig.read(overrides)
@@ -117,13 +117,13 @@ def parse_topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> To
 
 
 def load_topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
-    """Do the same with stored settings: what cannot be read is passed over, not refused."""
+    """Apply stored settings likewise, but ignore invalid values."""
     reading = TopicConfig.read(overrides)
     return TopicConfig({**broker_defaults(broker), **reading.values}, overrides)
 
 
 def unknown_topic_settings(names: Mapping[str, str]) -> Iterator[ConfigProblem]:
-    """Yield a problem for each name that topics do not have, with the nearest right one."""
+    """Yield a problem for each name that topics do not have, with the nearest known one."""
     for name, value in names.items():
         if name not in TopicConfig.keys:
             meant = nearest(name, public_names())
@@ -132,7 +132,7 @@ def unknown_topic_settings(names: Mapping[str, str]) -> Iterator[ConfigProblem]:
 
 
 def public_names() -> list[str]:
-    """List the settings a user may see."""
+    """List the settings that are not internal."""
     return [name for name, definition in TopicConfig.keys.items() if not definition.internal]
 
 

@@ -38,7 +38,7 @@ class TopicSettings(ConfigTable):
         86_400_000, "How long tombstones stay in a compacted topic.", at_least(0)
     )
     file_delete_delay_ms: Long = key(
-        60_000, "Wait before a deleted segment's files go.", at_least(0)
+        60_000, "Delay before a deleted segment's files are removed.", at_least(0)
     )
     flush_messages: Long = key(
         MAX_LONG, "Records after which the log is flushed to disk.", at_least(1)
@@ -69,14 +69,14 @@ class TopicSettings(ConfigTable):
         1_048_588, "Largest batch of records, after compression.", at_least(0)
     )
     message_timestamp_after_max_ms: Long = key(
-        3_600_000, "How far ahead of the broker's clock a record's timestamp may lie.", at_least(0)
+        3_600_000, "How far ahead of the broker's clock a record's timestamp may be.", at_least(0)
     )
     message_timestamp_before_max_ms: Long = key(
-        MAX_LONG, "How far behind the broker's clock a record's timestamp may lie.", at_least(0)
+        MAX_LONG, "How far before the broker's clock a record's timestamp may be.", at_least(0)
     )
     message_timestamp_type: Text = key(
         "CreateTime",
-        "Whether timestamps are the producer's or the time of the append.",
+        "Whether timestamps are set by the producer or by the append.",
         one_of("CreateTime", "LogAppendTime"),
     )
     min_cleanable_dirty_ratio: Double = key(
@@ -90,16 +90,16 @@ class TopicSettings(ConfigTable):
     )
     preallocate: Bool = key(False, "Reserve a segment's whole size when it is created.")
     remote_log_copy_disable: Bool = key(False, "Copy no more segments to remote storage.")
-    remote_log_delete_on_disable: Bool = key(
-        False, "Delete what lies in remote storage when tiering is switched off."
-    )
+    remote_log_delete_on_disable: Bool = key(False, "Delete remote data when tiering is disabled.")
     remote_storage_enable: Bool = key(False, "Tier this topic.")
     retention_bytes: Long = key(-1, "Bytes of a partition to keep; -1 has no limit.")
     retention_ms: Long = key(604_800_000, "Time to keep a segment; -1 has no limit.", at_least(-1))
     segment_bytes: Int = key(1_073_741_824, "Size of a segment.", at_least(1_048_576))
     segment_index_bytes: Int = key(10_485_760, "Size of an offset index.", at_least(4))
-    segment_jitter_ms: Long = key(0, "Random spread of the time before a new segment.", at_least(0))
-    segment_ms: Long = key(604_800_000, "Time before a new segment is begun.", at_least(1))
+    segment_jitter_ms: Long = key(
+        0, "Random jitter of the time before a new segment is rolled.", at_least(0)
+    )
+    segment_ms: Long = key(604_800_000, "Time before a new segment is rolled.", at_least(1))
     unclean_leader_election_enable: Bool = key(
         False, "Let a replica that is not in sync lead when no other is left; records may be lost."
     )

@@ -1,1 +1,1 @@
-"""Decides about topics, brokers and settings: operations make records, replay makes state."""
+"""The controller: operations return records, and replaying records builds its state."""

@@ -1,4 +1,4 @@
-"""Replicas of new partitions: checked when a client chose them, placed when it did not.
+"""Replicas of new partitions: validates a manual assignment or places them.
 
 Kafka: ReplicationControlManager.validateManualPartitionAssignment and buildPartitionRegistration.
 """
@@ -63,7 +63,7 @@ def place_replicas(
 def new_partition(
     replicas: Sequence[int], cluster: ClusterControl, *, partition_id: int
 ) -> PartitionRegistration:
-    """Return a partition that begins with its active replicas in sync, the first one leading.
+    """Return a new partition with its active replicas in sync, the first one as leader.
 
     KafkaError INVALID_REPLICA_ASSIGNMENT when none of them is active.
     """

@@ -1,4 +1,4 @@
-"""Brokers and controllers as the controller knows them, and their registration.
+"""The registered brokers and controllers.
 
 Kafka: org.apache.kafka.controller.ClusterControlManager.
 """
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class ClusterControl:
-    """Registrations are replayed, heartbeats are soft state."""
+    """Registrations are replayed state, heartbeats are soft state."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ClusterControl:
         self._features = features
         self.heartbeats = Heartbeats(session_timeout_ms)
 
-    # What others ask
+    # Queries
 
     def is_active(self, broker_id: int) -> bool:
         """Whether the broker can lead."""
@@ -65,7 +65,7 @@ class ClusterControl:
         return broker is not None and broker.is_active
 
     def active_ids(self) -> list[int]:
-        """Return the brokers that are not fenced and stay."""
+        """Return the brokers that are neither fenced nor in controlled shutdown."""
         return [broker.broker_id for broker in self.brokers.values() if broker.is_active]
 
     def unfenced_ids(self) -> list[int]:
@@ -73,7 +73,7 @@ class ClusterControl:
         return [broker.broker_id for broker in self.brokers.values() if not broker.fenced]
 
     def default_directory(self, broker_id: int) -> Uuid:
-        """Return the directory of a new replica: the only one, or none yet."""
+        """Return the directory of a new replica: the only usable one, or unassigned."""
         broker: BrokerRegistration | None = self.brokers.get(broker_id)
         if broker is None:
             return UNASSIGNED_DIRECTORY
@@ -82,12 +82,12 @@ class ClusterControl:
         return open_ones[0] if len(open_ones) == 1 else UNASSIGNED_DIRECTORY
 
     def has_online_directory(self, broker_id: int, directory: Uuid) -> bool:
-        """Whether the broker can serve a replica that lies in directory."""
+        """Whether the broker can serve a replica in directory."""
         broker: BrokerRegistration | None = self.brokers.get(broker_id)
         return broker is None or broker.has_online_directory(directory)
 
     def check_epoch(self, broker_id: int, broker_epoch: int) -> BrokerRegistration:
-        """Return the registration; KafkaError STALE_BROKER_EPOCH when it is another or none."""
+        """Return the registration; KafkaError STALE_BROKER_EPOCH for another epoch or none."""
         broker: BrokerRegistration | None = self.brokers.get(broker_id)
         if broker is None:
             raise KafkaError(
@@ -102,11 +102,11 @@ class ClusterControl:
         return broker
 
     def registration_offset(self, broker_id: int) -> int:
-        """Return the offset of the broker's registration: it must have read that far."""
+        """Return the offset of the broker's registration, up to which it must have replayed."""
         return self._registration_offsets.get(broker_id, -1)  # type: ignore[no-any-return]  # `get` is untyped
 
     def state_of(self, broker: BrokerRegistration) -> BrokerState:
-        """Return what the log says about a broker."""
+        """Return the replayed state of a broker."""
         if broker.fenced:
             return BrokerState.FENCED
         if broker.in_controlled_shutdown:
@@ -114,7 +114,7 @@ class ClusterControl:
         return BrokerState.UNFENCED
 
     def feature_ranges(self, name: str) -> list[tuple[str, FeatureRange]]:
-        """Return what every registered node supports of a feature."""
+        """Return the supported range of a feature for every registered node."""
         none = FeatureRange(0, 0)
         found = [
             (f"Broker {broker.broker_id}", broker.features.get(name, none))
@@ -187,7 +187,7 @@ class ClusterControl:
     def registration_record(
         self, request: BrokerRegistrationRequest, broker_epoch: int
     ) -> MessageAndVersion:
-        """Return the record of a broker that may register; it begins fenced."""
+        """Return the registration record of a broker; a new one is fenced."""
         existing: BrokerRegistration | None = self.brokers.get(request.broker_id)
         same = existing is not None and existing.incarnation_id == request.incarnation_id
         registration = BrokerRegistration(
@@ -235,11 +235,11 @@ class ClusterControl:
         self.brokers[record.broker_id] = self.brokers[record.broker_id].merge(record)
 
     def replay_fence(self, record: FenceBrokerRecord) -> None:
-        """Fence a broker, as old releases wrote it."""
+        """Fence a broker, as recorded by old releases."""
         self.brokers[record.id] = self.brokers[record.id]._replace(fenced=True)
 
     def replay_unfence(self, record: UnfenceBrokerRecord) -> None:
-        """Undo a fence, as old releases wrote it."""
+        """Unfence a broker, as recorded by old releases."""
         self.brokers[record.id] = self.brokers[record.id]._replace(fenced=False)
 
     def replay_register_controller(self, record: RegisterControllerRecord) -> None:
@@ -247,7 +247,7 @@ class ClusterControl:
         self.controllers[record.controller_id] = controller_registration_of(record)
 
     def usable_brokers(self) -> Iterator[BrokerRegistration]:
-        """Yield the brokers that new replicas may go to: with a directory that is not cordoned."""
+        """Yield the brokers that can hold new replicas: with a directory that is not cordoned."""
         for broker in self.brokers.values():
             if broker.in_controlled_shutdown:
                 continue

@@ -1,4 +1,4 @@
-"""Whether the settings of a resource may be what a change would make them.
+"""Validates the settings of a resource after a change.
 
 Kafka: kafka.server.{ControllerConfigurationValidator, ConfigAdminManager},
 org.apache.kafka.coordinator.group.GroupConfig.validate.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ottla.config.broker import BrokerConfig
 
-# A group's setting, the broker's setting that bounds it, and whether that is the lower bound.
+# A group setting, the broker setting that bounds it, and whether that is the lower bound.
 _GROUP_BOUNDS: Final = (
     *(
         (f"{kind}.{name}", f"group.{kind}.{bound}.{name}", bound == "min")
@@ -49,7 +49,7 @@ def check_settings(
     changes: Mapping[str, str | None],
     config: BrokerConfig,
 ) -> None:
-    """Check all that a resource would have; KafkaError INVALID_CONFIG or INVALID_REQUEST."""
+    """Validate all settings of a resource; KafkaError INVALID_CONFIG or INVALID_REQUEST."""
     match resource.type:
         case ConfigResourceType.TOPIC:
             if not resource.name:

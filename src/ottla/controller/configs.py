@@ -1,4 +1,4 @@
-"""Stored settings: what may be changed, and the records of a change.
+"""Stored settings: validation of changes and their records.
 
 Kafka: org.apache.kafka.controller.ConfigurationControlManager.
 """
@@ -15,7 +15,7 @@ from ottla.config.topic import broker_defaults
 from ottla.config.topic import definition_of as topic_definition_of
 from ottla.controller.config_rules import check_settings
 from ottla.controller.policies import NO_POLICIES, ChangedConfigs
-from ottla.controller.result import ControllerResult, own_text
+from ottla.controller.result import ControllerResult, specific_message
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.bootstrap import MIN_INSYNC_REPLICAS
 from ottla.metadata.framing import MessageAndVersion
@@ -74,7 +74,7 @@ class ConfigControl:
         return self.of(ConfigResource(ConfigResourceType.TOPIC, name))
 
     def effective(self, topic: str, name: str) -> str | None:
-        """Return a topic's value: its own, the cluster's, the broker's file's or the default."""
+        """Return a topic's value: its own, the cluster's, the broker file's or the default."""
         own = self.topic(topic).get(name)
         if own is not None:
             return own
@@ -86,9 +86,9 @@ class ConfigControl:
         return definition.text(default) if definition else None
 
     def for_elr(self) -> list[MessageAndVersion]:
-        """Return records that leave min.insync.replicas to topics and the cluster, as ELR asks.
+        """Return records that set min.insync.replicas only for topics and the cluster, for ELR.
 
-        The cluster's own value stays; without one it is this node's. Those of brokers go.
+        The cluster's value stays, or is set to this node's. Those of brokers are removed.
         """
         cleared: list[tuple[str, str | None]] = [
             (resource.name, None)
@@ -152,7 +152,7 @@ class ConfigControl:
     def new_topic_records(
         self, name: str, settings: Mapping[str, str | None]
     ) -> list[MessageAndVersion]:
-        """Return the records of a topic's first settings; KafkaError INVALID_CONFIG."""
+        """Return the config records of a new topic; KafkaError INVALID_CONFIG."""
         empty = [key for key, value in settings.items() if value is None]
         if empty:
             raise KafkaError(
@@ -182,7 +182,7 @@ class ConfigControl:
             response.responses.append(
                 IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
                     error_code=error.code if error else 0,
-                    error_message=own_text(error),
+                    error_message=specific_message(error),
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
                 )
@@ -190,7 +190,7 @@ class ConfigControl:
         return ControllerResult([] if request.validate_only else records, response)
 
     def alter(self, request: AlterConfigsRequest) -> ControllerResult[AlterConfigsResponse]:
-        """Replace all settings of resources (the old API): what is not named is removed."""
+        """Replace all settings of resources (the old API): unnamed settings are removed."""
         records: list[MessageAndVersion] = []
         response = AlterConfigsResponse(responses=[])
         duplicates = _duplicates([(r.resource_type, r.resource_name) for r in request.resources])
@@ -213,7 +213,7 @@ class ConfigControl:
             response.responses.append(
                 AlterConfigsResponse.AlterConfigsResourceResponse(
                     error_code=error.code if error else 0,
-                    error_message=own_text(error),
+                    error_message=specific_message(error),
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
                 )
@@ -225,7 +225,7 @@ class ConfigControl:
         resource: ConfigResource,
         configs: list[IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig],
     ) -> dict[str, str | None]:
-        """Turn operations into new values; None removes."""
+        """Convert operations to new values; None removes a setting."""
         empty = [
             config.name
             for config in configs
@@ -245,7 +245,9 @@ class ConfigControl:
                     resource, config.name, value, AlterOperation(operation)
                 )
             else:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka trips over it
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR
+                )  # as in Kafka, where the lookup fails
         return changes
 
     def _edit_list(
@@ -254,12 +256,12 @@ class ConfigControl:
         definition = _definition(resource.type, name)
         if definition is None or definition.type is not Type.LIST:
             text = f"Can't {operation.name} to key {name} because its type is not LIST."
-            if resource.type == ConfigResourceType.BROKER:  # Kafka's brokers see to it first
+            if resource.type == ConfigResourceType.BROKER:  # Kafka's brokers validate it first
                 verb = operation.name.lower()
                 text = f"Config value {verb} is not allowed for config key: {name}"
             raise KafkaError(ErrorCode.INVALID_CONFIG, text)
         current = self.of(resource).get(name)
-        if current is None:  # whatever the node's own file says, as in Kafka
+        if current is None:  # the node's own file is ignored, as in Kafka
             current = definition.text(definition.default) or ""
         entries = [entry for entry in _split(current) if entry]
         for entry in _split(value):
@@ -277,9 +279,9 @@ class ConfigControl:
         exists: bool = False,
         implied: Collection[str] = (),
     ) -> list[MessageAndVersion]:
-        """Check what the resource would become and return the records that make it so.
+        """Validate the resulting settings and return the records of the change.
 
-        `implied` are removals that nobody named: policies are not asked about them.
+        `implied` are removals that the request does not name; policies do not see them.
         """
         for value in changes.values():
             if value is not None and len(value.encode()) > _MAX_VALUE_BYTES:
@@ -299,7 +301,7 @@ class ConfigControl:
             if reason is not None:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
         records: list[MessageAndVersion] = []
-        # An unchanged setting of a broker is written again: it may name a file that changed.
+        # An unchanged broker setting is recorded again: it may name a file that changed.
         written = {
             name: value
             for name, value in changes.items()
@@ -327,7 +329,7 @@ class ConfigControl:
     def _check_min_insync_replicas(
         self, resource: ConfigResource, changes: Mapping[str, str | None]
     ) -> None:
-        """Refuse what would make min.insync.replicas differ between brokers (KIP-966)."""
+        """Refuse changes that make min.insync.replicas differ between brokers (KIP-966)."""
         if (
             resource.type != ConfigResourceType.BROKER
             or MIN_INSYNC_REPLICAS not in changes
@@ -355,7 +357,7 @@ def _definition(resource_type: int, name: str) -> Key | None:
         return topic_definition_of(name)
     if resource_type == ConfigResourceType.BROKER:
         return broker_definition_of(name)
-    return None  # Kafka knows no lists elsewhere either
+    return None  # as in Kafka, other resources have no lists
 
 
 def _duplicates(resources: list[tuple[int, str]]) -> set[tuple[int, str]]:
@@ -369,7 +371,7 @@ def _check_once(resource: ConfigResource, duplicates: set[tuple[int, str]]) -> N
 
 
 def _check_type(resource: ConfigResource) -> None:
-    """Refuse a type that has no settings here; what is wrong with the settings is told first."""
+    """Refuse a resource type without settings; problems of the settings are reported first."""
     if resource.type == ConfigResourceType.BROKER_LOGGER:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")
     if resource.type == 0 or resource.type not in ConfigResourceType._value2member_map_:

@@ -1,4 +1,4 @@
-"""The controller's shard: operations decide on the newest state, replay alone changes it.
+"""The controller's shard: operations read the newest state, only replay changes it.
 
 Kafka: org.apache.kafka.controller.QuorumController without its threads and its log.
 """
@@ -13,7 +13,7 @@ from ottla.controller.configs import ConfigControl
 from ottla.controller.directories import assign_replicas
 from ottla.controller.elections import Elections
 from ottla.controller.features import FeatureControl
-from ottla.controller.heartbeats import BrokerState, Wishes
+from ottla.controller.heartbeats import BrokerState, HeartbeatOptions
 from ottla.controller.leadership import Leadership
 from ottla.controller.producer_ids import ProducerIdControl
 from ottla.controller.quotas import QuotaControl
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from ottla.config.broker import BrokerConfig
-    from ottla.controller.result import Charge
+    from ottla.controller.result import RecordPermits
     from ottla.metadata.broker import BrokerRegistration, FeatureRange
     from ottla.protocol.apis.allocate_producer_ids import (
         AllocateProducerIdsRequest,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 class Controller:
-    """One attribute a concern; those with operations of their own are called directly."""
+    """One attribute a concern; their operations are called directly."""
 
     def __init__(
         self,
@@ -105,8 +105,8 @@ class Controller:
     # Replay
 
     def _table(self) -> dict[int, Callable[[Any, int], None]]:
-        """Map every kind of record that we know to what it does."""
-        plain: dict[type[Struct], Callable[[Any], None]] = {
+        """Map every known kind of record to its handler."""
+        without_offset: dict[type[Struct], Callable[[Any], None]] = {
             kinds.UnregisterBrokerRecord: self.cluster.replay_unregister_broker,
             kinds.TopicRecord: self.topics.replay_topic,
             kinds.PartitionRecord: self.topics.replay_partition,
@@ -122,7 +122,7 @@ class Controller:
             kinds.RegisterControllerRecord: self.cluster.replay_register_controller,
             kinds.ClearElrRecord: self.topics.replay_clear_elr,
         }
-        kept_by_the_image = (
+        only_in_the_image = (
             kinds.DelegationTokenRecord,
             kinds.RemoveDelegationTokenRecord,
             kinds.UserScramCredentialRecord,
@@ -133,9 +133,9 @@ class Controller:
             kinds.ZkMigrationStateRecord,
         )
         handlers: dict[int, Callable[[Any, int], None]] = {
-            kind.message_key: _without_offset(handler) for kind, handler in plain.items()
+            kind.message_key: _without_offset(handler) for kind, handler in without_offset.items()
         }
-        handlers.update({kind.message_key: _nothing for kind in kept_by_the_image})
+        handlers.update({kind.message_key: _ignore for kind in only_in_the_image})
         handlers[kinds.RegisterBrokerRecord.message_key] = self.cluster.replay_register_broker
         handlers[kinds.BeginTransactionRecord.message_key] = self._begin_transaction
         handlers[kinds.EndTransactionRecord.message_key] = self._end_transaction
@@ -143,7 +143,7 @@ class Controller:
         return handlers
 
     def replay(self, record: MessageAndVersion, offset: int) -> None:
-        """Change the state; UnsupportedVersion for a kind without a meaning here."""
+        """Apply a record to the state; UnsupportedVersion for an unknown kind."""
         handler = self._handlers.get(record.message.message_key)
         if handler is None:
             raise UnsupportedVersion(f"Unknown record type {type(record.message).__name__}")
@@ -164,19 +164,19 @@ class Controller:
         self.registry.revert_to(self._transaction_epoch)
         self.in_transaction = False
 
-    # Operations that concern more than one part
+    # Operations on several concerns
 
     def delete_topics(
-        self, request: DeleteTopicsRequest, charge: Charge
+        self, request: DeleteTopicsRequest, record_permits: RecordPermits | None
     ) -> ControllerResult[DeleteTopicsResponse]:
-        """Delete topics; charge is asked for the partitions of each."""
+        """Delete topics; `record_permits` is called with the partitions of each."""
         enabled = self._config.delete_topic_enable
-        return delete_topics(request, self.topics, enabled=enabled, charge=charge)
+        return delete_topics(request, self.topics, enabled=enabled, record_permits=record_permits)
 
     def register_broker(
         self, request: BrokerRegistrationRequest, *, next_offset: int, now_ms: int
     ) -> ControllerResult[BrokerRegistrationResponse]:
-        """Register a broker, first cleaning up after its earlier incarnation."""
+        """Register a broker; its previous incarnation leaves its leaderships first."""
         self.cluster.check_registration(request, now_ms)
         existing: BrokerRegistration | None = self.cluster.brokers.get(request.broker_id)
         records: list[MessageAndVersion] = []
@@ -194,7 +194,7 @@ class Controller:
     def broker_heartbeat(
         self, request: BrokerHeartbeatRequest, *, next_offset: int, now_ms: int
     ) -> ControllerResult[BrokerHeartbeatResponse]:
-        """Take note that a broker lives; KafkaError STALE_BROKER_EPOCH when it is another's."""
+        """Process a heartbeat; KafkaError STALE_BROKER_EPOCH for another epoch."""
         cluster, broker_id = self.cluster, request.broker_id
         broker = cluster.check_epoch(broker_id, request.broker_epoch)
         heartbeats = cluster.heartbeats
@@ -205,7 +205,9 @@ class Controller:
         state = heartbeats.next_state(
             broker_id,
             current,
-            Wishes(request.current_metadata_offset, request.want_fence, request.want_shut_down),
+            HeartbeatOptions(
+                request.current_metadata_offset, request.want_fence, request.want_shut_down
+            ),
             registration_offset=registered_at,
             leads_partitions=leads,
             active=cluster.active_ids(),
@@ -257,7 +259,7 @@ class Controller:
         return records
 
     def fence_stale_brokers(self, now_ms: int) -> ControllerResult[None]:
-        """Fence the first unfenced broker that was silent for too long; call again for others."""
+        """Fence the first unfenced broker with an expired session; call again for others."""
         cluster = self.cluster
         for broker_id in cluster.heartbeats.stale(cluster.unfenced_ids(), now_ms):
             epoch = cluster.brokers[broker_id].broker_epoch
@@ -268,7 +270,7 @@ class Controller:
     def unregister_broker(
         self, request: UnregisterBrokerRequest
     ) -> ControllerResult[UnregisterBrokerResponse]:
-        """Take a broker out of the cluster; KafkaError BROKER_ID_NOT_REGISTERED."""
+        """Unregister a broker; KafkaError BROKER_ID_NOT_REGISTERED."""
         broker: BrokerRegistration | None = self.cluster.brokers.get(request.broker_id)
         if broker is None:
             raise KafkaError(
@@ -282,7 +284,7 @@ class Controller:
     def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest
     ) -> ControllerResult[AllocateProducerIdsResponse]:
-        """Give a broker its next block of producer ids."""
+        """Allocate a block of producer ids to a broker."""
         self.cluster.check_epoch(request.broker_id, request.broker_epoch)
         return self.producer_ids.allocate(request.broker_id, request.broker_epoch)
 
@@ -299,13 +301,13 @@ class Controller:
     def assign_replicas_to_dirs(
         self, request: AssignReplicasToDirsRequest
     ) -> ControllerResult[AssignReplicasToDirsResponse]:
-        """Take note of the directories that replicas lie in."""
+        """Record the log directories of replicas."""
         self.cluster.check_epoch(request.broker_id, request.broker_epoch)
         version = self.features.partition_version
         return assign_replicas(request, self.topics, version=version)
 
     def _check_resource(self, resource: ConfigResource) -> None:
-        """Raise KafkaError for settings of a topic or broker that is not there."""
+        """Raise KafkaError for a topic or broker that does not exist."""
         if resource.type == ConfigResourceType.TOPIC and self.topics.by_name(resource.name) is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist."
@@ -329,5 +331,5 @@ def _without_offset(handler: Callable[[Any], None]) -> Callable[[Any, int], None
     return lambda record, _offset: handler(record)
 
 
-def _nothing(_record: Struct, _offset: int) -> None:
-    """Ignore what only the image keeps."""
+def _ignore(_record: Struct, _offset: int) -> None:
+    """Ignore a record that only the image keeps."""

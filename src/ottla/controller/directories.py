@@ -1,4 +1,4 @@
-"""Takes note of the log directories that brokers chose for their replicas (KIP-858).
+"""Records the log directories that brokers chose for their replicas (KIP-858).
 
 Kafka: ReplicationControlManager.handleAssignReplicasToDirs.
 """

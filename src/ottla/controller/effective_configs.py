@@ -1,4 +1,4 @@
-"""The settings that a new topic has in effect, as CreateTopics tells them.
+"""The effective settings of a new topic in the CreateTopics response.
 
 Kafka: KafkaConfigSchema.resolveEffectiveTopicConfigs.
 """
@@ -25,7 +25,7 @@ Entry: TypeAlias = CreateTopicsResponse.CreatableTopicResult.CreatableTopicConfi
 
 
 class EffectiveConfigs:
-    """Resolved once a request; the entries of topics without own settings are shared."""
+    """Resolved once for each request; topics without own settings share the entries."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class EffectiveConfigs:
             self._entries[name] = _entry(name, value, source)
 
     def of(self, own: Mapping[str, str]) -> list[Entry]:
-        """Return all settings of a topic that has set its own, in order of name."""
+        """Return all settings of a topic with the given own ones, sorted by name."""
         if not own:
             return list(self._entries.values())
         return [

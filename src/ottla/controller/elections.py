@@ -1,4 +1,4 @@
-"""Leader elections that someone asked for, and moves of partitions between brokers.
+"""Requested leader elections and partition reassignments.
 
 Kafka: ReplicationControlManager.{electLeaders, listPartitionReassignments,
 alterPartitionReassignments, handleAssignReplicasToDirs}.
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.controller.assignment import check_manual_assignment
 from ottla.controller.partition_change import Election
-from ottla.controller.result import ControllerResult, own_text
+from ottla.controller.result import ControllerResult, specific_message
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -41,7 +41,7 @@ _Reassignment: TypeAlias = (
 
 
 class Elections:
-    """Decides; the records do the rest."""
+    """Elects leaders and reassigns partitions; returns the records."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class Elections:
         records: list[MessageAndVersion] = []
         response = ElectLeadersResponse(error_code=0, replica_election_results=[])
         if request.topic_partitions is None:
-            wanted = [(topic.name, list(topic.partitions)) for topic in self._topics]
+            requested = [(topic.name, list(topic.partitions)) for topic in self._topics]
         else:
-            wanted = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
-        for name, partition_ids in wanted:
+            requested = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
+        for name, partition_ids in requested:
             result = _ElectionResult(topic=name, partition_result=[])
             for partition_id in partition_ids:
                 error = self._elect(name, partition_id, records, preferred=preferred)
@@ -112,13 +112,13 @@ class Elections:
     def list_reassignments(
         self, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
-        """Return the partitions whose replicas are being moved."""
+        """Return the partitions with a reassignment in progress."""
         response = ListPartitionReassignmentsResponse(error_code=0, error_message=None, topics=[])
-        wanted = None
+        requested = None
         if request.topics is not None:
-            wanted = {topic.name: set(topic.partition_indexes) for topic in request.topics}
+            requested = {topic.name: set(topic.partition_indexes) for topic in request.topics}
         for topic in self._topics:
-            if wanted is not None and topic.name not in wanted:
+            if requested is not None and topic.name not in requested:
                 continue
             ongoing = [
                 _Ongoing.OngoingPartitionReassignment(
@@ -129,7 +129,7 @@ class Elections:
                 )
                 for partition_id, partition in topic.partitions.items()
                 if partition.is_reassigning
-                and (wanted is None or partition_id in wanted[topic.name])
+                and (requested is None or partition_id in requested[topic.name])
             ]
             if ongoing:
                 response.topics.append(_Ongoing(name=topic.name, partitions=ongoing))
@@ -138,7 +138,7 @@ class Elections:
     def alter_reassignments(
         self, request: AlterPartitionReassignmentsRequest
     ) -> ControllerResult[AlterPartitionReassignmentsResponse]:
-        """Begin, or with null replicas cancel, moves; each partition on its own."""
+        """Start reassignments, or cancel those with null replicas; each partition on its own."""
         records: list[MessageAndVersion] = []
         response = AlterPartitionReassignmentsResponse(
             error_code=0,
@@ -148,52 +148,52 @@ class Elections:
         )
         for topic in request.topics:
             result = _Reassigned(name=topic.name, partitions=[])
-            for wanted in topic.partitions:
+            for requested in topic.partitions:
                 error: KafkaError | None = None
                 try:
                     records += self._reassign(
                         topic.name,
-                        wanted,
+                        requested,
                         factor_may_change=request.allow_replication_factor_change,
                     )
                 except KafkaError as problem:
                     error = problem
                 result.partitions.append(
                     _Reassigned.ReassignablePartitionResponse(
-                        partition_index=wanted.partition_index,
+                        partition_index=requested.partition_index,
                         error_code=error.code if error else 0,
-                        error_message=own_text(error),
+                        error_message=specific_message(error),
                     )
                 )
             response.responses.append(result)
         return ControllerResult(records, response)
 
     def _reassign(
-        self, name: str, wanted: _Reassignment, *, factor_may_change: bool
+        self, name: str, requested: _Reassignment, *, factor_may_change: bool
     ) -> Sequence[MessageAndVersion]:
         topic = self._topics.by_name(name)
         if topic is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}."
             )
-        partition: PartitionRegistration | None = topic.partitions.get(wanted.partition_index)
+        partition: PartitionRegistration | None = topic.partitions.get(requested.partition_index)
         if partition is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"Unable to find partition {name}:{wanted.partition_index}.",
+                f"Unable to find partition {name}:{requested.partition_index}.",
             )
-        change = self._leadership.change(topic, wanted.partition_index, partition)
+        change = self._leadership.change(topic, requested.partition_index, partition)
         before = [
             replica for replica in partition.replicas if replica not in partition.adding_replicas
         ]
-        if wanted.replicas is None:
+        if requested.replicas is None:
             if not partition.is_reassigning:
                 raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
             change.replicas = before
             change.isr = [replica for replica in partition.isr if replica in before]
             change.adding_replicas, change.removing_replicas = [], []
         else:
-            target = list(wanted.replicas)
+            target = list(requested.replicas)
             check_manual_assignment(target, None, self._cluster)
             if not factor_may_change and len(target) != len(before):
                 raise KafkaError(
@@ -204,14 +204,14 @@ class Elections:
             change.replicas = target + removing
             change.adding_replicas = [replica for replica in target if replica not in before]
             change.removing_replicas = removing
-        self._assign_directories(change.replicas, topic, wanted.partition_index)
+        self._assign_directories(change.replicas, topic, requested.partition_index)
         record = change.build(self._features.partition_version)
         return [] if record is None else [record]
 
     def _assign_directories(
         self, replicas: Sequence[int], topic: TopicState, partition_id: int
     ) -> None:
-        """Refuse replicas on brokers we cannot copy to: data moves come with replication."""
+        """Refuse replicas on other brokers: moving data requires replication, not implemented."""
         partition = topic.partitions[partition_id]
         if any(replica not in partition.replicas for replica in replicas):
             raise KafkaError(
@@ -221,7 +221,7 @@ class Elections:
 
 
 def _refuse_election(request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Answer an election of a kind that nobody knows; for no topics (null: for all) it is none."""
+    """Return the error of an unknown election type; an empty topic list (not null) has none."""
     if request.topic_partitions is not None and not request.topic_partitions:
         return ElectLeadersResponse(error_code=0, replica_election_results=[])
     code = ErrorCode.INVALID_REQUEST

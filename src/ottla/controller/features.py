@@ -1,4 +1,4 @@
-"""Finalised features as the controller decides on them.
+"""Finalized features in the controller.
 
 Kafka: org.apache.kafka.controller.FeatureControlManager.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class UpgradeType(IntEnum):
-    """How far an update may go back."""
+    """Whether an update may downgrade a feature."""
 
     UNKNOWN = 0
     UPGRADE = 1
@@ -58,12 +58,12 @@ class FeatureControl:
 
     @property
     def levels(self) -> Mapping[str, int]:
-        """The finalised levels."""
+        """The finalized levels."""
         return self._levels
 
     @property
     def metadata_version(self) -> int:
-        """The finalised metadata.version."""
+        """The finalized metadata.version."""
         return self._levels.get(METADATA_VERSION, MINIMUM_METADATA_VERSION)  # type: ignore[no-any-return]  # `get` is untyped
 
     @property
@@ -73,7 +73,7 @@ class FeatureControl:
 
     @property
     def partition_version(self) -> int:
-        """The version in which partitions are written."""
+        """The version of partition records."""
         return partition_record_version(self._levels)
 
     def replay_feature_level(self, record: FeatureLevelRecord) -> None:
@@ -92,16 +92,16 @@ class FeatureControl:
     ) -> ControllerResult[UpdateFeaturesResponse]:
         """Change levels, all or none.
 
-        elr_settings() returns what else is written when ELR is turned on, node_ranges(feature) what
-        every registered node supports, by the node's description.
+        elr_settings() returns additional records when ELR is enabled, node_ranges(feature) the
+        supported range of every registered node, by the node's description.
         """
         records: list[MessageAndVersion] = []
         error: KafkaError | None = None
-        # of several for one feature the last counts, as in Kafka
+        # the last of several updates of one feature wins, as in Kafka
         for update in {one.feature: one for one in request.feature_updates}.values():
             try:
                 level = update.max_version_level
-                # version 0's allow_downgrade counts for nothing, as in Kafka
+                # allow_downgrade of version 0 is ignored, as in Kafka
                 kind = update.upgrade_type
                 self._check(update.feature, level, kind, node_ranges(update.feature))
             except KafkaError as problem:

@@ -1,4 +1,4 @@
-"""Which brokers were heard of lately: the controller's soft state, gone with its leadership.
+"""The sessions of brokers: soft state of the active controller.
 
 Kafka: org.apache.kafka.controller.{BrokerHeartbeatManager, BrokerHeartbeatTracker}.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class BrokerState(Enum):
-    """What the controller takes a broker for."""
+    """State of a broker in the controller."""
 
     FENCED = 0
     UNFENCED = 1
@@ -19,12 +19,12 @@ class BrokerState(Enum):
 
     @property
     def is_fenced(self) -> bool:
-        """Whether clients are kept away from it."""
+        """Whether it may not serve clients."""
         return self in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
 
 
-class Wishes(NamedTuple):
-    """What a heartbeat asks for."""
+class HeartbeatOptions(NamedTuple):
+    """What a heartbeat requests."""
 
     metadata_offset: int
     want_fence: bool
@@ -42,7 +42,7 @@ class _Contact:
 
 
 class Heartbeats:
-    """One entry a registered broker; times in ms."""
+    """One entry for each registered broker; times in ms."""
 
     __slots__ = ("_contacts", "session_timeout_ms")
 
@@ -51,38 +51,38 @@ class Heartbeats:
         self._contacts: dict[int, _Contact] = {}
 
     def begin(self, broker_id: int, now_ms: int) -> None:
-        """Give a broker that was registered before us a whole session to be heard of."""
+        """Start a session for a broker that registered with an earlier controller."""
         self._contacts[broker_id] = _Contact(now_ms, heard=False)
 
     def registered(self, broker_id: int, now_ms: int) -> None:
-        """Start a session: registration counts as contact."""
+        """Start a session with a registration."""
         self._contacts[broker_id] = _Contact(now_ms, heard=True)
 
     def remove(self, broker_id: int) -> None:
-        """Forget a broker."""
+        """Remove a broker."""
         self._contacts.pop(broker_id, None)
 
     def has_valid_session(self, broker_id: int, now_ms: int) -> bool:
-        """Whether we have heard of the broker ourselves, and not too long ago."""
+        """Whether the broker contacted this controller within the session timeout."""
         contact = self._contacts.get(broker_id)
         if contact is None or contact.heard_ms is None:
             return False
         return now_ms - contact.heard_ms < self.session_timeout_ms
 
     def touch(self, broker_id: int, metadata_offset: int, now_ms: int) -> None:
-        """Take note of a heartbeat."""
+        """Renew the session by a heartbeat."""
         contact = self._contacts.setdefault(broker_id, _Contact(now_ms, heard=True))
         contact.session_ms = contact.heard_ms = now_ms
         contact.metadata_offset = metadata_offset
 
     def begin_controlled_shutdown(self, broker_id: int, offset: int) -> None:
-        """Remember the offset that all others must have seen before the broker may go."""
+        """Set the offset that all others must have replayed before the broker may stop."""
         contact = self._contacts.get(broker_id)
         if contact is not None and contact.controlled_shutdown_offset < 0:
             contact.controlled_shutdown_offset = offset
 
     def stale(self, active: list[int], now_ms: int) -> list[int]:
-        """Return those of the unfenced brokers whose session is over."""
+        """Return the active brokers whose session has expired."""
         limit = now_ms - self.session_timeout_ms
         return [
             broker_id
@@ -91,7 +91,7 @@ class Heartbeats:
         ]
 
     def next_expiry_ms(self, active: list[int]) -> int | None:
-        """Return when the first session of an unfenced broker ends."""
+        """Return when the first session of an active broker expires."""
         ends = [
             self._contacts[broker_id].session_ms + self.session_timeout_ms
             for broker_id in active
@@ -103,32 +103,32 @@ class Heartbeats:
         self,
         broker_id: int,
         current: BrokerState,
-        wishes: Wishes,
+        options: HeartbeatOptions,
         *,
         registration_offset: int,
         leads_partitions: bool,
         active: list[int],
     ) -> BrokerState:
-        """Return what the broker becomes by this heartbeat."""
+        """Return the state of the broker after this heartbeat."""
         if current is BrokerState.FENCED:
-            return _leave_fence(wishes, registration_offset)
-        if current is BrokerState.UNFENCED and not wishes.want_shut_down:
-            return BrokerState.FENCED if wishes.want_fence else BrokerState.UNFENCED
-        if leads_partitions or not self._may_go(broker_id, current, active):
+            return _leave_fence(options, registration_offset)
+        if current is BrokerState.UNFENCED and not options.want_shut_down:
+            return BrokerState.FENCED if options.want_fence else BrokerState.UNFENCED
+        if leads_partitions or not self._may_stop(broker_id, current, active):
             return BrokerState.CONTROLLED_SHUTDOWN
         return BrokerState.SHUTDOWN_NOW
 
-    def _may_go(self, broker_id: int, current: BrokerState, active: list[int]) -> bool:
-        """Whether all others have seen that a broker without leaderships shuts down."""
+    def _may_stop(self, broker_id: int, current: BrokerState, active: list[int]) -> bool:
+        """Whether all others have replayed the shutdown of a broker without leaderships."""
         if current is BrokerState.UNFENCED:
             return True
         seen = min((self._contacts[other].metadata_offset for other in active), default=1 << 62)
         return seen >= self._contacts[broker_id].controlled_shutdown_offset
 
 
-def _leave_fence(wishes: Wishes, registration_offset: int) -> BrokerState:
-    if wishes.want_shut_down:
+def _leave_fence(options: HeartbeatOptions, registration_offset: int) -> BrokerState:
+    if options.want_shut_down:
         return BrokerState.SHUTDOWN_NOW
-    if not wishes.want_fence and wishes.metadata_offset >= registration_offset:
+    if not options.want_fence and options.metadata_offset >= registration_offset:
         return BrokerState.UNFENCED
     return BrokerState.FENCED

@@ -1,4 +1,4 @@
-"""What becomes of partitions when brokers come and go.
+"""Leader and ISR changes when brokers are fenced, unfenced, shut down or removed.
 
 Kafka: ReplicationControlManager.generateLeaderAndIsrUpdates and the handleBroker… methods.
 """
@@ -27,7 +27,7 @@ _UNFENCE = -1
 
 
 class Leadership:
-    """Makes the records of a broker's change together with those of its partitions."""
+    """Returns the records of a broker's change and of its partitions."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Leadership:
         partition: PartitionRegistration,
         is_acceptable: Callable[[int], bool] | None = None,
     ) -> PartitionChange:
-        """Return a change of one partition with the cluster's rules filled in."""
+        """Return a change of one partition with the settings of cluster and topic."""
         accepts = is_acceptable or self._cluster.is_active
 
         def can_lead(broker_id: int) -> bool:
@@ -100,7 +100,7 @@ class Leadership:
         ]
 
     def fenced(self, broker_id: int, broker_epoch: int) -> list[MessageAndVersion]:
-        """Take a broker's leaderships away and fence it."""
+        """Fence a broker and elect other leaders."""
         records = self._updates(self._with_broker(broker_id), removed=broker_id)
         record = BrokerRegistrationChangeRecord(
             broker_id=broker_id, broker_epoch=broker_epoch, fenced=_FENCE
@@ -108,7 +108,7 @@ class Leadership:
         return [*records, MessageAndVersion(record, 0)]
 
     def unfenced(self, broker_id: int, broker_epoch: int) -> list[MessageAndVersion]:
-        """Let a broker in, and elect leaders where there were none."""
+        """Unfence a broker and elect leaders for leaderless partitions."""
         record = BrokerRegistrationChangeRecord(
             broker_id=broker_id, broker_epoch=broker_epoch, fenced=_UNFENCE
         )
@@ -118,7 +118,7 @@ class Leadership:
     def in_controlled_shutdown(
         self, broker_id: int, broker_epoch: int, *, already: bool
     ) -> list[MessageAndVersion]:
-        """Move leaderships off a broker that wants to stop."""
+        """Move leaderships off a broker in controlled shutdown."""
         record = BrokerRegistrationChangeRecord(
             broker_id=broker_id, broker_epoch=broker_epoch, in_controlled_shutdown=1
         )
@@ -126,17 +126,17 @@ class Leadership:
         return first + self._updates(self._with_broker(broker_id), removed=broker_id)
 
     def shut_down(self, broker_id: int, *, clean: bool) -> list[MessageAndVersion]:
-        """Clean up after an earlier incarnation of a broker that registers anew.
+        """Remove the earlier incarnation of a broker from leaderships and ISRs.
 
-        After an unclean shutdown its disk may have lost what it had, so that it leaves the
-        eligible leaders too (KIP-966).
+        After an unclean shutdown its disk may have lost records, so it also leaves the eligible
+        leader replicas (KIP-966).
         """
         if clean or not self._features.is_elr_enabled:
             return self._updates(self._with_broker(broker_id), removed=broker_id)
         return self._updates(self._with_broker(broker_id, elr=True), unclean=broker_id)
 
     def unregistered(self, broker_id: int, broker_epoch: int) -> list[MessageAndVersion]:
-        """Take a broker out of the cluster."""
+        """Unregister a broker and elect other leaders."""
         records = self._updates(self._with_broker(broker_id), removed=broker_id)
         record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker_epoch)
         return [*records, MessageAndVersion(record, 0)]
@@ -144,7 +144,7 @@ class Leadership:
     def directories_lost(
         self, broker_id: int, broker_epoch: int, lost: tuple[Uuid, ...]
     ) -> list[MessageAndVersion]:
-        """Take away the leaderships of replicas whose directories went offline."""
+        """Move leaderships off replicas whose directories went offline."""
         broker = self._cluster.brokers[broker_id]
         online = [found for found in broker.log_directories if found not in lost]
         if len(online) == len(broker.log_directories):

@@ -1,8 +1,8 @@
-"""Works out the record that takes a partition to a new ISR, leader or set of replicas.
+"""Builds the record that changes the ISR, leader or replicas of a partition.
 
 Kafka: org.apache.kafka.controller.PartitionChangeBuilder. Eligible leader replicas (KIP-966): a
 replica that leaves an ISR smaller than min.insync.replicas is known to hold all committed data
-and may still lead; the last leader of a partition without any is elected in the end.
+and may still lead; when none is left, the last known leader is elected.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 
 class Election(Enum):
-    """What to aim at."""
+    """The kind of leader election."""
 
     ONLINE = 0
-    """Keep the leader when it is well; else any replica that is in sync."""
+    """Keep the leader if it is acceptable; otherwise any in-sync replica."""
     PREFERRED = 1
-    """The first replica, if it is in sync."""
+    """Elect the first replica if it is in sync."""
     UNCLEAN = 2
-    """A replica that is out of sync rather than none."""
+    """Elect an out-of-sync replica if no other is available."""
 
 
 class PartitionChange:
-    """Set what is wanted, then `build`. One object a partition and a change."""
+    """Set the target, then call `build` once."""
 
     __slots__ = (
         "_is_acceptable",
@@ -64,7 +64,7 @@ class PartitionChange:
         partition: PartitionRegistration,
         is_acceptable: Callable[[int], bool],
     ) -> None:
-        """Begin with the partition as it is; is_acceptable tells which brokers can lead."""
+        """Start from the current partition; is_acceptable returns whether a broker can lead."""
         self._topic_id = topic_id
         self._partition = partition
         self._is_acceptable = is_acceptable
@@ -82,7 +82,7 @@ class PartitionChange:
         self.elected_uncleanly = False
 
     def build(self, version: int) -> MessageAndVersion | None:
-        """Return the record to write, None when nothing would change."""
+        """Return the record, None without a change."""
         old = self._partition
         record = PartitionChangeRecord(topic_id=self._topic_id, partition_id=self.partition_id)
         self._complete_reassignment()
@@ -107,7 +107,7 @@ class PartitionChange:
         return None if _is_no_op(record) else MessageAndVersion(record, version)
 
     def _complete_reassignment(self) -> None:
-        """Drop the replicas to be removed once all that stay are in sync."""
+        """Drop the removed replicas when all others are in sync."""
         if not self.adding_replicas and not self.removing_replicas:
             return
         stay = [replica for replica in self.replicas if replica not in self.removing_replicas]
@@ -127,7 +127,7 @@ class PartitionChange:
         return elr
 
     def _elect(self, record: PartitionChangeRecord, elr: list[int]) -> list[int]:
-        """Choose the leader; return the eligible replicas that are left."""
+        """Choose the leader; return the remaining eligible replicas."""
         old = self._partition
         leader = self._choose(elr)
         if leader == old.leader:
@@ -172,7 +172,7 @@ class PartitionChange:
         return NO_LEADER
 
     def _bump_epoch_when_needed(self, record: PartitionChangeRecord) -> None:
-        """Name the same leader again when replicas are taken away: followers must notice."""
+        """Bump the leader epoch when replicas are removed, so that followers notice."""
         old = self._partition
         shrinks = any(replica not in self.replicas for replica in old.replicas)
         if record.leader == NO_LEADER_CHANGE and shrinks:

@@ -1,8 +1,8 @@
 """Spreads the replicas of new partitions over brokers and racks.
 
-Kafka: org.apache.kafka.metadata.placement.StripedReplicaPlacer. Leaders go round the racks, the
-further replicas of a partition go to the racks behind it, and inside a rack the brokers take
-turns. Fenced brokers are taken last and never lead.
+Kafka: org.apache.kafka.metadata.placement.StripedReplicaPlacer. Leaders rotate over the
+racks, the other replicas of a partition go to the following racks, and the brokers within a rack
+rotate. Fenced brokers come last and never lead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class UsableBroker(NamedTuple):
 
 
 class _Ring:
-    """Brokers that take turns."""
+    """Brokers in rotation."""
 
     __slots__ = ("_brokers", "_start")
 
@@ -38,11 +38,11 @@ class _Ring:
         return len(self._brokers)
 
     def pick(self, turn: int) -> int:
-        """Return the broker whose turn it is, `turn` steps after the one that begins."""
+        """Return the broker `turn` steps after the first one."""
         return self._brokers[(self._start + turn) % len(self._brokers)]
 
     def advance(self) -> None:
-        """Let the next broker begin."""
+        """Make the next broker the first one."""
         if self._brokers:
             self._start = (self._start + 1) % len(self._brokers)
 
@@ -58,7 +58,7 @@ class _Rack:
         return len(self.unfenced) + len(self.fenced)
 
     def pick(self, turn: int) -> int:
-        """Return the turn-th broker, fenced ones after the others."""
+        """Return the broker at `turn`, fenced ones after the others."""
         if turn < len(self.unfenced):
             return self.unfenced.pick(turn)
         return self.fenced.pick(turn - len(self.unfenced))
@@ -76,7 +76,7 @@ def place(
     registered_count: int,
     rng: Random,
 ) -> list[tuple[int, ...]]:
-    """Return the replicas of each partition, the first one leading.
+    """Return the replicas of each partition, the first one as leader.
 
     KafkaError INVALID_REPLICATION_FACTOR with Kafka's text when there are too few brokers.
     """
@@ -97,7 +97,7 @@ def place(
 
 
 def _place_one(racks: list[_Rack], start: int, replication_factor: int) -> tuple[int, ...]:
-    """Give one partition its replicas: a leader that is not fenced, then rack by rack."""
+    """Return the replicas of one partition: an unfenced leader, then rack by rack."""
     while not len(racks[start].unfenced):
         start = (start + 1) % len(racks)
     replicas: list[int] = []

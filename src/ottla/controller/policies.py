@@ -1,9 +1,9 @@
-"""What the owner of a cluster allows: plug-ins that look at new topics and changed settings.
+"""Policy plug-ins that validate new topics and changed settings.
 
 Kafka: org.apache.kafka.server.policy.{CreateTopicPolicy, AlterConfigPolicy} (KIP-108, KIP-133).
 
 A policy is an object with `configure(settings)`, `validate(what)` and `close()`. `validate` raises
-PolicyViolation, whose text the client is told; it runs on the controller's loop and must not wait.
+PolicyViolation, whose text is sent to the client; it runs on the event loop and must not block.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class PolicyViolation(KafkaError):
-    """Raised by a policy; the text goes to the client."""
+    """Raised by a policy; the text is sent to the client."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.POLICY_VIOLATION, message)
 
 
 class NewTopic(NamedTuple):
-    """A topic that is to be created: numbers, or the assignment that was asked for instead."""
+    """A topic to create: counts, or instead of them the requested assignment."""
 
     topic: str
     num_partitions: int | None
@@ -40,20 +40,20 @@ class NewTopic(NamedTuple):
 
 
 class ChangedConfigs(NamedTuple):
-    """Settings that a change names and that would be different: None is taken back."""
+    """Named settings that a change modifies; None removes a setting."""
 
     resource: ConfigResource
     configs: Mapping[str, str | None]
 
 
 class Policy(Protocol[T_contra]):
-    """What a plug-in offers to the controller."""
+    """Interface of a policy plug-in."""
 
     def validate(self, what: T_contra, /) -> None:
         """Return to allow, raise PolicyViolation to refuse."""
 
     def close(self) -> None:
-        """Let go of what it holds: the node stops."""
+        """Release its resources when the node stops."""
 
 
 class Policies(NamedTuple):
@@ -62,18 +62,18 @@ class Policies(NamedTuple):
     create_topic: Policy[NewTopic] | None = None
     alter_config: Policy[ChangedConfigs] | None = None
 
-    def check_creation(self, wanted: NewTopic) -> None:
-        """Raise KafkaError when the policy does not want the topic."""
+    def check_creation(self, requested: NewTopic) -> None:
+        """Raise KafkaError when the policy refuses the topic."""
         if self.create_topic is not None:
-            _ask(self.create_topic, wanted)
+            _validate(self.create_topic, requested)
 
-    def check_alteration(self, wanted: ChangedConfigs) -> None:
-        """Raise KafkaError when the policy does not want the change."""
+    def check_alteration(self, requested: ChangedConfigs) -> None:
+        """Raise KafkaError when the policy refuses the change."""
         if self.alter_config is not None:
-            _ask(self.alter_config, wanted)
+            _validate(self.alter_config, requested)
 
     def close(self) -> None:
-        """Close both; one that fails does not keep the node from stopping."""
+        """Close both; an exception does not prevent the node from stopping."""
         for policy in (self.create_topic, self.alter_config):
             if policy is None:
                 continue
@@ -83,14 +83,18 @@ class Policies(NamedTuple):
                 log.error("a policy failed to close", exc_info=error)  # noqa: TRY400 - the same
 
 
-def _ask(policy: Policy[T_contra], wanted: T_contra) -> None:
-    """Let a policy decide; one that breaks refuses, and its owner reads why in the log."""
+def _validate(policy: Policy[T_contra], requested: T_contra) -> None:
+    """Call a policy; an unexpected exception refuses the request and is logged."""
     try:
-        policy.validate(wanted)
+        policy.validate(requested)
     except KafkaError:
         raise
     except Exception as error:
-        log.exception("a policy broke", exc_info=error, extra={"event": "policy.broken"})
+        log.exception(
+            "a policy raised an unexpected exception",
+            exc_info=error,
+            extra={"event": "policy.broken"},
+        )
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
 

@@ -1,4 +1,4 @@
-"""Gives brokers blocks of producer ids that nobody else will ever get.
+"""Allocates unique blocks of producer ids to brokers.
 
 Kafka: org.apache.kafka.controller.ProducerIdControlManager.
 """
@@ -22,13 +22,13 @@ _MAX_LONG: Final = (1 << 63) - 1
 
 
 class ProducerIdControl:
-    """The next id that was not given out."""
+    """The next producer id that is not allocated."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._next: TimelineObject[int] = TimelineObject(registry, 0)
 
     def replay_producer_ids(self, record: ProducerIdsRecord) -> None:
-        """Note a block that was given out; going back would give ids twice."""
+        """Record an allocated block; a lower id would allocate ids twice."""
         if record.next_producer_id < self._next.value:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -40,7 +40,7 @@ class ProducerIdControl:
     def allocate(
         self, broker_id: int, broker_epoch: int
     ) -> ControllerResult[AllocateProducerIdsResponse]:
-        """Give the next block to a broker whose epoch was checked."""
+        """Allocate the next block to a broker whose epoch was checked."""
         first = self._next.value
         if first > _MAX_LONG - BLOCK_SIZE:
             raise KafkaError(

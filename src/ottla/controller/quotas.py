@@ -1,4 +1,4 @@
-"""Limits of users, client ids and addresses.
+"""Quotas of users, client ids and addresses.
 
 Kafka: org.apache.kafka.controller.ClientQuotaControlManager.
 """
@@ -46,9 +46,9 @@ _WHOLE_MAX: Final = {
     CONNECTION_CREATION_RATE: (2.0**31 - 1, "an INT"),
 }
 MAX_LIMITS = 100_000
-"""So many limits the cluster keeps; each costs memory on every node."""
+"""Most limits in the cluster; each needs memory on every node."""
 _FRACTION = 1e-6
-"""What is closer to a whole number from above is taken for one."""
+"""A fraction up to this is ignored, as in Kafka."""
 
 
 class QuotaControl:
@@ -68,9 +68,9 @@ class QuotaControl:
     def alter(
         self, request: AlterClientQuotasRequest
     ) -> ControllerResult[AlterClientQuotasResponse]:
-        """Change limits; each entity succeeds or fails as a whole and by itself.
+        """Change limits; each entity succeeds or fails as a whole.
 
-        Of an entity that comes twice the first changes count and yet an error is told, as in Kafka.
+        The first changes of a repeated entity apply although it gets an error, as in Kafka.
         """
         records: list[MessageAndVersion] = []
         errors: dict[QuotaEntity, KafkaError | None] = {}
@@ -140,7 +140,7 @@ def _record(entity: QuotaEntity, key: str, limit: float | None) -> ClientQuotaRe
 
 
 def _allowed_keys(names: Mapping[str, str | None]) -> frozenset[str]:
-    """Return the keys that such an entity may have."""
+    """Return the valid keys of such an entity."""
     if not names:
         raise _refused("Invalid empty client quota entity")
     for kind, name in names.items():
@@ -161,7 +161,7 @@ def _allowed_keys(names: Mapping[str, str | None]) -> frozenset[str]:
 
 
 def _is_address(name: str | None) -> bool:
-    """Whether it is an address or the default; host names are not looked up, as Kafka does."""
+    """Whether it is an address or the default; unlike Kafka, host names are not resolved."""
     if name is None:
         return True
     try:
@@ -174,7 +174,7 @@ def _is_address(name: str | None) -> bool:
 def _check_limit(allowed: frozenset[str], key: str, limit: float) -> None:
     if key not in allowed:
         raise _refused(f"Invalid configuration key {key}")
-    if not limit > 0:  # also what is no number, which Kafka takes and then never throttles by
+    if not limit > 0:  # NaN too, which Kafka accepts and then never throttles
         raise _refused(f"Quota {key} must be greater than 0")
     if key in _WHOLE_MAX:
         most, kind = _WHOLE_MAX[key]

@@ -1,4 +1,4 @@
-"""What an operation of the controller gives back: records to write, and the answer to release.
+"""The result of a controller operation: its records and its response.
 
 Kafka: org.apache.kafka.controller.ControllerResult.
 """
@@ -14,25 +14,21 @@ if TYPE_CHECKING:
     from ottla.metadata.framing import MessageAndVersion
 
 T = TypeVar("T")
-Charge: TypeAlias = "Callable[[int], None]"
-"""Is told of partitions to be made or removed; raises KafkaError where a quota forbids it."""
-
-
-def free_of_charge(_partitions: int) -> None:
-    """Let everything pass."""
+RecordPermits: TypeAlias = "Callable[[int], None]"
+"""Called with a number of partitions to create or delete; raises KafkaError beyond a quota."""
 
 
 class ControllerResult(NamedTuple, Generic[T]):
-    """The response may be shown when the records, and all before them, are committed."""
+    """The response is released when the records, and all preceding ones, are committed."""
 
     records: Sequence[MessageAndVersion]
     response: T
     is_atomic: bool = True
-    """Whether the records must be in one batch, to be there all or none after a crash."""
+    """Whether the records must be in one batch, so that all or none survive a crash."""
 
 
-def own_text(error: KafkaError | None) -> str | None:
-    """Return the message unless it is the code's own text, which Kafka leaves out here."""
+def specific_message(error: KafkaError | None) -> str | None:
+    """Return the message, None when it is the default text of the code, as in Kafka."""
     if error is None or error.message == error.code.text:
         return None
     return error.message

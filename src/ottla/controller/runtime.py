@@ -1,10 +1,10 @@
-"""Runs the controller's shard over the quorum's log: replay ahead, answer at commit.
+"""Runs the controller's shard over the quorum's log: replay on append, respond on commit.
 
 Kafka: the event queue, purgatory and log listener inside QuorumController; MetadataLoader's feed.
 
-An operation's records are replayed when they are offered, so that the next operation decides on
-the newest state; its answer waits until they are committed. What was committed goes to the
-broker-side image and its listeners.
+The records of an operation are replayed when they are appended, so that the next operation reads
+the newest state; the response is released when they are committed. Committed records are applied to
+the metadata image and passed to its listeners.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("ottla.controller")
 _RECORD_OVERHEAD_BYTES = 32
-_RECORDS_A_SLICE = 250
-"""Of a snapshot, encoded in one turn of the loop: some two milliseconds."""
-_RECORDS_A_PIECE = 10_000
-"""Of a result that need not be in one batch; each record of such is at most a few hundred bytes."""
+_RECORDS_PER_SLICE = 250
+"""Records of a snapshot encoded in one turn of the event loop: about two milliseconds."""
+_RECORDS_PER_BATCH = 10_000
+"""Records of one batch of a result that is not atomic; each has at most a few hundred bytes."""
 
 
-class _Written(NamedTuple):
-    """Records in the log that are not known to be committed."""
+class _Appended(NamedTuple):
+    """Appended records that are not committed yet."""
 
     last_offset: int
     epoch: int
@@ -85,7 +85,7 @@ class ControllerRuntime:
         self._bootstrap = bootstrap
         self._min_insync_replicas = min_insync_replicas
         self._on_failure = on_failure
-        self._uncommitted: deque[_Written] = deque()
+        self._uncommitted: deque[_Appended] = deque()
         self._waiting: deque[tuple[int, Callable[[], None], Callable[[Exception], None]]] = deque()
         self._last_offset = -1
         self._last_timestamp = 0
@@ -96,7 +96,7 @@ class ControllerRuntime:
     def load_snapshot(
         self, values: Sequence[bytes], snapshot_id: OffsetAndEpoch, timestamp: int
     ) -> None:
-        """Begin with a snapshot, which is committed by its nature."""
+        """Start from a snapshot, which is committed."""
         last = OffsetAndEpoch(snapshot_id.offset - 1, snapshot_id.leader_epoch)
         records = [decode_record(value) for value in values]
         for record in records:
@@ -106,7 +106,7 @@ class ControllerRuntime:
         self._last_timestamp = timestamp
 
     def load_batch(self, batch: RecordBatch) -> None:
-        """Replay a batch of records that the log holds; the image waits for its commit."""
+        """Replay a batch of the log; it is applied to the image when it is committed."""
         records: list[MessageAndVersion] = []
         for record in batch.records():
             if record.value == NO_OP_VALUE:
@@ -115,21 +115,23 @@ class ControllerRuntime:
             self.controller.replay(decoded, record.offset)
             records.append(decoded)
         if records:
-            written = _Written(batch.last_offset, batch.leader_epoch, batch.max_timestamp, records)
-            self._uncommitted.append(written)
+            appended = _Appended(
+                batch.last_offset, batch.leader_epoch, batch.max_timestamp, records
+            )
+            self._uncommitted.append(appended)
         self._last_offset = batch.last_offset
         self._last_timestamp = batch.max_timestamp
         self._snapshots.committed(batch.size)
 
-    # What the quorum tells
+    # Events of the quorum
 
     def became_leader(self, _epoch: int, epoch_start_offset: int) -> None:
-        """Take operations from now on; a new cluster begins with its first records."""
+        """Accept operations; in a new cluster, append the bootstrap records."""
         self._last_offset = max(self._last_offset, epoch_start_offset)
         if not self.controller.in_transaction:
             self.controller.registry.snapshot(self._last_offset)
         self.active = True
-        if self.controller.in_transaction:  # its writer died in the middle of it
+        if self.controller.in_transaction:  # the previous leader did not complete it
             self._append([MessageAndVersion(AbortTransactionRecord(reason="a new leader"), 0)])
         if not self.controller.features.levels:
             self._append(
@@ -141,40 +143,40 @@ class ControllerRuntime:
         self.on_active()
 
     def batch_appended(self, _last_offset: int, size_bytes: int) -> None:
-        """Count what the next snapshot will spare."""
+        """Count the bytes for the snapshot policy."""
         self._snapshots.committed(size_bytes)
 
     def high_watermark_moved(self, offset: int) -> None:
-        """Show what is committed: to the image, its listeners, and those who wait for answers."""
+        """Apply committed records to the image, notify its listeners and release responses."""
         delta = MetadataDelta(is_snapshot=self.committed_offset < 0)
         epoch = self.driver.node.epoch
         try:
             while self._uncommitted and self._uncommitted[0].last_offset < offset:
-                written = self._uncommitted.popleft()
+                appended = self._uncommitted.popleft()
                 self.loader.load_batch(
-                    written.records, OffsetAndEpoch(written.last_offset, written.epoch), delta
+                    appended.records, OffsetAndEpoch(appended.last_offset, appended.epoch), delta
                 )
-                if not self.controller.in_transaction:  # an abort goes back to its beginning
-                    self.controller.registry.delete_up_to(written.last_offset)
+                if not self.controller.in_transaction:  # an abort reverts to its start
+                    self.controller.registry.delete_up_to(appended.last_offset)
             if not self.loader.in_transaction:
                 self.loader.image.offset_and_epoch = OffsetAndEpoch(offset - 1, epoch)
             first = self.committed_offset < 0
             self.committed_offset = offset - 1
             if first or not delta.is_empty:
                 self.loader.publish_from(delta, everything=first)
-        except Exception as error:  # noqa: BLE001 - a record we cannot apply stops this node
+        except Exception as error:  # noqa: BLE001 - a record that cannot be applied stops this node
             self.failed(error)
             return
         self._release()
         self._maybe_snapshot()
 
     def resigned(self, _epoch: int) -> None:
-        """Fail what waits: whoever leads next decides about it."""
+        """Fail waiting operations: the next leader decides whether they are committed."""
         self.active = False
         self._fail_all(KafkaError(ErrorCode.NOT_CONTROLLER))
 
     def failed(self, error: Exception) -> None:
-        """Stop for good and tell the node."""
+        """Stop permanently and notify the node."""
         if self.failure is not None:
             return
         self.failure = error
@@ -187,10 +189,10 @@ class ControllerRuntime:
     # Operations
 
     def write(self, operation: Callable[[int], ControllerResult[T]]) -> Pending[T]:
-        """Run operation(next offset) now; its answer comes when its records are committed.
+        """Run operation(next offset) now; the result is complete when its records are committed.
 
         The Pending fails with KafkaError NOT_CONTROLLER where this node does not lead, and with
-        whatever KafkaError the operation raises.
+        any KafkaError that the operation raises.
         """
         pending: Pending[T] = Pending()
         if not self.active:
@@ -200,11 +202,11 @@ class ControllerRuntime:
             result = operation(self.driver.node.next_offset)
             response = result.response
             waiter = (lambda: pending.complete(response), pending.fail)
-            pieces = _pieces(result)
-            for piece in pieces[:-1]:
-                self._append(piece)
-            if pieces:
-                self._append(pieces[-1], waiter)
+            batches = _batches(result)
+            for batch in batches[:-1]:
+                self._append(batch)
+            if batches:
+                self._append(batches[-1], waiter)
             else:
                 self._wait(waiter)
         except KafkaError as error:
@@ -212,11 +214,11 @@ class ControllerRuntime:
         return pending
 
     def write_no_op(self) -> None:
-        """Move the log's end, so that followers and brokers see that we live."""
+        """Advance the log end, so that followers and brokers see an active leader."""
         self._append([MessageAndVersion(NoOpRecord(), 0)])
 
     def _wait(self, waiter: tuple[Callable[[], object], Callable[[Exception], object]]) -> None:
-        """Release an answer when all that was decided before it is committed."""
+        """Release a response when all preceding records are committed."""
         complete, fail = waiter
         if self._last_offset <= self.committed_offset:
             complete()
@@ -248,7 +250,7 @@ class ControllerRuntime:
         self._last_timestamp = now_ms
         self.last_append_ms = self._clock.monotonic_ms()
         epoch = self.driver.node.epoch
-        self._uncommitted.append(_Written(self._last_offset, epoch, now_ms, records))
+        self._uncommitted.append(_Appended(self._last_offset, epoch, now_ms, records))
         if waiter is not None:
             self._wait(waiter)
         self.driver.offer(values, now_ms)
@@ -259,8 +261,8 @@ class ControllerRuntime:
             _, complete, _ = waiting.popleft()
             try:
                 complete()
-            except Exception:  # whoever waits must not stop the log for all others
-                log.exception("an answer could not be given")
+            except Exception:  # one failing callback must not block the others
+                log.exception("a response could not be released")
 
     def _fail_all(self, error: KafkaError) -> None:
         waiting, self._waiting = self._waiting, deque()
@@ -272,13 +274,13 @@ class ControllerRuntime:
     def _maybe_snapshot(self) -> None:
         if self._is_writing_snapshot or self.loader.in_transaction:
             return
-        if not self.loader.image.features.levels:  # the cluster's first records are still to come
+        if not self.loader.image.features.levels:  # the bootstrap records are not committed yet
             return
         if self._snapshots.due(self._clock.monotonic_ms()) is not None:
             self.write_snapshot()
 
     def write_snapshot(self) -> OffsetAndEpoch:
-        """Write the image of this moment down, in slices; return the snapshot's id."""
+        """Write a snapshot of the current image, in slices; return its id."""
         last, node = self.loader.image.offset_and_epoch, self.driver.node
         snapshot_id = OffsetAndEpoch(last.offset + 1, last.leader_epoch)
         encoder = SnapshotEncoder(
@@ -291,13 +293,13 @@ class ControllerRuntime:
         )
         self._snapshots.written(self._clock.monotonic_ms())
         self._is_writing_snapshot = True
-        self._encode_on(snapshot_id, encoder)
+        self._encode_slice(snapshot_id, encoder)
         return snapshot_id
 
-    def _encode_on(self, snapshot_id: OffsetAndEpoch, encoder: SnapshotEncoder) -> None:
-        """Encode a slice; the way over a worker lets the loop have turns in between."""
-        if encoder.step(_RECORDS_A_SLICE):
-            self.driver.run_in_worker(_nobody, lambda *_: self._encode_on(snapshot_id, encoder))
+    def _encode_slice(self, snapshot_id: OffsetAndEpoch, encoder: SnapshotEncoder) -> None:
+        """Encode a slice; passing through a worker lets the event loop run in between."""
+        if encoder.step(_RECORDS_PER_SLICE):
+            self.driver.run_in_worker(_nobody, lambda *_: self._encode_slice(snapshot_id, encoder))
         else:
             self._write_down(snapshot_id, encoder.finish())
 
@@ -308,12 +310,12 @@ class ControllerRuntime:
             self._is_writing_snapshot = False
             if is_exhaustion(error):
                 log.warning(
-                    "the metadata snapshot %s waits for descriptors: %s",
+                    "the metadata snapshot %s is postponed: %s",
                     snapshot_id,
                     error,
                     extra={"event": "snapshot.put_off"},
                 )
-                return  # the log holds all of it; the next snapshot comes when it is due
+                return  # the log still has all records; the next snapshot follows when due
             if error is not None:
                 self.failed(error)
                 return
@@ -324,11 +326,11 @@ class ControllerRuntime:
 
 
 def _nobody() -> None:
-    """Nobody listens."""
+    """Do nothing."""
 
 
-def _pieces(result: ControllerResult[T]) -> list[Sequence[MessageAndVersion]]:
-    """Return the records for one batch each: all for one, where they belong together."""
+def _batches(result: ControllerResult[T]) -> list[Sequence[MessageAndVersion]]:
+    """Split the records into batches: a single one if the result is atomic."""
     records = result.records
-    step = len(records) if result.is_atomic else _RECORDS_A_PIECE
+    step = len(records) if result.is_atomic else _RECORDS_PER_BATCH
     return [records[first : first + step] for first in range(0, len(records), max(1, step))]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.controller.assignment import check_manual_assignment, new_partition, place_replicas
 from ottla.controller.effective_configs import EffectiveConfigs
 from ottla.controller.policies import NewTopic
-from ottla.controller.result import ControllerResult, free_of_charge, own_text
+from ottla.controller.result import ControllerResult, specific_message
 from ottla.controller.topic_names import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.framing import MessageAndVersion
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.controller.cluster import ClusterControl
     from ottla.controller.configs import ConfigControl
     from ottla.controller.features import FeatureControl
-    from ottla.controller.result import Charge
+    from ottla.controller.result import RecordPermits
     from ottla.controller.topics import Topics, TopicState
     from ottla.metadata.partition import PartitionRegistration
 
@@ -39,7 +39,7 @@ _Result = CreateTopicsResponse.CreatableTopicResult
 
 
 class TopicCreation:
-    """Decides; the records do the rest."""
+    """Validates requests and returns the records of new topics and partitions."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class TopicCreation:
         self._rng = rng
 
     def create_topics(
-        self, request: CreateTopicsRequest, charge: Charge = free_of_charge
+        self, request: CreateTopicsRequest, record_permits: RecordPermits | None = None
     ) -> ControllerResult[CreateTopicsResponse]:
-        """Create topics; each succeeds or fails on its own, but for a request that is too big."""
+        """Create topics; each succeeds or fails on its own, unless the request is too large."""
         records: list[MessageAndVersion] = []
         response = CreateTopicsResponse(topics=[])
         too_many = self._requested_partitions(request) > MAX_PARTITIONS_PER_REQUEST
-        repeated = _repeated([topic.name for topic in request.topics])
+        repeated = _duplicate_names([topic.name for topic in request.topics])
         effective = EffectiveConfigs(
             self._config,
             cluster_settings=self._configs.of(CLUSTER_DEFAULT),
@@ -83,16 +83,16 @@ class TopicCreation:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 if too_many:
                     raise _too_many_partitions()
-                result = self._create(topic, effective, records, charge)
+                result = self._create(topic, effective, records, record_permits)
             except KafkaError as error:
                 result = _Result(
-                    name=topic.name, error_code=error.code, error_message=own_text(error)
+                    name=topic.name, error_code=error.code, error_message=specific_message(error)
                 )
             response.topics.append(result)
         return ControllerResult([] if request.validate_only else records, response)
 
     def _requested_partitions(self, request: CreateTopicsRequest) -> int:
-        """Count them; a negative number, refused later, must not make room for another topic's."""
+        """Count them; negative counts, refused later, must not offset those of other topics."""
         counts = (
             len(topic.assignments)
             or (self._config.num_partitions if topic.num_partitions == -1 else topic.num_partitions)
@@ -105,14 +105,15 @@ class TopicCreation:
         topic: _Topic,
         effective: EffectiveConfigs,
         records: list[MessageAndVersion],
-        charge: Charge,
+        record_permits: RecordPermits | None,
     ) -> _Result:
         self._check_name(topic.name)
         settings = {config.name: config.value for config in topic.configs}
         config_records = self._configs.new_topic_records(topic.name, settings) if settings else []
         partitions = self._partitions(topic)
-        self._configs.policies.check_creation(_as_wanted(topic, partitions))
-        charge(len(partitions))
+        self._configs.policies.check_creation(_as_requested(topic, partitions))
+        if record_permits is not None:
+            record_permits(len(partitions))
         topic_id = self._new_topic_id()
         version = self._features.partition_version
         records.append(MessageAndVersion(TopicRecord(name=topic.name, topic_id=topic_id), 0))
@@ -206,7 +207,7 @@ class TopicCreation:
         return [by_number[number] for number in sorted(by_number)]
 
     def _new_topic_id(self) -> Uuid:
-        """Draw a version 4 UUID whose text does not begin with a dash, as Kafka's never do."""
+        """Generate a version 4 UUID whose text does not start with a dash, as in Kafka."""
         while True:
             drawn = bytearray(self._rng.randbytes(16))
             drawn[6] = drawn[6] & 0x0F | 0x40
@@ -216,12 +217,12 @@ class TopicCreation:
                 return topic_id
 
     def create_partitions(
-        self, request: CreatePartitionsRequest, charge: Charge = free_of_charge
+        self, request: CreatePartitionsRequest, record_permits: RecordPermits | None = None
     ) -> ControllerResult[CreatePartitionsResponse]:
         """Add partitions; each topic succeeds or fails on its own."""
         records: list[MessageAndVersion] = []
         response = CreatePartitionsResponse(results=[])
-        repeated = _repeated([topic.name for topic in request.topics])
+        repeated = _duplicate_names([topic.name for topic in request.topics])
         answered: set[str] = set()
         for topic in request.topics:
             if topic.name in answered:
@@ -231,30 +232,31 @@ class TopicCreation:
             try:
                 if topic.name in repeated:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                records += self._add_partitions(topic, len(records), charge)
+                records += self._add_partitions(topic, len(records), record_permits)
             except KafkaError as problem:
                 error = problem
             response.results.append(
                 CreatePartitionsResponse.CreatePartitionsTopicResult(
                     name=topic.name,
                     error_code=error.code if error else 0,
-                    error_message=own_text(error),
+                    error_message=specific_message(error),
                 )
             )
         return ControllerResult([] if request.validate_only else records, response)
 
     def _add_partitions(
         self,
-        wanted: CreatePartitionsRequest.CreatePartitionsTopic,
+        requested: CreatePartitionsRequest.CreatePartitionsTopic,
         already: int,
-        charge: Charge,
+        record_permits: RecordPermits | None,
     ) -> list[MessageAndVersion]:
-        topic = self._topics.by_name(wanted.name)
+        topic = self._topics.by_name(requested.name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         current = len(topic.partitions)
-        added = self._check_count(wanted, current)
-        charge(added)
+        added = self._check_count(requested, current)
+        if record_permits is not None:
+            record_permits(added)
         if already + added > MAX_PARTITIONS_PER_REQUEST:
             raise _too_many_partitions()
         version = self._features.partition_version
@@ -265,35 +267,37 @@ class TopicCreation:
                 ),
                 version,
             )
-            for number, replicas in enumerate(self._added_replicas(wanted, topic, added), current)
+            for number, replicas in enumerate(
+                self._added_replicas(requested, topic, added), current
+            )
         ]
 
     def _check_count(
-        self, wanted: CreatePartitionsRequest.CreatePartitionsTopic, current: int
+        self, requested: CreatePartitionsRequest.CreatePartitionsTopic, current: int
     ) -> int:
-        """Return how many partitions are to be added; KafkaError with Kafka's text."""
-        if wanted.count == current:
+        """Return the number of partitions to add; KafkaError with Kafka's text."""
+        if requested.count == current:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s)."
             )
-        if wanted.count < current:
+        if requested.count < current:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"The topic {wanted.name} currently has {current} partition(s); {wanted.count} "
-                "would not be an increase.",
+                f"The topic {requested.name} currently has {current} partition(s); "
+                f"{requested.count} would not be an increase.",
             )
-        added = wanted.count - current
-        if wanted.assignments is not None and len(wanted.assignments) != added:
+        added = requested.count - current
+        if requested.assignments is not None and len(requested.assignments) != added:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Attempted to add {added} additional partition(s), but only "
-                f"{len(wanted.assignments)} assignment(s) were specified.",
+                f"{len(requested.assignments)} assignment(s) were specified.",
             )
         return added
 
     def _added_replicas(
         self,
-        wanted: CreatePartitionsRequest.CreatePartitionsTopic,
+        requested: CreatePartitionsRequest.CreatePartitionsTopic,
         topic: TopicState,
         added: int,
     ) -> Sequence[Sequence[int]]:
@@ -304,30 +308,30 @@ class TopicCreation:
                 f"Invalid state: topic {topic.name} appears to have no partitions.",
             )
         factor = min(len(first.replicas), _MAX_REPLICATION_FACTOR)
-        if wanted.assignments is None:
+        if requested.assignments is None:
             return place_replicas(added, factor, self._cluster, self._rng)
-        for assignment in wanted.assignments:
+        for assignment in requested.assignments:
             check_manual_assignment(assignment.broker_ids, factor, self._cluster)
-        return [assignment.broker_ids for assignment in wanted.assignments]
+        return [assignment.broker_ids for assignment in requested.assignments]
 
 
-def _as_wanted(topic: _Topic, partitions: list[PartitionRegistration]) -> NewTopic:
-    """Describe a topic to a policy, the defaults filled in."""
-    by_hand = bool(topic.assignments)
+def _as_requested(topic: _Topic, partitions: list[PartitionRegistration]) -> NewTopic:
+    """Return the topic as policies see it, with defaults filled in."""
+    is_manual = bool(topic.assignments)
     return NewTopic(
         topic=topic.name,
-        num_partitions=None if by_hand else len(partitions),
-        replication_factor=None if by_hand else len(partitions[0].replicas),
+        num_partitions=None if is_manual else len(partitions),
+        replication_factor=None if is_manual else len(partitions[0].replicas),
         replicas_assignments={
             number: list(partition.replicas) for number, partition in enumerate(partitions)
         }
-        if by_hand
+        if is_manual
         else None,
         configs={one.name: one.value for one in topic.configs if one.value is not None},
     )
 
 
-def _repeated(names: list[str]) -> set[str]:
+def _duplicate_names(names: list[str]) -> set[str]:
     seen: set[str] = set()
     repeated: set[str] = set()
     for name in names:

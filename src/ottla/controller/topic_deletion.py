@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.controller.result import ControllerResult, free_of_charge
+from ottla.controller.result import ControllerResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.framing import MessageAndVersion
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -17,7 +17,7 @@ from ottla.types import ZERO_UUID, Uuid
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ottla.controller.result import Charge
+    from ottla.controller.result import RecordPermits
     from ottla.controller.topics import Topics, TopicState
 
 _Result = DeleteTopicsResponse.DeletableTopicResult
@@ -28,18 +28,18 @@ def delete_topics(
     topics: Topics,
     *,
     enabled: bool,
-    charge: Charge = free_of_charge,
+    record_permits: RecordPermits | None = None,
 ) -> ControllerResult[DeleteTopicsResponse]:
-    """Delete topics; each succeeds or fails on its own. enabled is delete.topic.enable."""
+    """Delete topics; each succeeds or fails on its own. `enabled` is delete.topic.enable."""
     if not enabled:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
     records: list[MessageAndVersion] = []
     response = DeleteTopicsResponse(responses=[])
     done: set[Uuid] = set()
-    wanted = list(wanted_topics(request))
-    names = [name for name, _ in wanted if name is not None]
-    ids = [topic_id for name, topic_id in wanted if name is None]
-    for name, topic_id in dict.fromkeys(wanted):
+    requested = list(requested_topics(request))
+    names = [name for name, _ in requested if name is not None]
+    ids = [topic_id for name, topic_id in requested if name is None]
+    for name, topic_id in dict.fromkeys(requested):
         result = _Result(name=name, topic_id=topic_id)
         try:
             _check(name, topic_id, names, ids)
@@ -49,7 +49,8 @@ def delete_topics(
                     ErrorCode.INVALID_REQUEST,
                     "The provided topic name maps to an ID that was already supplied.",
                 )
-            charge(len(topic.partitions))
+            if record_permits is not None:
+                record_permits(len(topic.partitions))
             done.add(topic.topic_id)
             result.name, result.topic_id = topic.name, topic.topic_id
             records.append(MessageAndVersion(RemoveTopicRecord(topic_id=topic.topic_id), 0))
@@ -61,8 +62,8 @@ def delete_topics(
     return ControllerResult(records, response)
 
 
-def wanted_topics(request: DeleteTopicsRequest) -> Iterator[tuple[str | None, Uuid]]:
-    """Yield name and id of each topic, as far as the request has them."""
+def requested_topics(request: DeleteTopicsRequest) -> Iterator[tuple[str | None, Uuid]]:
+    """Yield name and id of each requested topic."""
     for name in request.topic_names:
         yield name, ZERO_UUID
     for topic in request.topics:

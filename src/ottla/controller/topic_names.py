@@ -1,4 +1,4 @@
-"""Which names topics may have.
+"""Validation of topic names.
 
 Kafka: org.apache.kafka.common.internals.Topic.
 """
@@ -22,7 +22,7 @@ def check_topic_name(name: str) -> None:
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether a topic may have the name."""
+    """Whether the topic name is valid."""
     return _reason(name) is None
 
 
@@ -42,10 +42,10 @@ def _reason(name: str) -> str | None:
 
 
 def unify_collision_characters(name: str) -> str:
-    """Return the name as metrics would show it: two names that come out equal collide."""
+    """Return the name as in metrics: topics with equal results collide."""
     return name.replace(".", "_")
 
 
 def has_collision_characters(name: str) -> bool:
-    """Whether the name could collide with another."""
+    """Whether the name can collide with another one."""
     return "." in name or "_" in name

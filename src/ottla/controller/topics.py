@@ -1,4 +1,4 @@
-"""Topics and partitions as the controller knows them.
+"""Topics and partitions in the controller.
 
 Kafka: the replayed half of org.apache.kafka.controller.ReplicationControlManager.
 """
@@ -38,7 +38,7 @@ class TopicState:
 
 
 class Topics:
-    """All topics; changed by replay alone."""
+    """All topics; only replay changes them."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._registry = registry
@@ -63,7 +63,7 @@ class Topics:
         return found
 
     def colliding(self, name: str) -> str | None:
-        """Return an existing topic whose metrics would carry the same name."""
+        """Return an existing topic with the same name in metrics."""
         if not has_collision_characters(name):
             return None
         names: tuple[str, ...] = self._similar.get(unify_collision_characters(name), ())
@@ -119,9 +119,9 @@ class Topics:
         del self._ids[topic.name]
         if has_collision_characters(topic.name):
             unified = unify_collision_characters(topic.name)
-            rest = tuple(name for name in self._similar[unified] if name != topic.name)
-            if rest:
-                self._similar[unified] = rest
+            others = tuple(name for name in self._similar[unified] if name != topic.name)
+            if others:
+                self._similar[unified] = others
             else:
                 del self._similar[unified]
         return topic.name

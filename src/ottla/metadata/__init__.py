@@ -1,1 +1,1 @@
-"""What the cluster knows about itself: the records, and the state that they add up to."""
+"""The cluster metadata: its records and the state built from them."""

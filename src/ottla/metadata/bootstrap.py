@@ -1,4 +1,4 @@
-"""The records with which a new cluster begins.
+"""The first records of a new cluster.
 
 Kafka: org.apache.kafka.metadata.bootstrap.{BootstrapMetadata, BootstrapDirectory},
 ActivationRecordsGenerator.
@@ -55,7 +55,7 @@ def activation_records(
     """Return what the first controller writes into an empty log: one transaction.
 
     With eligible leader replicas the broker's min.insync.replicas becomes a setting of the
-    cluster, for from then on it can only be changed there (KIP-966).
+    cluster, because it can only be changed there from then on (KIP-966).
     """
     records = [MessageAndVersion(BeginTransactionRecord(name="Bootstrap records"), 0), *bootstrap]
     if is_elr_supported(levels_of(bootstrap)):

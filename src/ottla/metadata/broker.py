@@ -1,4 +1,4 @@
-"""What a broker or a controller said about itself when it registered.
+"""The registrations of brokers and controllers.
 
 Kafka: org.apache.kafka.metadata.{BrokerRegistration, ControllerRegistration}.
 """
@@ -60,7 +60,7 @@ class BrokerRegistration(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """Whether the broker may lead: neither fenced nor on its way out."""
+        """Whether the broker may lead: neither fenced nor in controlled shutdown."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def has_online_directory(self, directory: Uuid) -> bool:
@@ -72,7 +72,7 @@ class BrokerRegistration(NamedTuple):
         return directory in self.log_directories or not self.log_directories
 
     def merge(self, change: BrokerRegistrationChangeRecord) -> BrokerRegistration:
-        """Return the registration after a change: 1 sets, -1 clears, 0 leaves alone."""
+        """Return the registration after a change: 1 sets, -1 clears, 0 leaves unchanged."""
         cordoned = change.cordoned_log_dirs
         return self._replace(
             fenced=_switched(change.fenced, old=self.fenced),
@@ -121,7 +121,7 @@ _ALWAYS_ONLINE = frozenset({Uuid(), Uuid(bytes(15) + b"\x02")})  # unassigned, m
 
 
 class ControllerRegistration(NamedTuple):
-    """Immutable; a registration replaces the one before it."""
+    """Immutable; a registration replaces the previous one."""
 
     controller_id: int
     incarnation_id: Uuid

@@ -1,7 +1,7 @@
-"""What a batch of metadata records changed, for those who keep something made of the image.
+"""The changes of a batch of metadata records, for listeners with state derived from the image.
 
-The image is changed in place, so the delta holds what was there before. A snapshot gives a delta
-against nothing: everything in it was created.
+The image is changed in place, so the delta holds the previous values. The delta of a snapshot lists
+everything in it as created.
 
 Kafka: org.apache.kafka.image.{MetadataDelta, TopicsDelta, ClusterDelta, …}.
 """
@@ -49,12 +49,12 @@ class MetadataDelta:
         self.topics_created: dict[Uuid, TopicImage] = {}
         self.topics_deleted: dict[Uuid, TopicImage] = {}
         self.partitions_changed: dict[Uuid, dict[int, PartitionRegistration | None]] = {}
-        """Topic id → partition → what it was before, None where it is new."""
+        """Topic id → partition → its previous registration, None where it is new."""
         self.brokers_changed: dict[int, BrokerRegistration | None] = {}
         self.controllers_changed: dict[int, ControllerRegistration | None] = {}
         self.features_changed: dict[str, int] = {}
         self.configs_changed: dict[ConfigResource, dict[str, str | None]] = {}
-        """Resource → name → what it was before."""
+        """Resource → name → the previous value."""
         self.quotas_changed: dict[QuotaEntity, None] = {}
         self.producer_ids_changed = False
         self.acls_changed: dict[Uuid, None] = {}
@@ -63,7 +63,7 @@ class MetadataDelta:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing that anyone keeps has changed (a NoOp, say)."""
+        """Whether no listener is affected (for example by a NoOp)."""
         return not (
             self.topics_created
             or self.topics_deleted

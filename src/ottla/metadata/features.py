@@ -1,4 +1,4 @@
-"""The features of a cluster: which levels exist, what a release starts with, what needs what.
+"""The features of a cluster: supported levels, defaults of a release and dependencies.
 
 Kafka: org.apache.kafka.server.common.{Feature, MetadataVersion, KRaftVersion}, QuorumFeatures.
 """
@@ -71,8 +71,8 @@ UNBUILT_FEATURES: Final = (
     STREAMS_VERSION,
     TRANSACTION_VERSION,
 )
-"""What later parts bring: a directory of Kafka's may have their levels, but nothing here serves
-them, so they are neither advertised nor set in a directory that Ottla formats for itself."""
+"""Not implemented: a directory that Kafka formatted may set their levels. They are neither
+advertised nor set in a directory that Ottla formats."""
 
 # The metadata.version from which a level is the default of a fresh cluster.
 _BOOTSTRAP_LEVELS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = MappingProxyType(
@@ -89,7 +89,7 @@ _BOOTSTRAP_LEVELS: Final[Mapping[str, tuple[tuple[int, int], ...]]] = MappingPro
 def default_levels(metadata_version: int = LATEST_METADATA_VERSION) -> dict[str, int]:
     """Return the levels above 0 that a cluster formatted at metadata_version starts with.
 
-    kraft.version is not among them: it lies in the quorum's own records.
+    kraft.version is not among them: it is kept in control records of the quorum.
     """
     levels = {METADATA_VERSION: metadata_version}
     for name, steps in sorted(_BOOTSTRAP_LEVELS.items()):
@@ -100,7 +100,7 @@ def default_levels(metadata_version: int = LATEST_METADATA_VERSION) -> dict[str,
 
 
 def metadata_version_name(level: int) -> str:
-    """Return the release's name of a metadata.version; KeyError for a level nobody knows."""
+    """Return the release's name of a metadata.version; KeyError for an unknown level."""
     return METADATA_VERSION_NAMES[level]
 
 

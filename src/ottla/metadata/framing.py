@@ -1,4 +1,4 @@
-"""How one metadata record is written as the value of a log record.
+"""Encoding of one metadata record as the value of a log record.
 
 Kafka: org.apache.kafka.server.common.serialization.AbstractApiMessageSerde, MetadataRecordSerde.
 """
@@ -35,7 +35,7 @@ RECORD_CLASSES: dict[int, type[Struct]] = {
 
 
 NO_OP_VALUE = bytes((FRAME_VERSION, metadata.NoOpRecord.message_key, 0, 0))
-"""The most frequent record of all, known by its bytes: an idle log is full of them."""
+"""The most frequent record, recognized by its bytes: an idle log consists of them."""
 
 
 def encode_record(record: MessageAndVersion) -> bytes:
@@ -53,8 +53,8 @@ def encode_record(record: MessageAndVersion) -> bytes:
 def decode_record(value: Buffer | None) -> MessageAndVersion:
     """Read one record.
 
-    UnsupportedVersion for a kind or version that is newer than we are: whoever replays the log
-    must stop, for what it would skip may be vital. CorruptMessage for anything that is no record.
+    UnsupportedVersion for an unknown kind or version: replay must stop, because a skipped record
+    may be essential. CorruptMessage for anything that is no record.
     """
     if value is None:
         raise CorruptMessage("a metadata record has no value")

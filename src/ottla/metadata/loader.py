@@ -1,7 +1,7 @@
-"""Turns committed batches into the image, and tells those who listen.
+"""Applies committed batches to the image and notifies listeners.
 
 Records between BeginTransaction and EndTransaction take effect together, at the end; after
-AbortTransaction they never do.
+AbortTransaction they are dropped.
 
 Kafka: org.apache.kafka.image.loader.{MetadataLoader, MetadataBatchLoader}.
 """
@@ -47,13 +47,13 @@ class MetadataLoader:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether records wait for the end of their transaction: no time for a snapshot."""
+        """Whether records wait for the end of their transaction; no snapshot is taken then."""
         return self._transaction is not None
 
     def add_listener(self, listener: Listener) -> None:
-        """Call listener(delta, image) for every change from now on.
+        """Call listener(delta, image) for every subsequent change.
 
-        A listener that comes late is first told everything as a snapshot's delta.
+        A listener that is added after the start first gets the whole image as a snapshot delta.
         """
         self._listeners.append(listener)
         if self._is_published:
@@ -62,9 +62,9 @@ class MetadataLoader:
     def load_snapshot(
         self, records: Iterable[MessageAndVersion], offset_and_epoch: OffsetAndEpoch
     ) -> MetadataDelta:
-        """Start from a snapshot; call `publish_from` when what follows it is loaded too.
+        """Start from a snapshot; call `publish_from` when the batches after it are loaded.
 
-        The image stays the same object: those who hold it see the new state.
+        The image remains the same object, so references to it see the new state.
         """
         assert self.image.offset_and_epoch.offset < 0, "a snapshot is only loaded at the start"
         return self.image.apply(records, offset_and_epoch, MetadataDelta(is_snapshot=True))
@@ -83,7 +83,7 @@ class MetadataLoader:
         self.image.apply(ready, offset_and_epoch, delta)
 
     def publish_from(self, delta: MetadataDelta, *, everything: bool) -> None:
-        """Tell all listeners what changed; or everything, when it is the first time."""
+        """Pass the delta, or the first time the whole image, to all listeners."""
         self._is_published = True
         if everything:
             delta = self._everything()
@@ -91,11 +91,11 @@ class MetadataLoader:
         for listener in list(self._listeners):
             try:
                 listener(delta, self.image)
-            except Exception:  # the next listener must hear of it all the same
-                log.exception("a change of the metadata could not be applied")
+            except Exception:  # the other listeners must still be called
+                log.exception("a metadata listener failed to apply a change")
 
     def _everything(self) -> MetadataDelta:
-        """Return the delta that makes the image out of nothing."""
+        """Return the delta from an empty image to this one."""
         delta = MetadataDelta(is_snapshot=True)
         MetadataImage().apply(self.image.records(), self.image.offset_and_epoch, delta)
         delta.topics_created = dict(self.image.topics.by_id)
@@ -107,11 +107,11 @@ class MetadataLoader:
             key = record.message.message_key
             if key == _BEGIN:
                 if self._transaction is not None:
-                    raise CorruptMessage("a metadata transaction began inside another")
+                    raise CorruptMessage("a metadata transaction began within another")
                 self._transaction = []
             elif key in (_END, _ABORT):
                 if self._transaction is None:
-                    raise CorruptMessage("a metadata transaction ended that never began")
+                    raise CorruptMessage("a metadata transaction ended without a begin")
                 if key == _END:
                     ready += self._transaction
                 self._transaction = None

@@ -1,4 +1,4 @@
-"""What the quorum has decided about one partition.
+"""The state of one partition as the quorum decided it.
 
 Kafka: org.apache.kafka.metadata.{PartitionRegistration, LeaderRecoveryState, DirectoryId}.
 """
@@ -34,7 +34,7 @@ class LeaderRecoveryState(IntEnum):
 
 
 class PartitionRegistration(NamedTuple):
-    """Immutable; a change makes a new one. Directories lie beside replicas, by position."""
+    """Immutable; a change makes a new one. `directories` has one entry a replica, by position."""
 
     replicas: tuple[int, ...]
     directories: tuple[Uuid, ...]
@@ -55,7 +55,7 @@ class PartitionRegistration(NamedTuple):
 
     @property
     def preferred_replica(self) -> int:
-        """The replica that leads when all are well."""
+        """The replica that leads when it is in sync."""
         return self.replicas[0] if self.replicas else NO_LEADER
 
     @property

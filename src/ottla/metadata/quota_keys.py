@@ -1,4 +1,4 @@
-"""Names of what quotas limit and of whom they belong to.
+"""Names of quota keys and quota entity types.
 
 Kafka: org.apache.kafka.server.config.QuotaConfig, org.apache.kafka.common.quota.ClientQuotaEntity.
 """

@@ -1,4 +1,4 @@
-"""What a configuration can belong to.
+"""The resources that have a configuration.
 
 Kafka: org.apache.kafka.common.config.ConfigResource.
 """
@@ -21,7 +21,7 @@ class ConfigResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """One owner of settings; a BROKER without a name stands for all brokers."""
+    """One resource with settings; a BROKER without a name stands for all brokers."""
 
     type: int
     name: str

@@ -1,6 +1,6 @@
-"""Turns `SCRAM-SHA-256=[name=alice,password=…]` into the record that keeps the credential.
+"""Parses `SCRAM-SHA-256=[name=alice,password=…]` into the record of a credential.
 
-Kafka: org.apache.kafka.metadata.storage.ScramParser. The password itself is never kept (RFC 5802).
+Kafka: org.apache.kafka.metadata.storage.ScramParser. The password itself is not stored (RFC 5802).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEYS: Final = frozenset({"name", "password", "salt", "saltedpassword", "iterati
 
 
 def parse_scram_argument(text: str, new_salt: Callable[[int], bytes]) -> UserScramCredentialRecord:
-    """Read one --add-scram argument; new_salt(bytes) is asked when it names no salt.
+    """Read one --add-scram argument; new_salt(bytes) makes the salt when none is given.
 
     ValueError, with a text for the user, when it cannot be read.
     """
@@ -92,5 +92,5 @@ def _salted_password(values: dict[str, str], digest: str, salt: bytes, iteration
         if "salt" not in values:
             raise ValueError("You must supply 'salt' with 'saltedpassword' to add-scram")
         return b64decode(salted)
-    assert password is not None, "one of the two is there"
+    assert password is not None, "exactly one of the two is given"
     return hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)

@@ -1,4 +1,4 @@
-"""Decides when the image is written down, so that the metadata log can be cut.
+"""Decides when a snapshot of the image is due, so that the metadata log can be truncated.
 
 Kafka: org.apache.kafka.image.publisher.SnapshotGenerator.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 
 class SnapshotPolicy:
-    """A snapshot after so many bytes of records, or when the last one is too old.
+    """A snapshot is due after `max_bytes` of records, or when the last one is too old.
 
     max_bytes is metadata.log.max.record.bytes.between.snapshots, max_interval_ms is
-    metadata.log.max.snapshot.interval.ms (0: age does not count).
+    metadata.log.max.snapshot.interval.ms (0 ignores the age).
     """
 
     __slots__ = ("_bytes", "_last_ms", "max_bytes", "max_interval_ms")
@@ -26,7 +26,7 @@ class SnapshotPolicy:
         self._bytes += size_bytes
 
     def due(self, now_ms: int) -> str | None:
-        """Return why a snapshot should be written now, None when it should not."""
+        """Return why a snapshot is due, None when it is not."""
         if self._bytes >= self.max_bytes:
             return f"we have replayed at least {self.max_bytes} bytes"
         if self.max_interval_ms and self._bytes and now_ms - self._last_ms >= self.max_interval_ms:
@@ -34,6 +34,6 @@ class SnapshotPolicy:
         return None
 
     def written(self, now_ms: int) -> None:
-        """Start to count anew."""
+        """Reset the byte count and the age."""
         self._bytes = 0
         self._last_ms = now_ms

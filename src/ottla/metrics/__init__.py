@@ -1,4 +1,4 @@
-"""What a node tells about itself: families under Kafka's names, rates, and Prometheus text.
+"""Metrics of a node: families under Kafka's names, rates, and the Prometheus text format.
 
-Kafka: com.yammer.metrics, org.apache.kafka.common.metrics; and the exporters beside them.
+Kafka: com.yammer.metrics, org.apache.kafka.common.metrics, and the JMX exporters used with them.
 """

@@ -1,10 +1,10 @@
-"""From series to the text that Prometheus reads, old and new (OpenMetrics).
+"""Encodes series in the Prometheus text format and in OpenMetrics.
 
-A library would cost a second for ten thousand partitions. Here one `%` writes all lines of a
-family: its names and labels are a template that is kept as long as the labels are the same
-object, and the text of a family whose values are those of the last time is kept too.
+The prometheus-client library needs a second for ten thousand partitions. Here one `%` formats all
+lines of a family: the template with its names and labels is cached as long as the labels are the
+same object, and the text of a family is cached as long as its values are unchanged.
 
-Kafka: nothing like it; its users run an exporter in the JVM. Hot path: benchmarks/metrics.py.
+Kafka: no counterpart; its users run an exporter in the JVM. Hot path: benchmarks/metrics.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _END = b"# EOF\n"
 _KEPT_FROM = 64
-"""Smaller families are written anew each time: looking them up would cost as much."""
+"""Smaller families are not cached: a lookup would cost as much as formatting them."""
 
 
 class _Kept(NamedTuple):
@@ -32,14 +32,14 @@ class _Kept(NamedTuple):
 
 
 class Exposition:
-    """Writes series under the names of one spelling; keeps what may be used again."""
+    """Encodes series under the names of one spelling; caches templates and texts."""
 
     def __init__(self, spelling: Spelling = Spelling.CLASSIC) -> None:
         self._spelling = spelling
         self._kept: dict[str, _Kept] = {}
 
     def render(self, series: Iterable[Series], *, openmetrics: bool = False) -> Iterator[bytes]:
-        """Yield the text, a piece a name; each family stands in one series, or is empty.
+        """Yield the text, one piece a name; each family has one series, or is empty.
 
         Values are numbers. The sequences of labels and values must not change afterwards.
         """

@@ -1,8 +1,8 @@
-"""Metric families, and how an MBean's name is spelt: classic, or as the metrics reporter does it.
+"""Metric families and the two spellings of MBean names: JMX exporter and metrics reporter.
 
-Dashboards and rules that people have know one of two spellings: that of the JMX exporter with the
-rules everybody copies (classic), and that of Strimzi's metrics reporter. Kafka's MBean decides
-both, so a family is made from it by one of the functions below.
+Existing dashboards and rules use one of two spellings: that of the JMX exporter with its common
+example rules (classic), or that of Strimzi's metrics reporter. Both are derived from Kafka's MBean
+name, so each function below makes a family from the parts of that name.
 
 Kafka: MBean names as kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=….
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Spelling(StrEnum):
-    """What `metrics.names` may say."""
+    """The values of `metrics.names`."""
 
     CLASSIC = "classic"
     REPORTER = "reporter"
@@ -35,9 +35,9 @@ class Kind(StrEnum):
 
 
 class Family(NamedTuple):
-    """A metric under its names; counters are named without `_total`.
+    """A metric and its name in each spelling; counters are named without `_total`.
 
-    An empty name means that the spelling does not have the metric.
+    An empty name means that the metric does not exist in that spelling.
     """
 
     classic: str
@@ -56,7 +56,7 @@ class Family(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Values of a family; a label text is `{a="b"}` or empty, and may begin with a suffix."""
+    """Values of a family; a label text is `{a="b"}` or empty, and may start with a suffix."""
 
     family: Family
     labels: Sequence[str]
@@ -78,7 +78,7 @@ def gauge(group: str, kind: str, name: str, text: str) -> Family:
 
 
 def meter(group: str, kind: str, name: str, text: str) -> Family:
-    """Name the count of a meter: `…_bytesin_total`, or `…_bytesinpersec_total`."""
+    """Name the counter of a meter: `…_bytesin_total`, or `…_bytesinpersec_total`."""
     return Family(
         _joined(group, kind, _PER_SECOND.sub("", name)),
         _joined(group, kind, name),
@@ -94,7 +94,7 @@ def rate(group: str, kind: str, name: str, window: str, text: str) -> Family:
 
 
 def summary(group: str, kind: str, name: str, text: str) -> Family:
-    """Name a histogram of Kafka's: percentiles by the label quantile, and `_count`."""
+    """Name a Kafka histogram: percentiles by the label quantile, and `_count`."""
     full = _joined(group, kind, name)
     return Family(full, full, Kind.SUMMARY, text)
 
@@ -110,7 +110,7 @@ def client_gauge(kind: str, name: str, text: str) -> Family:
 
 
 def own(name: str, text: str, kind: Kind = Kind.GAUGE) -> Family:
-    """Name a metric that has one spelling: an exporter's, or Ottla's own."""
+    """Name a metric with only one spelling: an exporter's, or Ottla's own."""
     return Family(name, name, kind, text)
 
 
@@ -123,7 +123,7 @@ def _plain(text: str, separator: str) -> str:
 
 
 def label_text(**labels: object) -> str:
-    """Write labels as Prometheus reads them."""
+    """Format labels in the Prometheus text format."""
     inner = ",".join(f'{name}="{escaped(str(value))}"' for name, value in labels.items())
     return f"{{{inner}}}" if inner else ""
 
@@ -134,7 +134,7 @@ def escaped(value: str) -> str:
 
 
 def quantile_labels(quantiles: Sequence[float], **labels: object) -> tuple[str, ...]:
-    """Return the label texts of a summary: one a quantile, then sum and count."""
+    """Return the label texts of a summary: one for each quantile, then sum and count."""
     plain = label_text(**labels)
     return (
         *(label_text(**labels, quantile=one) for one in quantiles),
@@ -144,7 +144,7 @@ def quantile_labels(quantiles: Sequence[float], **labels: object) -> tuple[str, 
 
 
 def bucket_labels(bounds: Sequence[float]) -> tuple[str, ...]:
-    """Return the label texts of a histogram: one a bound, +Inf, then sum and count."""
+    """Return the label texts of a histogram: one for each bound, +Inf, then sum and count."""
     return (
         *(f"_bucket{label_text(le=float(one))}" for one in bounds),
         f"_bucket{label_text(le='+Inf')}",

@@ -1,7 +1,6 @@
-"""Rates of a running total: Kafka's one, five and fifteen minute averages, and the mean.
+"""Rates of a counter: Kafka's one, five and fifteen minute averages, and the mean.
 
-Nothing happens when something is counted: whoever counts adds to an integer, and `update` looks at
-the integer now and then.
+Counting is only an integer addition by the caller; `update` samples the counter periodically.
 
 Kafka: com.yammer.metrics.core.Meter, com.yammer.metrics.stats.EWMA.
 """
@@ -11,21 +10,21 @@ from __future__ import annotations
 from math import exp
 
 TICK_S = 5.0
-"""How often an average takes a new sample, as in Kafka."""
+"""Sampling interval of the averages, as in Kafka."""
 
 
 class Ewma:
-    """An exponentially weighted moving average that forgets over `minutes`."""
+    """An exponentially weighted moving average over `minutes`."""
 
     __slots__ = ("_alpha", "rate")
 
     def __init__(self, minutes: float) -> None:
         self._alpha = 1 - exp(-TICK_S / 60 / minutes)
         self.rate: float | None = None
-        """What it averages, a second; None before the first sample."""
+        """The average per second; None before the first sample."""
 
     def tick(self, sample: float) -> None:
-        """Take the value of one interval of TICK_S seconds; the first one counts fully."""
+        """Add the rate of one interval of TICK_S seconds; the first one has full weight."""
         if self.rate is None:
             self.rate = sample
         else:
@@ -33,7 +32,7 @@ class Ewma:
 
 
 class Meter:
-    """The rates of one total; `update` with the total and the time, at least every few seconds."""
+    """The rates of one counter; call `update` at least every few seconds."""
 
     __slots__ = ("_averages", "_start_s", "_start_total", "_tick_s", "_tick_total", "mean_rate")
 
@@ -44,7 +43,7 @@ class Meter:
         self.mean_rate = 0.0
 
     def update(self, total: float, now_s: float) -> None:
-        """Take the total so far; what came since the last tick counts in the first tick due."""
+        """Sample the counter; the increase since the last tick counts in the first tick due."""
         elapsed_s = now_s - self._start_s
         if elapsed_s > 0:
             self.mean_rate = (total - self._start_total) / elapsed_s
@@ -54,22 +53,22 @@ class Meter:
         sample = (total - self._tick_total) / TICK_S
         for average in self._averages:
             average.tick(sample)
-            for _ in range(min(ticks - 1, 1000)):  # after that nothing is left of an old rate
+            for _ in range(min(ticks - 1, 1000)):  # the old rate has decayed to zero by then
                 average.tick(0.0)
         self._tick_s += ticks * TICK_S
         self._tick_total = total
 
     @property
     def one_minute_rate(self) -> float:
-        """The average a second of the last minute, roughly; 0 before the first tick."""
+        """The average per second over about one minute; 0 before the first tick."""
         return self._averages[0].rate or 0.0
 
     @property
     def five_minute_rate(self) -> float:
-        """The average a second of the last five minutes, roughly."""
+        """The average per second over about five minutes."""
         return self._averages[1].rate or 0.0
 
     @property
     def fifteen_minute_rate(self) -> float:
-        """The average a second of the last fifteen minutes, roughly."""
+        """The average per second over about fifteen minutes."""
         return self._averages[2].rate or 0.0

@@ -1,7 +1,7 @@
-"""Distributions: Kafka's percentiles over recent values, and buckets as Prometheus adds them up.
+"""Distributions: Kafka's percentiles over recent values, and cumulative Prometheus buckets.
 
 Kafka: com.yammer.metrics.core.Histogram, which samples 1,028 values with a bias to the last five
-minutes; here they are the last 1,028.
+minutes; this implementation keeps the last 1,028.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ class Recent:
         self.total = 0.0
 
     def add(self, value: float) -> None:
-        """Note a value."""
+        """Add a value."""
         self.values.append(value)
         self.count += 1
         self.total += value
 
     def extend(self, values: Sequence[float]) -> None:
-        """Note many values at once."""
+        """Add several values."""
         self.values.extend(values[-self._size :])
         self.count += len(values)
         self.total += sum(values)
 
-    def quantiles(self, wanted: Sequence[float] = QUANTILES) -> list[float]:
-        """Return the percentiles of the values that are kept, 0 without any."""
-        return quantiles_of(self.values, wanted)
+    def quantiles(self, quantiles: Sequence[float] = QUANTILES) -> list[float]:
+        """Return percentiles of the kept values; zeros when there are none."""
+        return quantiles_of(self.values, quantiles)
 
 
-def quantiles_of(values: Iterable[float], wanted: Sequence[float] = QUANTILES) -> list[float]:
+def quantiles_of(values: Iterable[float], quantiles: Sequence[float] = QUANTILES) -> list[float]:
     """Return percentiles as Yammer interpolates them; zeros when there are no values."""
     ordered = sorted(values)
-    return [_quantile(ordered, one) for one in wanted]
+    return [_quantile(ordered, one) for one in quantiles]
 
 
 def _quantile(ordered: Sequence[float], quantile: float) -> float:
@@ -76,10 +76,10 @@ class Buckets:
         self.total = 0.0
 
     def add(self, value: float) -> None:
-        """Note a value."""
+        """Add a value."""
         self._counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def cumulative(self) -> list[int]:
-        """Return how many values are at or below each bound; the last counts all."""
+        """Return the number of values at or below each bound; the last entry counts all."""
         return list(accumulate(self._counts))

@@ -28,18 +28,18 @@ class DelayedOperation(ABC):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Call `force_complete` and return its answer if the condition holds, else False."""
+        """If the condition holds, return `force_complete()`, else False."""
 
     @abstractmethod
     def on_complete(self) -> None:
-        """Answer; called exactly once, for every way of completing."""
+        """Send the response; called exactly once, however the operation completes."""
 
     def on_expiration(self) -> None:
-        """React to the deadline having completed it; runs after `on_complete`."""
+        """React to completion by the deadline; called after `on_complete`."""
         return
 
     def force_complete(self) -> bool:
-        """Complete now; False when it was complete before."""
+        """Complete now; return False when it is complete already."""
         if self.is_completed:
             return False
         self.is_completed = True
@@ -51,7 +51,7 @@ class DelayedOperation(ABC):
         return True
 
     def watched(self, task: TimerTask, forget: Callable[[], None]) -> None:
-        """Note the deadline's task and how to leave the purgatory; called by the purgatory."""
+        """Set the deadline's task and the callback that ends the watch; called by the purgatory."""
         self._task = task
         self._forget = forget
 

@@ -1,6 +1,6 @@
-"""An answer that is not there yet: what cores and handlers return instead of waiting.
+"""The result of an operation that is not complete yet; cores and handlers return it.
 
-Kafka: the role of CompletableFuture in its coordinators and controller, for one thread.
+Kafka: CompletableFuture as its coordinators and controller use it, but for one thread.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 U = TypeVar("U")
-_NOTHING: Any = object()
+_UNSET: Any = object()
 
 
 class Pending(Generic[T]):
-    """Holds a value or an exception once; callbacks run at once, in the order they were added."""
+    """Holds a value or an exception; callbacks run on completion, in the order they were added."""
 
     __slots__ = ("_callbacks", "_error", "_value")
 
     def __init__(self) -> None:
-        self._value: T = _NOTHING
+        self._value: T = _UNSET
         self._error: Exception | None = None
         self._callbacks: list[Callable[[Pending[T]], None]] = []
 
     @classmethod
     def of(cls, value: T) -> Pending[T]:
-        """Return one that is complete already."""
+        """Return a completed one."""
         pending = cls()
         pending._value = value
         return pending
@@ -35,7 +35,7 @@ class Pending(Generic[T]):
     @property
     def done(self) -> bool:
         """Whether a value or an error has arrived."""
-        return self._value is not _NOTHING or self._error is not None
+        return self._value is not _UNSET or self._error is not None
 
     @property
     def value(self) -> T:
@@ -51,7 +51,7 @@ class Pending(Generic[T]):
         return self._error
 
     def complete(self, value: T) -> bool:
-        """Set the value; return False when it was complete before."""
+        """Set the value; return False when it is complete already."""
         if self.done:
             return False
         self._value = value
@@ -59,7 +59,7 @@ class Pending(Generic[T]):
         return True
 
     def fail(self, error: Exception) -> bool:
-        """Set the error; return False when it was complete before."""
+        """Set the error; return False when it is complete already."""
         if self.done:
             return False
         self._error = error
@@ -67,7 +67,7 @@ class Pending(Generic[T]):
         return True
 
     def on_done(self, callback: Callable[[Pending[T]], None]) -> None:
-        """Call back with this object when it is complete; now, if it is."""
+        """Call back with this object on completion, or now if it is complete already."""
         if self.done:
             callback(self)
         else:
@@ -80,7 +80,7 @@ class Pending(Generic[T]):
         def forward(done: Pending[T]) -> None:
             try:
                 result.complete(function(done.value))
-            except Exception as error:  # noqa: BLE001 - handed to whoever asks for the value
+            except Exception as error:  # noqa: BLE001 - raised when the value is read
                 result.fail(error)
 
         self.on_done(forward)

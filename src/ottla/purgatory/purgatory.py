@@ -1,7 +1,7 @@
-"""Where delayed operations wait, watched under the keys whose change may complete them.
+"""Holds delayed operations, watched by the keys whose change may complete them.
 
 Kafka: org.apache.kafka.server.purgatory.DelayedOperationPurgatory. There a completed operation
-stays in its watch lists until a sweep; here it leaves them at once, so none is needed.
+stays in its watch lists until it is purged; here it leaves them on completion.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ D = TypeVar("D", bound=DelayedOperation)
 
 
 class Purgatory(Generic[D]):
-    """Operations by key; one purgatory a kind of operation (produce, fetch, …)."""
+    """Operations by key; one purgatory for each kind of operation (produce, fetch, …)."""
 
     def __init__(self, name: str, timer: TimingWheel) -> None:
         self.name = name
@@ -29,7 +29,7 @@ class Purgatory(Generic[D]):
 
     @property
     def delayed_count(self) -> int:
-        """Operations that wait (metric NumDelayedOperations)."""
+        """Waiting operations (metric NumDelayedOperations)."""
         return self._delayed_count
 
     @property
@@ -38,7 +38,7 @@ class Purgatory(Generic[D]):
         return sum(map(len, self._watchers.values()))
 
     def try_complete_else_watch(self, operation: D, keys: Iterable[Hashable]) -> bool:
-        """Try once; if it cannot complete, watch it under keys until it can or must."""
+        """Try once; if it cannot complete, watch it by keys until it completes or expires."""
         if operation.is_completed or operation.try_complete():
             return True
         watched = tuple(dict.fromkeys(keys))
@@ -61,11 +61,11 @@ class Purgatory(Generic[D]):
         return completed
 
     def cancel_for_key(self, key: Hashable) -> list[D]:
-        """Stop watching key; return the operations that did (they still wait for the rest)."""
+        """Stop watching key; return its operations (they remain watched by their other keys)."""
         return list(self._watchers.pop(key, ()))
 
     def complete_all(self) -> int:
-        """Complete everything that waits, as a shutdown does; return how many."""
+        """Complete all waiting operations, at shutdown; return how many."""
         waiting = {op: None for watchers in self._watchers.values() for op in watchers}
         return sum(operation.force_complete() for operation in waiting)
 

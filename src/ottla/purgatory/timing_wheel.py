@@ -1,9 +1,9 @@
-"""Timers for everything that waits: insert and cancel in constant time.
+"""Timers with insertion and cancellation in constant time.
 
 Kafka: org.apache.kafka.server.util.timer.{TimingWheel, SystemTimer, TimerTask}.
 
-A hierarchical timing wheel. Level 0 has a bucket a millisecond for the next 20 ms, level 1 one
-for each 20 ms of the next 400 ms, and so on. A task goes into the bucket of the lowest level that
+A hierarchical timing wheel. Level 0 has one bucket for each of the next 20 ms, level 1 one for
+each 20 ms of the next 400 ms, and so on. A task goes into the bucket of the lowest level that
 reaches its deadline; when a bucket's time comes, its tasks move down or, on level 0, fire. Only
 the buckets' start times are in a heap. Unlike Kafka's, this one has no thread and no clock: the
 owner calls `advance(now_ms)`, and tasks fire in the order of their deadlines, then of insertion.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WHEEL_SIZE: Final = 20
 _FEW: Final = 16
-"""Tasks of a bucket that are looked at one by one to spare their owner a wake-up."""
+"""Up to this many tasks of a bucket are examined to compute the exact next deadline."""
 
 
 class TimerTask:
@@ -41,7 +41,7 @@ class TimerTask:
         return self._bucket is not None
 
     def cancel(self) -> bool:
-        """Take it off the wheel; False when it fired or was cancelled before."""
+        """Cancel it; return False when it has fired or is cancelled already."""
         if self._bucket is None:
             return False
         del self._bucket[self]
@@ -71,11 +71,11 @@ class TimingWheel:
         return sum(map(len, self._buckets.values()))
 
     def add(self, deadline_ms: int, callback: Callable[[int], None]) -> TimerTask:
-        """Call callback(now_ms) at the first `advance` at or after the deadline.
+        """Call callback(now_ms) in the first `advance` at or after the deadline.
 
-        A deadline that has passed fires at the next `advance`; one added by a callback never
-        fires in the same `advance` at the same millisecond, so a task that renews itself without
-        delay cannot hold the loop.
+        A deadline that has passed fires in the next `advance`. A task added by a callback does not
+        fire in the same `advance` at the same millisecond, so a task that renews itself without
+        delay cannot block the event loop.
         """
         self._sequence += 1
         earliest_ms = self._now_ms + 1 if self._in_advance else self._now_ms
@@ -86,7 +86,7 @@ class TimingWheel:
     def next_deadline(self) -> int | None:
         """Return when `advance` should be called next, never later than the first deadline.
 
-        It may be earlier by a part of a bucket; None when nothing waits.
+        It may be earlier by part of a bucket; None without tasks.
         """
         while self._starts:
             bucket = self._buckets[self._starts[0]]
@@ -99,7 +99,7 @@ class TimingWheel:
         return None
 
     def advance(self, now_ms: int) -> int:
-        """Fire what is due, in order; return how many fired. A callback's error passes through."""
+        """Fire due tasks in order; return how many. Exceptions of callbacks propagate."""
         fired = 0
         self._in_advance = True
         try:
@@ -128,14 +128,14 @@ class TimingWheel:
         self._now_ms = max(self._now_ms, key[0])
         try:
             return self._fire(bucket, now_ms) if key[1] == -1 else 0
-        finally:  # tasks of a coarser bucket move down, those behind a raising callback stay due
+        finally:  # tasks of a coarser bucket move down, those after a raising callback stay due
             for task in bucket:
                 self._insert(task)
 
     def _fire(self, bucket: Bucket, now_ms: int) -> int:
         fired = 0
         for task in sorted(bucket, key=lambda task: task.sequence):
-            if task.cancel():  # False: an earlier callback has cancelled it
+            if task.cancel():  # False: an earlier callback cancelled it
                 fired += 1
                 task.callback(now_ms)
         return fired

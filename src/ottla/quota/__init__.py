@@ -1,1 +1,1 @@
-"""Quotas: how much users, client ids and addresses may use, and how long they wait beyond that."""
+"""Quotas: limits of users, client ids and addresses, and the throttle times beyond them."""

@@ -1,4 +1,4 @@
-"""How many connections a second may be made: to the node, to a listener, from an address.
+"""Limits of the connection creation rate: of the node, of a listener, of an address.
 
 Kafka: kafka.network.ConnectionQuotas (KIP-402, KIP-612).
 """
@@ -25,13 +25,13 @@ UNLIMITED: Final = 2**31 - 1
 
 
 class ConnectionRates:
-    """Counts new connections. One that is over the node's or listener's rate waits and is served.
+    """Counts new connections. One over the rate of the node or listener is accepted after a delay.
 
-    One that is over its address's rate is refused: it is closed after a while, unheard.
+    One over the rate of its address is refused: it is closed after a delay, without being read.
     """
 
     def __init__(self, window: Window, *, protected_listener: str = "") -> None:
-        """Take the listener of brokers among themselves, which the node's rate does not hold up."""
+        """`protected_listener` is the inter-broker listener, exempt from the node's rate."""
         self._window = window
         self._protected_listener = protected_listener
         self._node_limit = UNLIMITED
@@ -44,12 +44,12 @@ class ConnectionRates:
         self._swept_ms = 0
 
     def set_node_limits(self, node: int, listeners: Mapping[str, int]) -> None:
-        """Set max.connection.creation.rate, for the node and what single listeners have."""
+        """Set max.connection.creation.rate of the node and of single listeners."""
         self._node_limit = node
         self._listener_limits = dict(listeners)
 
     def set_limit(self, entity: QuotaEntity, limit: float | None) -> None:
-        """Set or remove the limit of an address, or of addresses that have none of their own."""
+        """Set or remove the limit of an address, or the default of all addresses."""
         names = dict(entity)
         if IP not in names:
             return
@@ -59,9 +59,9 @@ class ConnectionRates:
             return
         try:
             address = _plain(name)
-        except ValueError:  # Kafka stores names of hosts, too
+        except ValueError:  # Kafka also stores host names
             extra = {"event": "quota.unreadable"}
-            log.warning("the quota of %s limits nobody: it is no address", name, extra=extra)
+            log.warning("the quota of %s has no effect: it is not an IP address", name, extra=extra)
             return
         if limit is None:
             self._address_limits.pop(address, None)
@@ -69,7 +69,7 @@ class ConnectionRates:
             self._address_limits[address] = int(limit)
 
     def wait_ms(self, listener: str, now_ms: int) -> int:
-        """Count a connection; return for how long it and those behind it have to wait."""
+        """Count a connection; return the delay of it and of those after it."""
         waits = [0]
         if listener != self._protected_listener:
             waits.append(self._over_ms(self._node, self._node_limit, now_ms))
@@ -79,9 +79,9 @@ class ConnectionRates:
         return max(waits)
 
     def refuse_ms(self, address: str, now_ms: int) -> int:
-        """Count a connection; return 0 when its address may have it.
+        """Count a connection; return 0 when its address is within its limit.
 
-        Otherwise it does not count, and this is for how long it is kept before it is closed.
+        Otherwise it does not count; return the delay before it is closed.
         """
         limit = self._address_limits.get(address, self._default_limit)
         if limit == UNLIMITED:
@@ -101,7 +101,7 @@ class ConnectionRates:
         return rate
 
     def _forget_idle(self, now_ms: int) -> None:
-        """Drop addresses unseen for an hour, looked for now and then; all when too many."""
+        """Drop addresses unused for an hour, or all when there are too many."""
         if len(self._addresses) >= MAX_METERS:
             self._addresses.clear()
         elif now_ms - self._swept_ms >= IDLE_MS:
@@ -113,7 +113,7 @@ class ConnectionRates:
             }
 
     def _over_ms(self, rate: SampledRate, limit: int, now_ms: int) -> int:
-        """Count one; return how long it takes until the rate is the limit, at most one sample."""
+        """Count one; return the time until the rate falls to the limit, at most one sample."""
         rate.record(1, now_ms)
         measured = rate.measure(now_ms)
         if measured <= limit:
@@ -125,7 +125,7 @@ class ConnectionRates:
 
 
 def _plain(name: str) -> str:
-    """Return an address as connections show it: an IPv4 one written as IPv6 is that IPv4 one."""
+    """Return an address in the form of connections: IPv4-mapped IPv6 becomes IPv4."""
     address = ip_address(name)
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)

@@ -1,4 +1,4 @@
-"""Which stored quotas match a filter (KIP-546).
+"""Selects the stored quotas that match a filter (KIP-546).
 
 Kafka: org.apache.kafka.image.ClientQuotasImage.describe.
 """
@@ -26,7 +26,7 @@ EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 
 
 class _AnyName:
-    """Stands for whatever name an entity has, the default included."""
+    """Matches every entity name, the default included."""
 
 
 _ANY_NAME: Final = _AnyName()
@@ -36,34 +36,34 @@ def describe_quotas(
     by_entity: Mapping[QuotaEntity, Mapping[str, float]], request: DescribeClientQuotasRequest
 ) -> list[Entry]:
     """Return the entries that match; KafkaError INVALID_REQUEST or UNSUPPORTED_VERSION."""
-    wanted = _wanted_names(request)
+    requested = _requested_names(request)
     return [
         _entry(entity, limits)
         for entity, limits in by_entity.items()
-        if _matches(dict(entity), wanted, strict=request.strict)
+        if _matches(dict(entity), requested, strict=request.strict)
     ]
 
 
-def _wanted_names(request: DescribeClientQuotasRequest) -> dict[str, str | _AnyName | None]:
-    wanted: dict[str, str | _AnyName | None] = {}
+def _requested_names(request: DescribeClientQuotasRequest) -> dict[str, str | _AnyName | None]:
+    requested: dict[str, str | _AnyName | None] = {}
     for component in request.components:
         kind = component.entity_type
         if not kind:
             raise _invalid("Invalid empty entity type.")
-        if kind in wanted:
+        if kind in requested:
             raise _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
         if kind not in ENTITY_TYPES:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
-        wanted[kind] = _wanted_name(component)
-    if IP in wanted and len(wanted) > 1:
+        requested[kind] = _requested_name(component)
+    if IP in requested and len(requested) > 1:
         raise _invalid(
             "Invalid entity filter component combination. IP filter component should not be used "
             "with user or clientId filter component."
         )
-    return wanted
+    return requested
 
 
-def _wanted_name(component: Component) -> str | _AnyName | None:
+def _requested_name(component: Component) -> str | _AnyName | None:
     if component.match_type == EXACT:
         if component.match is None:
             raise _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
@@ -79,15 +79,15 @@ def _wanted_name(component: Component) -> str | _AnyName | None:
 
 def _matches(
     entity: Mapping[str, str | None],
-    wanted: Mapping[str, str | _AnyName | None],
+    requested: Mapping[str, str | _AnyName | None],
     *,
     strict: bool,
 ) -> bool:
-    if strict and len(entity) != len(wanted):
+    if strict and len(entity) != len(requested):
         return False
     return all(
         kind in entity and (name is _ANY_NAME or entity[kind] == name)
-        for kind, name in wanted.items()
+        for kind, name in requested.items()
     )
 
 

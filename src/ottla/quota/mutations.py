@@ -1,4 +1,4 @@
-"""The quota on changes that clients ask of the controller: partitions made and removed (KIP-599).
+"""The quota on partition mutations: partitions that clients create and delete (KIP-599).
 
 Kafka: org.apache.kafka.server.quota.{ControllerMutationQuotaManager, ControllerMutationQuota}.
 """
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ottla.quota.rate import Window
 
 
-class MutationCharge:
-    """What one request takes from its client's bucket."""
+class MutationPermits:
+    """The permits that one request takes from its client's bucket."""
 
     def __init__(
         self, limited: Limited[TokenBucket] | None, now_ms: int, *, is_strict: bool
@@ -29,11 +29,12 @@ class MutationCharge:
         self._is_strict = is_strict
         self._throttle_time_ms = 0
 
-    def take(self, partitions: int) -> None:
-        """Pay for partitions; an overdrawn bucket refuses strict requests.
+    def record(self, partitions: int) -> None:
+        """Take a permit for each partition.
 
-        Those are refused with KafkaError THROTTLING_QUOTA_EXCEEDED and pay nothing; others pay
-        and wait. A bucket with anything in it pays for any number.
+        On an overdrawn bucket a strict request takes none and is refused with KafkaError
+        THROTTLING_QUOTA_EXCEEDED; others are throttled. A bucket that is not empty suffices for
+        any number.
         """
         if self._limited is None:
             return
@@ -48,31 +49,33 @@ class MutationCharge:
         elif self._is_strict:
             bucket.take(partitions, limit, self._now_ms)
 
-    def pause_ms(self, now_ms: int) -> int:
-        """Return for how long, from now, the client must be kept waiting."""
+    def throttle_time_ms(self, now_ms: int) -> int:
+        """Return the remaining throttle time."""
         return max(0, self._throttle_time_ms - (now_ms - self._now_ms))
 
 
 class MutationQuota:
-    """A bucket for all who share a limit."""
+    """One bucket for each quota entity with a limit."""
 
     def __init__(self, window: Window) -> None:
         self._meters: Meters[TokenBucket] = Meters(lambda: TokenBucket(window))
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody is limited."""
+        """Whether any limit is set."""
         return self._meters.is_on
 
     def limits(self, user: str, client_id: str) -> bool:
-        """Whether anything limits a user's client."""
+        """Whether a user's client has a limit."""
         return self._meters.limits(user, client_id)
 
     def set_limit(self, entity: QuotaEntity, limit: float | None) -> None:
         """Set or remove the limit of an entity."""
         self._meters.set_limit(entity, limit)
 
-    def charge(self, user: str, client_id: str, now_ms: int, *, is_strict: bool) -> MutationCharge:
-        """Begin to charge a request; strict ones are refused rather than kept waiting."""
+    def permits_for(
+        self, user: str, client_id: str, now_ms: int, *, is_strict: bool
+    ) -> MutationPermits:
+        """Return the permits of one request; strict ones are refused rather than throttled."""
         limited = self._meters.find(user, client_id, now_ms)
-        return MutationCharge(limited, now_ms, is_strict=is_strict)
+        return MutationPermits(limited, now_ms, is_strict=is_strict)

@@ -1,11 +1,11 @@
-"""Which stored limit counts for a user's client, and with whom it is shared.
+"""Which stored limit applies to a user's client, and which quota entity shares it.
 
 Kafka: ClientQuotaManager.DefaultQuotaCallback, org.apache.kafka.server.quota.ClientQuotaEntity.
 
 Eight levels, the first that is set wins: user and client id; user, default client id; user; default
 user and client id; default user, default client id; default user; client id; default client id.
 A limit of users alone is shared by all clients of the user, a limit of client ids alone by all
-users of that client id; a limit of both is had by each pair.
+users of that client id; a limit of both applies to each pair on its own.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 
-NOBODY: Final = ""
+ALL: Final = ""
 _USER_CLIENT, _USER, _CLIENT = 4, 2, 1
 
 
-class Sharers(NamedTuple):
-    """Those who use up one limit together; an empty name stands for all."""
+class ClientQuotaEntity(NamedTuple):
+    """The clients that share one limit; an empty name stands for all."""
 
     user: str
     client_id: str
@@ -57,27 +57,27 @@ class ClientLimits:
         return changed
 
     def __bool__(self) -> bool:
-        """Whether anybody is limited."""
+        """Whether any limit is set."""
         return self._kinds != 0
 
-    def quota_entities(self, user: str, client_id: str) -> Sharers:
-        """Return with whom this client shares the limit that counts for it."""
+    def entity_of(self, user: str, client_id: str) -> ClientQuotaEntity:
+        """Return the quota entity whose limit applies to this client."""
         if self._kinds == _CLIENT:
-            return Sharers(NOBODY, client_id)
+            return ClientQuotaEntity(ALL, client_id)
         if self._kinds == _USER:
-            return Sharers(user, NOBODY)
+            return ClientQuotaEntity(user, ALL)
         if self._kinds == _USER_CLIENT:
-            return Sharers(user, client_id)
+            return ClientQuotaEntity(user, client_id)
         for level in (user, None):
             if (level, client_id) in self._of_pairs or (level, None) in self._of_pairs:
-                return Sharers(user, client_id)
+                return ClientQuotaEntity(user, client_id)
             if level in self._of_users:
-                return Sharers(user, NOBODY)
-        return Sharers(NOBODY, client_id)
+                return ClientQuotaEntity(user, ALL)
+        return ClientQuotaEntity(ALL, client_id)
 
-    def limit(self, quota_entities: Sharers) -> float | None:
-        """Return the limit of all of them together; None when there is none."""
-        user, client_id = quota_entities
+    def limit(self, entity: ClientQuotaEntity) -> float | None:
+        """Return the limit of an entity; None without one."""
+        user, client_id = entity
         if user and client_id:
             pairs = ((user, client_id), (user, None), (None, client_id), (None, None))
             return next((self._of_pairs[pair] for pair in pairs if pair in self._of_pairs), None)

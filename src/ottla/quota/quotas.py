@@ -1,4 +1,4 @@
-"""All quotas of a node, fed by the cluster's metadata.
+"""All quotas of a node, updated from the cluster metadata.
 
 Kafka: kafka.server.QuotaFactory, kafka.server.metadata.ClientQuotaMetadataManager.
 """
@@ -35,10 +35,10 @@ class _Limits(Protocol):
 
 
 class Quotas:
-    """What is limited and how much of it was used."""
+    """The limits and the measured usage."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        """Take the windows from the configuration, and the limits on connections."""
+        """Read the sample windows and the connection limits from the configuration."""
         sample_ms = config.quota_window_size_seconds * 1000
         window = Window(config.quota_window_num, sample_ms)
         mutation_window = Window(
@@ -49,7 +49,7 @@ class Quotas:
         self.requests = RateQuota(window, max_throttle_ms=sample_ms)
         self.mutations = MutationQuota(mutation_window)
         self.connections = ConnectionRates(window, protected_listener=_protected(config))
-        """Of the listeners for clients; those of controllers are left alone."""
+        """Of the listeners for clients; controller listeners have no limit."""
         self._by_key: dict[str, _Limits] = {
             PRODUCER_BYTE_RATE: self.produced,
             CONSUMER_BYTE_RATE: self.fetched,
@@ -60,13 +60,13 @@ class Quotas:
         self._of_clients = (self.produced, self.fetched, self.requests, self.mutations)
         self._concerned: dict[tuple[str, str], bool] = {}
         self.is_on = False
-        """Whether any client is limited; nothing needs to be measured otherwise."""
+        """Whether any client has a limit; otherwise nothing is measured."""
         self.version = 0
-        """Grows whenever a limit changes: for whoever remembers answers of `concerns`."""
+        """Incremented when a limit changes, to invalidate cached results of `concerns`."""
         self.configure(config)
 
     def configure(self, config: BrokerConfig) -> None:
-        """Take over limits on connections that changed while the node runs."""
+        """Apply changed limits on connections."""
         listeners = {}
         for endpoint in config.broker_endpoints:
             text = _given(config, _LISTENER_RATE.format(endpoint.listener.lower()))
@@ -79,7 +79,7 @@ class Quotas:
         by_entity: Mapping[QuotaEntity, Mapping[str, float]],
         changed: Iterable[QuotaEntity],
     ) -> None:
-        """Take over the stored limits of these entities."""
+        """Apply the stored limits of these entities."""
         for entity in changed:
             limits = by_entity.get(entity, {})
             for key, quota in self._by_key.items():
@@ -89,7 +89,7 @@ class Quotas:
         self.version += 1
 
     def concerns(self, user: str, client_id: str) -> bool:
-        """Whether anything limits a user's client; the others shall not pay for it."""
+        """Whether a user's client has a limit; requests of others are not measured."""
         key = (user, client_id)
         known = self._concerned.get(key)
         if known is None:

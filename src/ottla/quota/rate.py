@@ -1,9 +1,9 @@
-"""A rate over a sliding window that is cut into samples.
+"""A rate over a sliding window of samples.
 
 Kafka: org.apache.kafka.common.metrics.stats.{Rate, WindowedSum, SampledStat}.
 
-The window slides by whole samples. A rate that is young is measured as if the samples before it had
-been empty, so that one large request does not look like a flood.
+The window slides by whole samples. A new rate is measured as if its preceding samples had been
+empty, so that one large request does not exceed the limit at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Window(NamedTuple):
-    """How many samples count, the one that fills among them, and how long one lasts."""
+    """The number of samples, including the current one, and the length of one."""
 
     samples: int
     sample_ms: int
@@ -30,14 +30,14 @@ class _Sample:
         self.reset(now_ms)
 
     def reset(self, now_ms: int) -> None:
-        """Begin anew."""
+        """Start an empty sample."""
         self.value = 0.0
         self.start_ms = now_ms
         self.last_ms = now_ms
 
 
 class SampledRate:
-    """Adds up values and tells their rate a second."""
+    """Sums values and measures their rate per second."""
 
     __slots__ = ("_current", "_samples", "_window")
 
@@ -47,7 +47,7 @@ class SampledRate:
         self._current = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Add a value; a negative one takes back what was recorded."""
+        """Add a value; a negative one subtracts."""
         samples = self._samples
         if not samples:
             samples.append(_Sample(now_ms))
@@ -66,13 +66,13 @@ class SampledRate:
         return self._samples[self._current]
 
     def measure(self, now_ms: int) -> float:
-        """Return the mean a second over the window that ends now."""
+        """Return the mean per second over the window that ends now."""
         self._forget_old(now_ms)
         total = sum(sample.value for sample in self._samples)
         return total / (self.window_ms(now_ms) / 1000)
 
     def window_ms(self, now_ms: int) -> int:
-        """Return the length of what the rate is measured over, at least all samples but one."""
+        """Return the measured time, at least all samples but one."""
         self._forget_old(now_ms)
         oldest_ms = min((sample.start_ms for sample in self._samples), default=now_ms)
         elapsed_ms = now_ms - oldest_ms

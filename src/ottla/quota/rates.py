@@ -1,4 +1,4 @@
-"""Quotas on what clients use a second: bytes written, bytes read, time of the loop.
+"""Quotas on rates of clients: bytes produced, bytes fetched, request time.
 
 Kafka: org.apache.kafka.server.quota.ClientQuotaManager, kafka.server.ClientRequestQuotaManager.
 """
@@ -16,35 +16,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ottla.metadata.image.quotas import QuotaEntity
-    from ottla.quota.precedence import Sharers
+    from ottla.quota.precedence import ClientQuotaEntity
     from ottla.quota.rate import Window
 
 
 class ClientUse(NamedTuple):
-    """What the sharers of one limit used a second, and their mean pause in milliseconds."""
+    """The measured rate and the mean throttle time of one quota entity."""
 
-    quota_entities: Sharers
+    entity: ClientQuotaEntity
     rate: float
-    pause_ms: float
+    throttle_time_ms: float
 
 
 class _Meter(SampledRate):
-    """The rate of what was used, and of the pauses that it led to."""
+    """The rate of usage, and the throttle times it caused."""
 
-    __slots__ = ("pause_count", "pause_sum_ms")
+    __slots__ = ("throttle_count", "throttle_time_sum_ms")
 
     def __init__(self, window: Window) -> None:
         super().__init__(window)
-        self.pause_count = SampledRate(window)
-        self.pause_sum_ms = SampledRate(window)
+        self.throttle_count = SampledRate(window)
+        self.throttle_time_sum_ms = SampledRate(window)
 
     def mean_throttle_time_ms(self, now_ms: int) -> float:
-        count = self.pause_count.measure(now_ms)
-        return self.pause_sum_ms.measure(now_ms) / count if count else 0.0
+        count = self.throttle_count.measure(now_ms)
+        return self.throttle_time_sum_ms.measure(now_ms) / count if count else 0.0
 
 
 class RateQuota:
-    """Measures clients against their limits; user and client_id name the client."""
+    """Measures clients against their limits."""
 
     def __init__(self, window: Window, *, max_throttle_ms: int = MAX_THROTTLE_MS) -> None:
         self._window = window
@@ -53,11 +53,11 @@ class RateQuota:
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody is limited."""
+        """Whether any limit is set."""
         return self._meters.is_on
 
     def limits(self, user: str, client_id: str) -> bool:
-        """Whether anything limits a user's client."""
+        """Whether a user's client has a limit."""
         return self._meters.limits(user, client_id)
 
     def set_limit(self, entity: QuotaEntity, limit: float | None) -> None:
@@ -65,7 +65,7 @@ class RateQuota:
         self._meters.set_limit(entity, limit)
 
     def record(self, user: str, client_id: str, amount: float, now_ms: int) -> int:
-        """Count what was used; return for how many milliseconds the client must be kept waiting."""
+        """Record usage; return the throttle time."""
         limited = self._meters.find(user, client_id, now_ms)
         if limited is None:
             return 0
@@ -74,29 +74,27 @@ class RateQuota:
         measured = rate.measure(now_ms)
         if measured <= limited.limit:
             return 0
-        pause_ms = over_rate_ms(measured, limited.limit, rate.window_ms(now_ms))
-        pause_ms = min(pause_ms, self._max_throttle_ms)
-        if pause_ms:
-            rate.pause_count.record(1, now_ms)
-            rate.pause_sum_ms.record(pause_ms, now_ms)
-        return pause_ms
+        throttle_time_ms = over_rate_ms(measured, limited.limit, rate.window_ms(now_ms))
+        throttle_time_ms = min(throttle_time_ms, self._max_throttle_ms)
+        if throttle_time_ms:
+            rate.throttle_count.record(1, now_ms)
+            rate.throttle_time_sum_ms.record(throttle_time_ms, now_ms)
+        return throttle_time_ms
 
     def uses(self, now_ms: int) -> Iterator[ClientUse]:
-        """Yield what all who are measured use now; not those who have been gone for an hour."""
+        """Yield the current rate of every quota entity that was active within the last hour."""
         self._meters.forget_idle(now_ms)
-        for quota_entities, rate in self._meters:
-            yield ClientUse(
-                quota_entities, rate.measure(now_ms), rate.mean_throttle_time_ms(now_ms)
-            )
+        for entity, rate in self._meters:
+            yield ClientUse(entity, rate.measure(now_ms), rate.mean_throttle_time_ms(now_ms))
 
     def record_freely(self, user: str, client_id: str, amount: float, now_ms: int) -> None:
-        """Count, or with a negative amount uncount, without a consequence for this request."""
+        """Record usage, or subtract a negative amount, without throttling this request."""
         limited = self._meters.find(user, client_id, now_ms)
         if limited is not None:
             limited.meter.record(amount, now_ms)
 
     def max_in_window(self, user: str, client_id: str, now_ms: int) -> float:
-        """Return the most that an idle client may use at once without waiting afterwards."""
+        """Return the largest amount that an idle client may use at once without being throttled."""
         limited = self._meters.find(user, client_id, now_ms)
         if limited is None:
             return math.inf

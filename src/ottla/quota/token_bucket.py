@@ -1,4 +1,4 @@
-"""A bucket of tokens that fills at the quota's rate and may be overdrawn once.
+"""A token bucket that fills at the rate of the quota and may be overdrawn.
 
 Kafka: org.apache.kafka.common.metrics.stats.TokenBucket (KIP-599).
 """
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class TokenBucket:
-    """Holds at most what the quota allows in its whole window; begins full."""
+    """Holds at most the amount that the quota allows in its whole window; starts full."""
 
     __slots__ = ("_filled_ms", "_tokens", "_window")
 
@@ -22,12 +22,12 @@ class TokenBucket:
         self._filled_ms = 0
 
     def take(self, count: float, limit: float, now_ms: int) -> None:
-        """Take tokens, or put them back when count is negative; fewer than none may be left."""
+        """Take tokens, or return them when count is negative; the result may be negative."""
         most = self._window.length_s * limit
         self._tokens = min(most, self.measure(limit, now_ms) - count)
 
     def measure(self, limit: float, now_ms: int) -> float:
-        """Fill up for the time that passed and return what is there; negative when overdrawn."""
+        """Refill for the elapsed time and return the tokens; negative when overdrawn."""
         most = self._window.length_s * limit
         if self._tokens is None:
             self._tokens = most

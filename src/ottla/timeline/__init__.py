@@ -1,4 +1,4 @@
-"""Structures that remember what they held at earlier log offsets, and can go back there."""
+"""Data structures that can be read at, and reverted to, earlier log offsets."""
 
 from ottla.timeline.snapshot_registry import LATEST, SnapshotRegistry
 from ottla.timeline.timeline_dict import TimelineDict

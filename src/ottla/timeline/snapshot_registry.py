@@ -1,11 +1,11 @@
-"""The snapshots that a group of timeline structures share, one a log offset ("epoch").
+"""The snapshots that a group of timeline structures shares, one for each log offset ("epoch").
 
 Kafka: org.apache.kafka.timeline.SnapshotRegistry.
 
 The structures hold the newest state in plain containers. A snapshot holds, for each structure
-that changed after it, what the changed entries were when it was taken: an undo log. Reading at
+that changed after it, the previous values of the changed entries: an undo log. Reading at
 an epoch looks through the undo logs from that epoch upwards; reverting plays them back, newest
-first; forgetting the past drops them. So the newest state costs no more than a dict, a snapshot
+first; deleting old snapshots drops them. So the newest state costs no more than a dict, a snapshot
 costs nothing until something changes, and memory is bounded by the changes since the oldest one.
 """
 
@@ -22,10 +22,10 @@ LATEST: Final = 2**63 - 1
 
 
 class Revertable(Protocol):
-    """A structure that can undo its changes."""
+    """A structure that can revert its changes."""
 
     def undo(self, changes: Any) -> None:
-        """Put back what the entries of this undo log held."""
+        """Restore the entries of this undo log."""
 
 
 class SnapshotRegistry:
@@ -49,7 +49,7 @@ class SnapshotRegistry:
 
     @property
     def change_count(self) -> int:
-        """How many old values are being remembered: the memory that snapshots cost."""
+        """The number of old values in the undo logs: the memory that snapshots cost."""
         return sum(len(changes) for log in self._undo_logs for changes in log.values())
 
     def has(self, epoch: int) -> bool:
@@ -58,7 +58,7 @@ class SnapshotRegistry:
         return index < len(self._epochs) and self._epochs[index] == epoch
 
     def snapshot(self, epoch: int) -> None:
-        """Remember the state of now as that of epoch; no effect when it exists already.
+        """Take a snapshot of the current state for epoch; no effect when it exists already.
 
         Raises ValueError for an epoch older than the newest snapshot.
         """
@@ -70,7 +70,7 @@ class SnapshotRegistry:
         self._undo_logs.append({})
 
     def revert_to(self, epoch: int) -> None:
-        """Make the state of epoch the newest one, forgetting all later snapshots.
+        """Revert to the state of epoch and delete all later snapshots.
 
         Raises KeyError when there is no such snapshot.
         """
@@ -83,13 +83,13 @@ class SnapshotRegistry:
         self._undo_logs.append({})
 
     def delete_up_to(self, epoch: int) -> None:
-        """Forget the snapshots below epoch; one at epoch itself stays."""
+        """Delete the snapshots below epoch; one at epoch itself stays."""
         index = bisect_left(self._epochs, epoch)
         del self._epochs[:index]
         del self._undo_logs[:index]
 
     def reset(self) -> None:
-        """Forget all snapshots; the newest state stays as it is."""
+        """Delete all snapshots; the newest state stays as it is."""
         self._epochs.clear()
         self._undo_logs.clear()
 

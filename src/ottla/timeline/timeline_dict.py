@@ -1,4 +1,4 @@
-"""A dict that can be read as it was at an earlier epoch, and reverted to it.
+"""A dict that can be read at, and reverted to, an earlier epoch.
 
 Kafka: org.apache.kafka.timeline.TimelineHashMap.
 """
@@ -75,7 +75,7 @@ class TimelineDict(MutableMapping[K, V]):
     def at(self, epoch: int) -> Mapping[K, V]:
         """Return the content at epoch; it costs the number of changes since then.
 
-        What it returns is only valid until the next change. Raises KeyError for an epoch
+        The result is only valid until the next change. Raises KeyError for an epoch
         without a snapshot.
         """
         old: dict[K, Any] = {}
@@ -85,7 +85,7 @@ class TimelineDict(MutableMapping[K, V]):
         return _DictAt(self._current, old) if old else self._current
 
     def undo(self, changes: dict[K, V]) -> None:
-        """Put back the values in changes; called by the registry."""
+        """Restore the values in changes; called by the registry."""
         for key, value in changes.items():
             if value is ABSENT:
                 self._current.pop(key, None)
@@ -99,7 +99,7 @@ class TimelineDict(MutableMapping[K, V]):
 
 
 class _DictAt(Mapping[K, V]):
-    """The current dict seen through the values that were changed since."""
+    """The current dict overlaid with the values that were changed since."""
 
     __slots__ = ("_current", "_old")
 

@@ -1,4 +1,4 @@
-"""One value that can be read as it was at an earlier epoch, and reverted to it.
+"""A value that can be read at, and reverted to, an earlier epoch.
 
 Kafka: org.apache.kafka.timeline.{TimelineObject, TimelineInteger, TimelineLong}.
 """
@@ -41,7 +41,7 @@ class TimelineObject(Generic[T]):
         return self._value
 
     def undo(self, changes: dict[int, T]) -> None:
-        """Put back the value in changes; called by the registry."""
+        """Restore the value in changes; called by the registry."""
         self._value = changes[0]
 
     def __repr__(self) -> str:
@@ -49,7 +49,7 @@ class TimelineObject(Generic[T]):
 
 
 class TimelineInteger(TimelineObject[int]):
-    """A cell that counts."""
+    """An integer cell."""
 
     __slots__ = ()
 

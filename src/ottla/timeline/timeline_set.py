@@ -1,7 +1,7 @@
-"""A set that can be read as it was at an earlier epoch, and reverted to it.
+"""A set that can be read at, and reverted to, an earlier epoch.
 
-Kafka: org.apache.kafka.timeline.TimelineHashSet. Iteration is in insertion order, so that
-whatever is decided by walking it is the same in every run.
+Kafka: org.apache.kafka.timeline.TimelineHashSet. Iteration is in insertion order, so
+that decisions made by iterating are the same in every run.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class TimelineSet(MutableSet[T]):
         return f"TimelineSet({list(self._members)!r})"
 
     def add(self, value: T) -> None:
-        """Add value; no effect when it is there."""
+        """Add value; no effect when it is present."""
         if value not in self._members:
             self._members[value] = None
 
     def discard(self, value: T) -> None:
-        """Remove value; no effect when it is not there."""
+        """Remove value; no effect when it is absent."""
         if value in self._members:
             del self._members[value]
 

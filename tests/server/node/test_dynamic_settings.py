@@ -176,7 +176,7 @@ def test_what_is_advertised_stays(cluster: Cluster) -> None:
         ),
         (
             {"listener.security.protocol.map": MAP.replace("OTHER:P", "OTHER:SASL_P")},
-            "asks for TLS and SASL listeners, which Ottla does not have yet",
+            "requires TLS and SASL listeners, which Ottla does not implement yet",
         ),
     ],
 )

@@ -1,8 +1,7 @@
-"""A node's whole configuration: typed values, addresses, and what is wrong or unknown.
+"""The configuration of a node: typed values, addresses, and its problems and unknown names.
 
 Kafka: kafka.server.KafkaConfig. `parse_broker_config` collects every problem before it raises;
-the object it returns never changes. Settings changed while the node runs make a new object
-through `with_dynamic`.
+the object it returns is immutable. A dynamic change makes a new object through `with_dynamic`.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
-# Names that begin so belong to one listener or to a plug-in: no table can know them.
+# Names with these prefixes belong to one listener or to a plug-in and are in no table.
 OPEN_PREFIXES = ("listener.name.", "config.providers.")
 
 _MS_PER_MINUTE = 60_000
@@ -70,12 +69,11 @@ class BrokerConfig(
     RemoteLogSettings,
     BrokerSecuritySettings,
 ):
-    """Every setting of a node as an attribute (dots become underscores), and what follows.
+    """Every setting of a node as an attribute (dots become underscores), and derived values.
 
-    `given` holds the texts the node was started with, `overrides` the stored changes that were
-    put over them. The derived attributes are listeners and
-    addresses as typed values, the retention and roll times with their synonyms resolved, and
-    the names that are unknown or need something that is not built.
+    `given` holds the texts the node was started with, `overrides` the stored dynamic changes. The
+    derived attributes are listeners and addresses as typed values, the retention and roll times
+    with their synonyms resolved, and the names that are unknown or not supported.
     """
 
     security_protocols: Mapping[str, SecurityProtocol]
@@ -135,7 +133,7 @@ class BrokerConfig(
 
     @property
     def retention_time_ms(self) -> int:
-        """How long segments are kept, by ms, minutes or hours; -1 has no limit."""
+        """The retention time, by ms, minutes or hours; -1 has no limit."""
         milliseconds: int = _first(
             self.log_retention_ms,
             _times(self.log_retention_minutes, _MS_PER_MINUTE),
@@ -145,22 +143,22 @@ class BrokerConfig(
 
     @property
     def roll_time_ms(self) -> int:
-        """Time before a new segment is begun, by ms or hours."""
+        """Time before a new segment is rolled, by ms or hours."""
         return _first(self.log_roll_ms, self.log_roll_hours * _MS_PER_HOUR)
 
     @property
     def roll_jitter_time_ms(self) -> int:
-        """Random spread of that time, by ms or hours."""
+        """Random jitter of that time, by ms or hours."""
         return _first(self.log_roll_jitter_ms, self.log_roll_jitter_hours * _MS_PER_HOUR)
 
     @property
     def flush_time_ms(self) -> int:
-        """Time after which a partition is flushed, by its own setting or the scheduler's."""
+        """Time after which a partition is flushed, by its own setting or that of the scheduler."""
         return _first(self.log_flush_interval_ms, self.log_flush_scheduler_interval_ms)
 
     @property
     def unknown_settings(self) -> tuple[ConfigProblem, ...]:
-        """The given names that neither Kafka nor Ottla has, each with the nearest right one."""
+        """The given names that neither Kafka nor Ottla has, each with the nearest known one."""
         return tuple(
             unknown(name, _text(value), (*self.keys, *OwnSettings.keys))
             for name, value in self.given.items()
@@ -177,7 +175,7 @@ class BrokerConfig(
 
     @property
     def unsupported(self) -> tuple[ConfigProblem, ...]:
-        """The given settings that ask for something Ottla does not have yet."""
+        """The given settings that require a feature Ottla does not implement yet."""
         return tuple(unsupported_settings(self))
 
     def with_dynamic(
@@ -187,11 +185,11 @@ class BrokerConfig(
         *,
         strict: bool = False,
     ) -> Self:
-        """Put stored changes over this configuration: first the cluster's, then this node's.
+        """Apply stored changes to this configuration: first the cluster's, then this node's.
 
-        A stored value that cannot be read is passed over, as in Kafka: it was checked when it
-        was stored, and a running node does not stop for it. `strict` keeps addresses that are
-        wrong in the result, for those who ask what would be wrong with a change.
+        A stored value that cannot be parsed is ignored, as in Kafka: it was validated when it was
+        stored, and a running node does not stop for it. `strict` keeps invalid addresses in the
+        result, so that a change can be validated.
         """
         overrides = {**cluster_wide, **own}
         reading = self.read(overrides)
@@ -269,15 +267,15 @@ class BrokerConfig(
 def parse_broker_config(given: Mapping[str, str]) -> BrokerConfig:
     """Read a node's configuration from dotted names and texts.
 
-    Raises ConfigErrors with every problem found. Unknown names are no problem: they are listed
-    in `unknown_settings`, settings of parts that are not built in `unsupported`.
+    Raises ConfigErrors with every problem found. Unknown names are not an error: they are listed
+    in `unknown_settings`, settings of features that are not implemented in `unsupported`.
     """
     filled = _with_node_id(given)
     reading = BrokerConfig.read(filled)
     wrong = {problem.name for problem in reading.problems}
-    values = {**_stand_ins(wrong), **reading.values}
+    values = {**_placeholders(wrong), **reading.values}
     config = BrokerConfig(values, filled)
-    # nobody gave the broker.id that stands for a wrong node.id
+    # an invalid node.id was copied to broker.id, which was not given
     problems = [one for one in reading.problems if one.name != "broker.id" or one.name in given]
     problems += [one for one in config.address_problems if one.name not in wrong]
     wrong.update(problem.name for problem in config.address_problems)
@@ -289,7 +287,7 @@ def parse_broker_config(given: Mapping[str, str]) -> BrokerConfig:
 
 
 def _with_node_id(given: Mapping[str, str]) -> dict[str, str]:
-    """node.id and broker.id stand for each other when only one of them is given."""
+    """Copy node.id to broker.id or the reverse when only one of them is given."""
     filled = dict(given)
     if "broker.id" in given and "node.id" not in given:
         filled["node.id"] = given["broker.id"]
@@ -298,8 +296,8 @@ def _with_node_id(given: Mapping[str, str]) -> dict[str, str]:
     return filled
 
 
-def _stand_ins(wrong: set[str]) -> dict[str, Any]:
-    """Values for required settings that are missing, so that the rest can still be checked."""
+def _placeholders(wrong: set[str]) -> dict[str, Any]:
+    """Return values for missing required settings, so that the others can be checked."""
     required: dict[str, Any] = {
         "process.roles": (),
         "node.id": -1,

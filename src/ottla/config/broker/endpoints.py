@@ -18,7 +18,7 @@ _HOST_PORT = re.compile(r"(?:.*?://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)", re.DO
 
 
 class SecurityProtocol(IntEnum):
-    """How a listener is secured; the numbers stand in broker registrations."""
+    """How a listener is secured; broker registrations contain the numbers."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -48,14 +48,14 @@ class Voter(NamedTuple):
 
 
 class HostAndPort(NamedTuple):
-    """Where to find something."""
+    """A host and port."""
 
     host: str
     port: int
 
 
 class AddressError(ValueError):
-    """An address that cannot be used; the text is the whole sentence."""
+    """An invalid address; the text is the complete message."""
 
 
 def parse_security_map(entries: Iterable[str], name: str) -> dict[str, SecurityProtocol]:

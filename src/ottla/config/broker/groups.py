@@ -14,18 +14,18 @@ class ClassicGroupSettings(ConfigTable):
 
     group_coordinator_append_linger_ms: Int = key(
         -1,
-        "How long the group coordinator gathers records before a write; -1 adapts.",
+        "How long the group coordinator collects records before a write; -1 adapts.",
         at_least(-1),
     )
     group_coordinator_background_threads: Int = key(
-        2, "Threads for the group coordinator's work outside its loop.", at_least(1), HIGH
+        2, "Background threads of the group coordinator.", at_least(1), HIGH
     )
     group_coordinator_cached_buffer_max_bytes: Int = key(
         1_048_588, "Largest write buffer that is kept for reuse.", at_least(524_288)
     )
     group_coordinator_rebalance_protocols: Names = key(
         ["classic", "consumer", "streams"],
-        "Group protocols that are on.",
+        "Enabled group protocols.",
         entries_of("consumer", "classic", "share", "streams", empty_allowed=False),
     )
     group_coordinator_threads: Int = key(4, "Threads of the group coordinator.", at_least(1), HIGH)
@@ -33,18 +33,18 @@ class ClassicGroupSettings(ConfigTable):
         3000, "How long a new classic group waits for more members."
     )
     group_max_session_timeout_ms: Int = key(
-        1_800_000, "Largest session timeout a classic member may ask for."
+        1_800_000, "Largest session timeout a classic member may request."
     )
     group_max_size: Int = key(MAX_INT, "Most members of a classic group.", at_least(1))
     group_min_session_timeout_ms: Int = key(
-        6000, "Smallest session timeout a classic member may ask for."
+        6000, "Smallest session timeout a classic member may request."
     )
     offset_metadata_max_bytes: Int = key(
-        4096, "Longest text a client may store beside a committed offset.", importance=HIGH
+        4096, "Largest metadata a client may store with a committed offset.", importance=HIGH
     )
     offsets_commit_timeout_ms: Int = key(
         5000,
-        "A commit of offsets that is not replicated within this time fails.",
+        "An offset commit that is not replicated within this time fails.",
         at_least(1),
         HIGH,
     )
@@ -52,7 +52,7 @@ class ClassicGroupSettings(ConfigTable):
         5_242_880, "Bytes read at once when committed offsets are loaded.", at_least(1), HIGH
     )
     offsets_retention_check_interval_ms: Long = key(
-        600_000, "How often expired offsets are looked for.", at_least(1), HIGH
+        600_000, "How often expired offsets are removed.", at_least(1), HIGH
     )
     offsets_retention_minutes: Int = key(
         10_080, "Minutes that offsets of an empty group are kept.", at_least(1), HIGH
@@ -86,32 +86,32 @@ class ConsumerGroupSettings(ConfigTable):
         5000, "Heartbeat interval given to members of consumer groups.", at_least(1)
     )
     group_consumer_max_assignment_interval_ms: Int = key(
-        15_000, "Largest assignment interval a consumer group may ask for.", at_least(0)
+        15_000, "Largest assignment interval a consumer group may request.", at_least(0)
     )
     group_consumer_max_heartbeat_interval_ms: Int = key(
-        15_000, "Largest heartbeat interval a consumer group may ask for.", at_least(1)
+        15_000, "Largest heartbeat interval a consumer group may request.", at_least(1)
     )
     group_consumer_max_session_timeout_ms: Int = key(
-        60_000, "Largest session timeout a consumer group may ask for.", at_least(1)
+        60_000, "Largest session timeout a consumer group may request.", at_least(1)
     )
     group_consumer_max_size: Int = key(MAX_INT, "Most members of a consumer group.", at_least(1))
     group_consumer_migration_policy: Text = key(
         "bidirectional",
-        "Which way groups may move between the classic and the consumer protocol.",
+        "In which direction groups may migrate between the classic and the consumer protocol.",
         one_of_any_case("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"),
     )
     group_consumer_min_assignment_interval_ms: Int = key(
-        0, "Smallest assignment interval a consumer group may ask for.", at_least(0)
+        0, "Smallest assignment interval a consumer group may request.", at_least(0)
     )
     group_consumer_min_heartbeat_interval_ms: Int = key(
-        5000, "Smallest heartbeat interval a consumer group may ask for.", at_least(1)
+        5000, "Smallest heartbeat interval a consumer group may request.", at_least(1)
     )
     group_consumer_min_session_timeout_ms: Int = key(
-        45_000, "Smallest session timeout a consumer group may ask for.", at_least(1)
+        45_000, "Smallest session timeout a consumer group may request.", at_least(1)
     )
     group_consumer_regex_refresh_interval_ms: Int = key(
         600_000,
-        "How often subscriptions by pattern are resolved anew.",
+        "How often subscriptions by pattern are resolved again.",
         at_least(10_000),
         internal=True,
     )
@@ -135,26 +135,26 @@ class StreamsGroupSettings(ConfigTable):
         3000, "How long a new streams group waits for more members.", at_least(0)
     )
     group_streams_max_assignment_interval_ms: Int = key(
-        15_000, "Largest assignment interval a streams group may ask for.", at_least(0)
+        15_000, "Largest assignment interval a streams group may request.", at_least(0)
     )
     group_streams_max_heartbeat_interval_ms: Int = key(
-        15_000, "Largest heartbeat interval a streams group may ask for.", at_least(1)
+        15_000, "Largest heartbeat interval a streams group may request.", at_least(1)
     )
     group_streams_max_session_timeout_ms: Int = key(
-        60_000, "Largest session timeout a streams group may ask for.", at_least(1)
+        60_000, "Largest session timeout a streams group may request.", at_least(1)
     )
     group_streams_max_size: Int = key(MAX_INT, "Most members of a streams group.", at_least(1))
     group_streams_max_standby_replicas: Int = key(
-        2, "Most standby copies a streams group may ask for.", at_least(0)
+        2, "Most standby copies a streams group may request.", at_least(0)
     )
     group_streams_min_assignment_interval_ms: Int = key(
-        0, "Smallest assignment interval a streams group may ask for.", at_least(0)
+        0, "Smallest assignment interval a streams group may request.", at_least(0)
     )
     group_streams_min_heartbeat_interval_ms: Int = key(
-        5000, "Smallest heartbeat interval a streams group may ask for.", at_least(1)
+        5000, "Smallest heartbeat interval a streams group may request.", at_least(1)
     )
     group_streams_min_session_timeout_ms: Int = key(
-        45_000, "Smallest session timeout a streams group may ask for.", at_least(1)
+        45_000, "Smallest session timeout a streams group may request.", at_least(1)
     )
     group_streams_num_standby_replicas: Int = key(0, "Standby copies of each task.", at_least(0))
     group_streams_session_timeout_ms: Int = key(

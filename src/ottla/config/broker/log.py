@@ -74,13 +74,13 @@ class LogSettings(ConfigTable):
         importance=HIGH,
     )
     log_flush_offset_checkpoint_interval_ms: Int = key(
-        60_000, "How often recovery points are written down.", at_least(0), HIGH
+        60_000, "How often recovery points are checkpointed.", at_least(0), HIGH
     )
     log_flush_scheduler_interval_ms: Long = key(
-        MAX_LONG, "How often partitions are looked at for flushing.", importance=HIGH
+        MAX_LONG, "How often partitions are checked for flushing.", importance=HIGH
     )
     log_flush_start_offset_checkpoint_interval_ms: Int = key(
-        60_000, "How often log start offsets are written down.", at_least(0), HIGH
+        60_000, "How often log start offsets are checkpointed.", at_least(0), HIGH
     )
     log_index_interval_bytes: Int = key(
         4096, "Bytes of log between two entries of the offset index.", at_least(0)
@@ -102,14 +102,14 @@ class LogSettings(ConfigTable):
         -2, "Time segments stay on local disk when tiered; -2 follows retention.ms.", at_least(-2)
     )
     log_message_timestamp_after_max_ms: Long = key(
-        3_600_000, "How far ahead of the broker's clock a record's timestamp may lie.", at_least(0)
+        3_600_000, "How far ahead of the broker's clock a record's timestamp may be.", at_least(0)
     )
     log_message_timestamp_before_max_ms: Long = key(
-        MAX_LONG, "How far behind the broker's clock a record's timestamp may lie.", at_least(0)
+        MAX_LONG, "How far before the broker's clock a record's timestamp may be.", at_least(0)
     )
     log_message_timestamp_type: Text = key(
         "CreateTime",
-        "Whether timestamps are the producer's or the time of the append.",
+        "Whether timestamps are set by the producer or by the append.",
         one_of("CreateTime", "LogAppendTime"),
     )
     log_preallocate: Bool = key(False, "Reserve a segment's whole size when it is created.")
@@ -117,30 +117,30 @@ class LogSettings(ConfigTable):
         -1, "Bytes of a partition to keep; -1 has no limit.", importance=HIGH
     )
     log_retention_check_interval_ms: Long = key(
-        300_000, "How often old segments are looked for.", at_least(1)
+        300_000, "How often old segments are deleted.", at_least(1)
     )
     log_retention_hours: Int = key(
-        168, "Hours to keep a segment; minutes and ms win over it.", importance=HIGH
+        168, "Hours to keep a segment; minutes and ms take precedence.", importance=HIGH
     )
     log_retention_minutes: Int | None = key(
-        None, "Minutes to keep a segment; ms wins over it.", importance=HIGH
+        None, "Minutes to keep a segment; ms takes precedence.", importance=HIGH
     )
     log_retention_ms: Long | None = key(
         None, "Time to keep a segment; -1 has no limit.", importance=HIGH
     )
     log_roll_hours: Int = key(
-        168, "Hours before a new segment is begun; ms wins over it.", at_least(1), HIGH
+        168, "Hours before a new segment is rolled; ms takes precedence.", at_least(1), HIGH
     )
     log_roll_jitter_hours: Int = key(
-        0, "Hours of random spread of that time; ms wins over it.", at_least(0), HIGH
+        0, "Hours of random jitter of that time; ms takes precedence.", at_least(0), HIGH
     )
     log_roll_jitter_ms: Long | None = key(
-        None, "Random spread of the time before a new segment.", importance=HIGH
+        None, "Random jitter of the time before a new segment is rolled.", importance=HIGH
     )
-    log_roll_ms: Long | None = key(None, "Time before a new segment is begun.", importance=HIGH)
+    log_roll_ms: Long | None = key(None, "Time before a new segment is rolled.", importance=HIGH)
     log_segment_bytes: Int = key(1_073_741_824, "Size of a segment.", at_least(1_048_576), HIGH)
     log_segment_delete_delay_ms: Long = key(
-        60_000, "Wait before a deleted segment's files go.", at_least(0), HIGH
+        60_000, "Delay before a deleted segment's files are removed.", at_least(0), HIGH
     )
     message_max_bytes: Int = key(
         1_048_588, "Largest batch of records, after compression.", at_least(0), HIGH
@@ -155,10 +155,10 @@ class LogSettings(ConfigTable):
         HIGH,
     )
     producer_id_expiration_check_interval_ms: Int = key(
-        600_000, "How often expired producer ids are looked for.", at_least(1), LOW, internal=True
+        600_000, "How often expired producer ids are removed.", at_least(1), LOW, internal=True
     )
     producer_id_expiration_ms: Int = key(
-        86_400_000, "A producer that has been silent for this long is forgotten.", at_least(1), LOW
+        86_400_000, "A producer id that was not used for this long expires.", at_least(1), LOW
     )
 
 

@@ -15,27 +15,27 @@ from ottla.config.definition import HIGH, LOW, MAX_INT, ConfigTable, Int, Long, 
 
 
 class NetworkSettings(ConfigTable):
-    """Where a node listens and how much it takes in."""
+    """Listeners of a node and their limits."""
 
     advertised_listeners: Names | None = key(
         None,
-        "Addresses told to clients and other brokers; the listeners themselves when not set.",
+        "Addresses advertised to clients and other brokers; the listeners when not set.",
         DISTINCT_NON_EMPTY_OR_NULL,
         HIGH,
     )
     connection_failed_authentication_delay_ms: Int = key(
-        100, "How long the answer to a failed login is held back.", at_least(0), LOW
+        100, "Delay of the answer to a failed login.", at_least(0), LOW
     )
     connections_max_idle_ms: Long = key(
         600_000, "A connection without traffic for this long is closed."
     )
     connections_max_reauth_ms: Long = key(
-        0, "Clients must log in again within this time; 0 never asks."
+        0, "Clients must log in again within this time; 0 disables it."
     )
     early_start_listeners: Names | None = key(
         None, "Listeners that open before the authorizer is ready.", DISTINCT_OR_NULL, HIGH
     )
-    fetch_max_bytes: Int = key(57_671_680, "Most bytes in one fetch answer.", at_least(1024))
+    fetch_max_bytes: Int = key(57_671_680, "Most bytes in one fetch response.", at_least(1024))
     inter_broker_listener_name: Text | None = key(
         None, "Listener between brokers; instead of security.inter.broker.protocol."
     )
@@ -62,7 +62,7 @@ class NetworkSettings(ConfigTable):
         1000, "Fetch sessions remembered at once.", at_least(0)
     )
     max_request_partition_size_limit: Int = key(
-        2000, "Most partitions in one answer of DescribeTopicPartitions.", at_least(1)
+        2000, "Most partitions in one DescribeTopicPartitions response.", at_least(1)
     )
     num_io_threads: Int = key(
         8, "Threads that serve requests, disk work included.", at_least(1), HIGH
@@ -94,5 +94,5 @@ class NetworkSettings(ConfigTable):
         102_400, "Send buffer of server sockets; -1 leaves it to the system.", importance=HIGH
     )
     telemetry_max_bytes: Int = key(
-        1_048_576, "Largest metrics message of a client, as it is sent.", at_least(1), LOW
+        1_048_576, "Largest metrics message of a client, as sent.", at_least(1), LOW
     )

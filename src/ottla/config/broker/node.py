@@ -23,7 +23,7 @@ from ottla.config.definition import (
 
 
 class NodeSettings(ConfigTable):
-    """What this node is."""
+    """Identity and roles of this node."""
 
     alter_config_policy_class_name: ClassName | None = key(
         None, "Plug-in that may refuse a change of configuration.", importance=LOW
@@ -40,7 +40,7 @@ class NodeSettings(ConfigTable):
         2000, "Time between a broker's heartbeats to the controller."
     )
     broker_id: Int = key(
-        -1, "Older name of node.id; both must agree when both are given.", importance=HIGH
+        -1, "Older name of node.id; both must be equal when both are given.", importance=HIGH
     )
     broker_rack: Text | None = key(
         None,
@@ -61,10 +61,12 @@ class NodeSettings(ConfigTable):
         60_000, "A broker that is not registered within this time stops."
     )
     node_id: Int = key(REQUIRED, "This node's number in the cluster.", at_least(0), HIGH)
-    num_partitions: Int = key(1, "Partitions of a topic that does not say how many.", at_least(1))
+    num_partitions: Int = key(
+        1, "Partitions of a topic created without a partition count.", at_least(1)
+    )
     process_roles: Names = key(
         REQUIRED,
-        "What this node is: broker, controller or both.",
+        "Roles of this node: broker, controller or both.",
         entries_of("broker", "controller", empty_allowed=False),
         HIGH,
     )

@@ -21,7 +21,7 @@ from ottla.config.definition import (
 
 
 class QuorumSettings(ConfigTable):
-    """How controllers agree and what they keep."""
+    """Quorum of controllers and retention of the metadata log."""
 
     auto_leader_rebalance_enable: Bool = key(
         True, "Give leadership back to the preferred replicas from time to time.", importance=HIGH
@@ -39,7 +39,7 @@ class QuorumSettings(ConfigTable):
         60_000, "How often the controller logs its slowest events.", at_least(100), internal=True
     )
     controller_quorum_append_linger_ms: Int = key(
-        25, "How long the quorum's leader gathers records before it writes them.", at_least(0)
+        25, "How long the quorum leader collects records before it writes them.", at_least(0)
     )
     controller_quorum_auto_join_enable: Bool = key(
         False, "Let a new controller add itself to the voters.", importance=LOW
@@ -61,12 +61,12 @@ class QuorumSettings(ConfigTable):
     )
     controller_quorum_fetch_timeout_ms: Int = key(
         2000,
-        "Without contact for this long voters elect anew and a lonely leader resigns.",
+        "Without contact for this long voters start an election and an isolated leader resigns.",
         at_least(0),
         HIGH,
     )
     controller_quorum_request_timeout_ms: Int = key(
-        2000, "A quorum request without an answer for this long is given up.", at_least(0)
+        2000, "A quorum request without a response for this long fails.", at_least(0)
     )
     controller_quorum_retry_backoff_ms: Int = key(
         20, "Pause before a failed quorum request is sent again.", at_least(0), LOW

@@ -10,7 +10,7 @@ from ottla.config.definition import LOW, ClassName, ConfigTable, Int, Long, Name
 
 
 class QuotaSettings(ConfigTable):
-    """Over which windows quotas are measured."""
+    """Windows over which quotas are measured."""
 
     alter_log_dirs_replication_quota_window_num: Int = key(
         11, "Sample windows kept for the quota on moves between log directories.", at_least(1), LOW
@@ -32,10 +32,10 @@ class QuotaSettings(ConfigTable):
 
 
 class MetricSettings(ConfigTable):
-    """What is measured and who is told."""
+    """Metrics and their reporters."""
 
     kafka_metrics_polling_interval_secs: Int = key(
-        10, "How often metrics reporters of the old kind are asked.", at_least(1), LOW
+        10, "How often metrics reporters of the old kind are polled.", at_least(1), LOW
     )
     kafka_metrics_reporters: Names = key([], "Metrics reporters of the old kind.", DISTINCT, LOW)
     metric_reporters: Names = key(

@@ -10,10 +10,10 @@ from ottla.config.definition import LOW, MAX_LONG, Bool, ConfigTable, Double, In
 
 
 class RemoteLogSettings(ConfigTable):
-    """How segments go to remote storage and come back."""
+    """Copying segments to remote storage and reading them."""
 
     follower_fetch_last_tiered_offset_enable: Bool = key(
-        False, "Let an empty follower begin after what lies in remote storage."
+        False, "Let an empty follower start after the data in remote storage."
     )
     remote_fetch_max_wait_ms: Int = key(
         500, "How long a fetch waits for remote storage.", at_least(1)
@@ -55,7 +55,7 @@ class RemoteLogSettings(ConfigTable):
         2, "Threads for followers of tiered partitions.", at_least(1)
     )
     remote_log_manager_task_interval_ms: Long = key(
-        30_000, "How often segments are looked at for copying and deleting.", at_least(1), LOW
+        30_000, "How often segments are checked for copying and deletion.", at_least(1), LOW
     )
     remote_log_manager_task_retry_backoff_max_ms: Long = key(
         30_000, "Upper bound of the growing pause between retries.", at_least(1), LOW, internal=True

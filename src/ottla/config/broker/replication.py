@@ -1,4 +1,4 @@
-"""Copies of partitions and waiting requests.
+"""Replication and purgatories.
 
 Kafka: org.apache.kafka.server.config.ReplicationConfigs.
 """
@@ -10,42 +10,44 @@ from ottla.config.definition import HIGH, Bool, ConfigTable, Int, Long, Text, ke
 
 
 class ReplicationSettings(ConfigTable):
-    """How followers follow."""
+    """Fetching by followers."""
 
-    default_replication_factor: Int = key(1, "Replicas of a topic that does not say how many.")
+    default_replication_factor: Int = key(
+        1, "Replicas of a topic created without a replication factor."
+    )
     delete_records_purgatory_purge_interval_requests: Int = key(
-        1, "Waiting DeleteRecords requests after which finished ones are cleared out."
+        1, "Waiting DeleteRecords requests after which finished ones are purged."
     )
     fetch_purgatory_purge_interval_requests: Int = key(
-        1000, "Waiting fetches after which finished ones are cleared out."
+        1000, "Waiting fetches after which finished ones are purged."
     )
     num_replica_alter_log_dirs_threads: Int | None = key(
         None, "Threads that move replicas between directories.", importance=HIGH
     )
     num_replica_fetchers: Int = key(1, "Fetchers towards each other broker.", at_least(1), HIGH)
     producer_purgatory_purge_interval_requests: Int = key(
-        1000, "Waiting produce requests after which finished ones are cleared out."
+        1000, "Waiting produce requests after which finished ones are purged."
     )
     replica_fetch_backoff_ms: Int = key(
         1000, "Pause after a partition failed to fetch.", at_least(0)
     )
     replica_fetch_max_bytes: Int = key(
-        1_048_576, "Bytes a follower asks for from one partition.", at_least(0)
+        1_048_576, "Bytes a follower fetches from one partition.", at_least(0)
     )
     replica_fetch_min_bytes: Int = key(
-        1, "Bytes for which a leader holds a follower's fetch back.", importance=HIGH
+        1, "Bytes for which a leader delays a follower's fetch.", importance=HIGH
     )
     replica_fetch_response_max_bytes: Int = key(
-        10_485_760, "Bytes a follower asks for in one answer.", at_least(0)
+        10_485_760, "Bytes a follower fetches in one response.", at_least(0)
     )
     replica_fetch_wait_max_ms: Int = key(
-        500, "How long a leader may hold a follower's fetch back.", importance=HIGH
+        500, "How long a leader may delay a follower's fetch.", importance=HIGH
     )
     replica_high_watermark_checkpoint_interval_ms: Long = key(
-        5000, "How often high watermarks are written down.", importance=HIGH
+        5000, "How often high watermarks are checkpointed.", importance=HIGH
     )
     replica_lag_time_max_ms: Long = key(
-        30_000, "A follower behind for this long leaves the in-sync replicas.", importance=HIGH
+        30_000, "A follower that lags for this long leaves the in-sync replicas.", importance=HIGH
     )
     replica_selector_class: Text | None = key(
         None, "Plug-in that chooses the replica a consumer reads from."

@@ -1,7 +1,7 @@
-"""Rules that tie several settings of a node together, with Kafka's sentences.
+"""Rules between several settings of a node, with Kafka's messages.
 
 Kafka: KafkaConfig.validateValues, GroupCoordinatorConfig, ShareGroupConfig. Each rule names the
-settings it reads; it is passed over when one of them is already wrong by itself.
+settings it reads; it is skipped when one of them is already invalid by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Rule(NamedTuple):
-    """A sentence about settings that holds unless `broken` says otherwise."""
+    """A rule about settings; `broken` returns whether it is violated."""
 
     names: tuple[str, ...]
     broken: Callable[[BrokerConfig], bool]
@@ -26,7 +26,7 @@ class Rule(NamedTuple):
 
 
 def broken_rules(config: BrokerConfig, wrong: set[str]) -> Iterator[ConfigProblem]:
-    """Yield a problem for each rule that does not hold, in Kafka's order."""
+    """Yield a problem for each violated rule, in Kafka's order."""
     for names, broken, sentence in RULES:
         if wrong.isdisjoint(names) and broken(config):
             text = sentence if isinstance(sentence, str) else sentence(config)
@@ -34,7 +34,7 @@ def broken_rules(config: BrokerConfig, wrong: set[str]) -> Iterator[ConfigProble
 
 
 def _not_less(small: str, large: str) -> Rule:
-    """Demand that the first is at most the second, in the words of the group settings."""
+    """Require that the first is at most the second, in the words of the group settings."""
     return Rule(
         (large, small),
         lambda config: config.value(large) < config.value(small),
@@ -129,7 +129,7 @@ def _cordoned_outside(config: BrokerConfig) -> list[str]:
 
 
 def _bad_counts(config: BrokerConfig) -> list[str]:
-    """Return the counts of max.connections.per.ip.overrides that are no numbers."""
+    """Return the counts of max.connections.per.ip.overrides that are not numbers."""
     entries = config.max_connections_per_ip_overrides.split(",")
     counts = [entry.rpartition(":")[2].strip() for entry in entries if entry.strip()]
     return [count for count in counts if not count.isdecimal() or int(count) > _MAX_INT]
@@ -341,6 +341,6 @@ _LISTENER_RULES = (
 )
 
 PLAIN_RULES = frozenset({"max.connections.per.ip.overrides"})
-"""Settings of whose rules Kafka says only the sentence, without that a requirement failed."""
+"""Settings whose messages Kafka does not prefix with "requirement failed"."""
 
 RULES = (*_group_rules(), *_LOG_RULES, *_ROLE_RULES, *_LISTENER_RULES)

@@ -11,15 +11,15 @@ from ottla.config.security import SecuritySettings
 
 
 class BrokerSecuritySettings(SecuritySettings):
-    """How a broker proves who connects and what they may do."""
+    """Authentication and authorization by a broker."""
 
     authorizer_class_name: Text = key(
         "",
-        "Plug-in that decides who may do what; empty lets everybody do everything.",
+        "Plug-in that authorizes requests; empty allows everything.",
         importance=LOW,
     )
     delegation_token_expiry_check_interval_ms: Long = key(
-        3_600_000, "How often expired delegation tokens are swept away.", at_least(1), LOW
+        3_600_000, "How often expired delegation tokens are removed.", at_least(1), LOW
     )
     delegation_token_expiry_time_ms: Long = key(
         86_400_000, "A token expires after this time unless it is renewed.", at_least(1)

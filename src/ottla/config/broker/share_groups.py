@@ -19,7 +19,7 @@ class ShareGroupSettings(ConfigTable):
         ["simple"], "The assignor of share groups.", DISTINCT_NON_EMPTY
     )
     group_share_delivery_count_limit: Int = key(
-        5, "How often a record is delivered before a share group drops it.", between(2, 10)
+        5, "How often a record is delivered before a share group archives it.", between(2, 10)
     )
     group_share_heartbeat_interval_ms: Int = key(
         5000, "Heartbeat interval given to members of share groups.", at_least(1)
@@ -32,44 +32,44 @@ class ShareGroupSettings(ConfigTable):
         internal=True,
     )
     group_share_max_assignment_interval_ms: Int = key(
-        15_000, "Largest assignment interval a share group may ask for.", at_least(0)
+        15_000, "Largest assignment interval a share group may request.", at_least(0)
     )
     group_share_max_delivery_count_limit: Int = key(
-        10, "Largest delivery limit a share group may ask for.", between(5, 25)
+        10, "Largest delivery limit a share group may request.", between(5, 25)
     )
     group_share_max_heartbeat_interval_ms: Int = key(
-        15_000, "Largest heartbeat interval a share group may ask for.", at_least(1)
+        15_000, "Largest heartbeat interval a share group may request.", at_least(1)
     )
     group_share_max_partition_max_record_locks: Int = key(
-        4000, "Largest number of locked records a share group may ask for.", between(2000, 10_000)
+        4000, "Largest number of locked records a share group may request.", between(2000, 10_000)
     )
     group_share_max_record_lock_duration_ms: Int = key(
-        60_000, "Longest record lock a share group may ask for.", between(30_000, 3_600_000)
+        60_000, "Longest record lock a share group may request.", between(30_000, 3_600_000)
     )
     group_share_max_session_timeout_ms: Int = key(
-        60_000, "Largest session timeout a share group may ask for.", at_least(1)
+        60_000, "Largest session timeout a share group may request.", at_least(1)
     )
     group_share_max_share_sessions: Int = key(
         2000, "Most share sessions on one broker.", at_least(1)
     )
     group_share_max_size: Int = key(200, "Most members of a share group.", between(1, 1000))
     group_share_min_assignment_interval_ms: Int = key(
-        0, "Smallest assignment interval a share group may ask for.", at_least(0)
+        0, "Smallest assignment interval a share group may request.", at_least(0)
     )
     group_share_min_delivery_count_limit: Int = key(
-        2, "Smallest delivery limit a share group may ask for.", between(2, 5)
+        2, "Smallest delivery limit a share group may request.", between(2, 5)
     )
     group_share_min_heartbeat_interval_ms: Int = key(
-        5000, "Smallest heartbeat interval a share group may ask for.", at_least(1)
+        5000, "Smallest heartbeat interval a share group may request.", at_least(1)
     )
     group_share_min_partition_max_record_locks: Int = key(
-        100, "Smallest number of locked records a share group may ask for.", between(100, 2000)
+        100, "Smallest number of locked records a share group may request.", between(100, 2000)
     )
     group_share_min_record_lock_duration_ms: Int = key(
-        15_000, "Shortest record lock a share group may ask for.", between(1000, 30_000)
+        15_000, "Shortest record lock a share group may request.", between(1000, 30_000)
     )
     group_share_min_session_timeout_ms: Int = key(
-        45_000, "Smallest session timeout a share group may ask for.", at_least(1)
+        45_000, "Smallest session timeout a share group may request.", at_least(1)
     )
     group_share_partition_max_record_locks: Int = key(
         2000,
@@ -89,7 +89,7 @@ class ShareGroupSettings(ConfigTable):
     )
     share_coordinator_append_linger_ms: Int = key(
         -1,
-        "How long the share coordinator gathers records before a write; -1 adapts.",
+        "How long the share coordinator collects records before a write; -1 adapts.",
         at_least(-1),
     )
     share_coordinator_cached_buffer_max_bytes: Int = key(
@@ -97,7 +97,7 @@ class ShareGroupSettings(ConfigTable):
     )
     share_coordinator_cold_partition_snapshot_interval_ms: Int = key(
         300_000,
-        "How often share partitions without traffic are written down whole.",
+        "How often snapshots of idle share partitions are written.",
         at_least(1),
         LOW,
         internal=True,
@@ -106,7 +106,7 @@ class ShareGroupSettings(ConfigTable):
         5_242_880, "Bytes read at once when share state is loaded.", at_least(1), HIGH
     )
     share_coordinator_snapshot_update_records_per_snapshot: Int = key(
-        500, "Changes between two whole records of a share partition.", between(0, 500)
+        500, "Updates between two snapshots of a share partition.", between(0, 500)
     )
     share_coordinator_state_topic_compression_codec: Int = key(
         0, "Codec of the share state topic, by its number.", importance=HIGH
@@ -134,5 +134,5 @@ class ShareGroupSettings(ConfigTable):
         HIGH,
     )
     share_fetch_purgatory_purge_interval_requests: Int = key(
-        1000, "Waiting share fetches after which finished ones are cleared out."
+        1000, "Waiting share fetches after which finished ones are purged."
     )

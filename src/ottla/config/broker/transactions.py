@@ -10,11 +10,11 @@ from ottla.config.definition import HIGH, LOW, Bool, ConfigTable, Int, Short, ke
 
 
 class TransactionSettings(ConfigTable):
-    """How long transactions may take and where they are kept."""
+    """Transaction timeouts and the transaction state topic."""
 
     add_partitions_to_txn_retry_backoff_max_ms: Int = key(
         100,
-        "Longest time of retries before the producer is told to retry itself.",
+        "Longest time of retries before the producer must retry itself.",
         at_least(0),
         HIGH,
     )
@@ -28,7 +28,7 @@ class TransactionSettings(ConfigTable):
         10_000, "How often timed-out transactions are rolled back.", at_least(1), LOW
     )
     transaction_max_timeout_ms: Int = key(
-        900_000, "Longest timeout a producer may ask for.", at_least(1), HIGH
+        900_000, "Longest timeout a producer may request.", at_least(1), HIGH
     )
     transaction_partition_verification_enable: Bool = key(
         True,
@@ -36,7 +36,7 @@ class TransactionSettings(ConfigTable):
         importance=LOW,
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: Int = key(
-        3_600_000, "How often expired transactional ids are looked for.", at_least(1), LOW
+        3_600_000, "How often expired transactional ids are removed.", at_least(1), LOW
     )
     transaction_state_log_load_buffer_size: Int = key(
         5_242_880, "Bytes read at once when transactions are loaded.", at_least(1), HIGH
@@ -54,8 +54,8 @@ class TransactionSettings(ConfigTable):
         104_857_600, "Segment size of the transaction topic.", at_least(1), HIGH
     )
     transaction_two_phase_commit_enable: Bool = key(
-        False, "Allow transactions that an outside coordinator decides.", importance=LOW
+        False, "Allow transactions of an external two-phase commit coordinator.", importance=LOW
     )
     transactional_id_expiration_ms: Int = key(
-        604_800_000, "A transactional id without use for this long is forgotten.", at_least(1), HIGH
+        604_800_000, "A transactional id unused for this long expires.", at_least(1), HIGH
     )

@@ -1,7 +1,7 @@
-"""Settings that ask for parts of Kafka which Ottla does not have yet: refused by name at start.
+"""Settings that require features Ottla does not implement yet; a node with them does not start.
 
-Kafka: nothing like it. Better no node than one that quietly leaves out security or replication
-someone asked for. A part that is built takes its line out of the table.
+Kafka: no counterpart. A node must not silently ignore settings of security or replication. When a
+feature is implemented, its line is removed from the table.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class Refusal(NamedTuple):
-    """A setting, when it asks for too much, and what it asks for."""
+    """A setting, the condition under which it is refused, and the feature it requires."""
 
     name: str
-    asked: Callable[[BrokerConfig], bool]
+    requires: Callable[[BrokerConfig], bool]
     part: str
 
 
 def _set(name: str) -> Callable[[BrokerConfig], bool]:
-    def asked(config: BrokerConfig) -> bool:
+    def requires(config: BrokerConfig) -> bool:
         value: Any = config.value(name)
         return bool(value) and value != config.keys[name].default
 
-    return asked
+    return requires
 
 
 def _secured(config: BrokerConfig) -> bool:
@@ -75,10 +75,10 @@ REFUSALS: tuple[Refusal, ...] = (
 
 
 def unsupported_settings(config: BrokerConfig) -> Iterator[ConfigProblem]:
-    """Yield a problem for each setting that asks for a part which is not built."""
-    for name, asked, part in REFUSALS:
-        if asked(config):
+    """Yield a problem for each setting that requires a feature that is not implemented."""
+    for name, requires, part in REFUSALS:
+        if requires(config):
             text = config.text(name)
             shown = "[hidden]" if config.keys[name].sensitive else text
-            message = f"{name}={shown} asks for {part}, which Ottla does not have yet"
+            message = f"{name}={shown} requires {part}, which Ottla does not implement yet"
             yield ConfigProblem(name, shown, message)

@@ -1,4 +1,4 @@
-"""The state that metadata records add up to, one module a concern."""
+"""The state built from metadata records, one module a concern."""
 
 from ottla.metadata.image.image import MetadataImage
 

@@ -40,7 +40,7 @@ class ClusterImage:
         self.controllers: dict[int, ControllerRegistration] = {}
 
     def unfenced_brokers(self) -> Iterator[BrokerRegistration]:
-        """Yield the brokers that clients may be sent to."""
+        """Yield the brokers that clients may connect to."""
         return (broker for broker in self.brokers.values() if not broker.fenced)
 
     def replay_register_broker(self, record: RegisterBrokerRecord, delta: MetadataDelta) -> None:

@@ -1,4 +1,4 @@
-"""Settings that were stored, by owner.
+"""Stored settings by resource.
 
 Kafka: org.apache.kafka.image.{ConfigurationsImage, ConfigurationsDelta}.
 """
@@ -21,7 +21,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class ConfigsImage:
-    """Settings by resource; a resource without settings is not there."""
+    """Settings by resource; a resource without settings has no entry."""
 
     __slots__ = ("by_resource",)
 
@@ -56,11 +56,11 @@ class ConfigsImage:
                 del self.by_resource[resource]
 
     def topic_removed(self, name: str) -> None:
-        """Forget a deleted topic's settings: its records end with the topic's."""
+        """Remove a deleted topic's settings: no record of their own does it."""
         self.by_resource.pop(ConfigResource(ConfigResourceType.TOPIC, name), None)
 
     def records(self) -> Iterator[MessageAndVersion]:
-        """Return the records that make the state of this moment, whatever changes later."""
+        """Return the records of the current state; later changes do not affect them."""
         return _records([(resource, dict(some)) for resource, some in self.by_resource.items()])
 
 

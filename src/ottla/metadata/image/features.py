@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FeaturesImage:
-    """Levels by name; a feature that is not there is at level 0."""
+    """Levels by name; a feature without an entry is at level 0."""
 
     __slots__ = ("levels",)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class MetadataImage:
-    """One attribute a concern; `apply` is the only way in."""
+    """One attribute a concern; only `apply` changes it."""
 
     __slots__ = (
         "_handlers",
@@ -60,7 +60,7 @@ class MetadataImage:
         self._handlers = self._table()
 
     def _table(self) -> dict[int, Callable[[Any, MetadataDelta], None]]:
-        """Map every kind of record that we know to what it does."""
+        """Map every known kind of record to its handler."""
         handlers: dict[type[Struct], Callable[[Any, MetadataDelta], None]] = {
             kinds.RegisterBrokerRecord: self.cluster.replay_register_broker,
             kinds.UnregisterBrokerRecord: self.cluster.replay_unregister_broker,
@@ -96,8 +96,8 @@ class MetadataImage:
     ) -> MetadataDelta:
         """Apply records that end at offset_and_epoch; return what changed.
 
-        UnsupportedVersion for a kind without a meaning here: the caller must stop. Transactions
-        are resolved by the loader, their markers never come here.
+        UnsupportedVersion for an unknown kind: the caller must stop. The loader resolves
+        transactions; their markers are not passed to this method.
         """
         delta = MetadataDelta() if delta is None else delta
         handlers = self._handlers
@@ -110,10 +110,10 @@ class MetadataImage:
         return delta
 
     def records(self) -> Iterator[MessageAndVersion]:
-        """Return a snapshot's records: what an empty image needs to become this one.
+        """Return a snapshot's records, which build this image from an empty one.
 
-        They are those of this moment, whenever they are taken: a large image is written down in
-        many turns of the loop, while it changes.
+        They describe the image at the time of the call, although a large image is encoded over
+        many turns of the event loop while it changes.
         """
         levels = self.features.levels
         return chain(
@@ -137,4 +137,4 @@ class MetadataImage:
 
 
 def _nothing(_record: Struct, _delta: MetadataDelta) -> None:
-    """NoOp moves the log's end; migrations from ZooKeeper ended before Kafka 4.0."""
+    """NoOp only advances the log end; migrations from ZooKeeper ended before Kafka 4.0."""

@@ -1,4 +1,4 @@
-"""The next producer id that was not given to any broker.
+"""The next producer id that is not allocated to a broker.
 
 Kafka: org.apache.kafka.image.{ProducerIdsImage, ProducerIdsDelta}.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ProducerIdsImage:
-    """-1 before the first block was given out."""
+    """-1 before the first block is allocated."""
 
     __slots__ = ("next_producer_id",)
 
@@ -25,7 +25,7 @@ class ProducerIdsImage:
         self.next_producer_id = -1
 
     def replay_producer_ids(self, record: ProducerIdsRecord, delta: MetadataDelta) -> None:
-        """Note that a block was given out."""
+        """Record the allocation of a block."""
         delta.producer_ids_changed = True
         self.next_producer_id = record.next_producer_id
 

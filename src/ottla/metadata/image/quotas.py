@@ -20,7 +20,7 @@ QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
 
 
 def entity_of(record: ClientQuotaRecord) -> QuotaEntity:
-    """Return the entity a record is about."""
+    """Return the entity of a record."""
     return tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
 
 

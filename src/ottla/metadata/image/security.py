@@ -1,6 +1,6 @@
 """Access control entries, SCRAM credentials and delegation tokens, kept as their records.
 
-Nothing enforces them yet; they are kept so that a directory Kafka wrote loses nothing here.
+They are not enforced yet; they are kept so that a directory written by Kafka loses no metadata.
 
 Kafka: org.apache.kafka.image.{AclsImage, ScramImage, DelegationTokenImage}.
 """
@@ -47,7 +47,7 @@ class AclsImage:
         delta.acls_changed[record.id] = None
 
     def records(self) -> Iterator[MessageAndVersion]:
-        """Return the records that make the state of this moment, whatever changes later."""
+        """Return the records of the current state; later changes do not affect them."""
         return (MessageAndVersion(record, 0) for record in list(self.by_id.values()))
 
 
@@ -70,7 +70,7 @@ class ScramImage:
         delta.scram_changed[record.name, record.mechanism] = None
 
     def records(self) -> Iterator[MessageAndVersion]:
-        """Return the records that make the state of this moment, whatever changes later."""
+        """Return the records of the current state; later changes do not affect them."""
         return (MessageAndVersion(record, 0) for record in list(self.by_user.values()))
 
 
@@ -93,5 +93,5 @@ class DelegationTokensImage:
         delta.delegation_tokens_changed[record.token_id] = None
 
     def records(self) -> Iterator[MessageAndVersion]:
-        """Return the records that make the state of this moment, whatever changes later."""
+        """Return the records of the current state; later changes do not affect them."""
         return (MessageAndVersion(record, 0) for record in list(self.by_id.values()))

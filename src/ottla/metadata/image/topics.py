@@ -54,12 +54,12 @@ class TopicsImage:
         return None if topic is None else topic.partitions.get(partition_id)
 
     def topic_id(self, name: str) -> Uuid | None:
-        """Return the id of the topic that has this name now."""
+        """Return the id of the topic that currently has this name."""
         topic = self.by_name.get(name)
         return None if topic is None else topic.topic_id
 
     def replay_topic(self, record: TopicRecord, delta: MetadataDelta) -> None:
-        """Add a topic; a name that is taken is taken over, as in Kafka's image."""
+        """Add a topic; a new topic replaces one of the same name, as in Kafka's image."""
         topic = TopicImage(record.name, record.topic_id)
         self.by_id[topic.topic_id] = topic
         self.by_name[topic.name] = topic
@@ -102,7 +102,7 @@ class TopicsImage:
                     topic.partitions[partition_id] = new
 
     def replay_remove_topic(self, record: RemoveTopicRecord, delta: MetadataDelta) -> None:
-        """Remove a topic; one that was created in the same delta leaves no trace in it."""
+        """Remove a topic; one that was created in the same delta is removed from it."""
         topic = self.by_id.pop(record.topic_id, None)
         if topic is None:
             raise CorruptMessage(f"Can't find topic with ID {record.topic_id} to remove.")
@@ -113,7 +113,7 @@ class TopicsImage:
             delta.topics_deleted[record.topic_id] = topic
 
     def records(self, partition_version: int) -> Iterator[MessageAndVersion]:
-        """Return the records that make the state of this moment, whatever changes later."""
+        """Return the records of the current state; later changes do not affect them."""
         topics = [(topic, dict(topic.partitions)) for topic in self.by_id.values()]
         return _records(topics, partition_version)
 

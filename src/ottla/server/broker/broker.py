@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ottla.config.describe import BrokerSources
 from ottla.config.topic import load_topic_config
-from ottla.controller.result import free_of_charge
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.config.topic import TopicConfig
-    from ottla.controller.result import Charge
+    from ottla.controller.result import RecordPermits
     from ottla.coordinator.group.coordinator import GroupCoordinator
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
@@ -178,9 +177,9 @@ class Broker:
         return topic is not None and partition in topic.partitions
 
     def auto_create_topics(
-        self, names: list[str], charge: Charge = free_of_charge
+        self, names: list[str], record_permits: RecordPermits | None = None
     ) -> dict[str, ErrorCode]:
-        """Begin to create topics, charging whom they are for; return what to answer for each."""
+        """Start to create topics, counted in the quota of the client; return the error of each."""
         wanted = [name for name in names if name not in self._creating]
         if wanted:
             self._creating.update(wanted)
@@ -188,7 +187,7 @@ class Broker:
                 topics=[self._creatable(name) for name in wanted],
                 timeout_ms=self.config.request_timeout_ms,
             )
-            created = self.controller.create_topics(request, charge)
+            created = self.controller.create_topics(request, record_permits)
             created.on_done(lambda _done: self._creating.difference_update(wanted))
         return dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 

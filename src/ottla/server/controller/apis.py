@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.controller.result import ControllerResult, free_of_charge
+from ottla.controller.result import ControllerResult
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.controller.controller import Controller
-    from ottla.controller.result import Charge
+    from ottla.controller.result import RecordPermits
     from ottla.controller.runtime import ControllerRuntime
     from ottla.protocol.apis.allocate_producer_ids import (
         AllocateProducerIdsRequest,
@@ -83,24 +83,26 @@ class ControllerApis:
     # Topics
 
     def create_topics(
-        self, request: CreateTopicsRequest, charge: Charge = free_of_charge
+        self, request: CreateTopicsRequest, record_permits: RecordPermits | None = None
     ) -> Pending[CreateTopicsResponse]:
-        """Create topics; charge is asked for the partitions of each."""
+        """Create topics; `record_permits` is called with the partitions of each."""
         creation = self._controller.creation
-        return self._running.write(lambda _: creation.create_topics(request, charge))
+        return self._running.write(lambda _: creation.create_topics(request, record_permits))
 
     def delete_topics(
-        self, request: DeleteTopicsRequest, charge: Charge = free_of_charge
+        self, request: DeleteTopicsRequest, record_permits: RecordPermits | None = None
     ) -> Pending[DeleteTopicsResponse]:
         """Delete topics; fails with TOPIC_DELETION_DISABLED where that is switched off."""
-        return self._running.write(lambda _: self._controller.delete_topics(request, charge))
+        return self._running.write(
+            lambda _: self._controller.delete_topics(request, record_permits)
+        )
 
     def create_partitions(
-        self, request: CreatePartitionsRequest, charge: Charge = free_of_charge
+        self, request: CreatePartitionsRequest, record_permits: RecordPermits | None = None
     ) -> Pending[CreatePartitionsResponse]:
-        """Add partitions to topics; charge is asked for those of each."""
+        """Add partitions to topics; `record_permits` is called with those of each."""
         creation = self._controller.creation
-        return self._running.write(lambda _: creation.create_partitions(request, charge))
+        return self._running.write(lambda _: creation.create_partitions(request, record_permits))
 
     def elect_leaders(self, request: ElectLeadersRequest) -> Pending[ElectLeadersResponse]:
         """Elect preferred or unclean leaders."""

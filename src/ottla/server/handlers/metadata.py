@@ -13,7 +13,7 @@ from ottla.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from ottla.server.broker.partition_view import reachable, view_of
 from ottla.server.requests import operations
 from ottla.server.requests.dispatch import handles
-from ottla.server.requests.mutation_quota import mutation_charge
+from ottla.server.requests.mutation_quota import mutation_permits
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -121,8 +121,8 @@ def _create_missing(
     codes = {name: _code_of_missing(name) for name in names}
     if request.allow_auto_topic_creation and ctx.broker.config.auto_create_topics_enable:
         valid = [name for name, code in codes.items() if code is not _INVALID]
-        charge = mutation_charge(ctx, strict_from=0)
-        codes |= ctx.broker.auto_create_topics(valid, charge.take)
+        permits = mutation_permits(ctx, strict_from=0)
+        codes |= ctx.broker.auto_create_topics(valid, permits.record)
     return [
         TopicResponse(
             error_code=int(code),

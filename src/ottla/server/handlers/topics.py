@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.controller.topic_deletion import wanted_topics
+from ottla.controller.topic_deletion import requested_topics
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -15,7 +15,7 @@ from ottla.protocol.apis.delete_records import DeleteRecordsRequest, DeleteRecor
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.server.handlers.refusals import per_item_errors
 from ottla.server.requests.dispatch import handles
-from ottla.server.requests.mutation_quota import mutation_charge, tell_pause
+from ottla.server.requests.mutation_quota import mutation_permits, with_throttle_time
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
@@ -34,30 +34,30 @@ HIGH_WATERMARK = -1
 @handles(CreateTopicsRequest)
 def create_topics(ctx: Context, request: CreateTopicsRequest) -> Pending[CreateTopicsResponse]:
     """Create topics; answered when they are committed and have a leader."""
-    charge = mutation_charge(ctx, strict_from=6)
+    permits = mutation_permits(ctx, strict_from=6)
     answer = per_item_errors(
-        ctx.broker.controller.create_topics(request, charge.take),
+        ctx.broker.controller.create_topics(request, permits.record),
         lambda error: CreateTopicsResponse(
             topics=[Created(name=topic.name, **error) for topic in request.topics]
         ),
     )
-    return tell_pause(ctx, charge, answer)
+    return with_throttle_time(ctx, permits, answer)
 
 
 @handles(DeleteTopicsRequest)
 def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> Pending[DeleteTopicsResponse]:
     """Delete topics by name or id."""
-    charge = mutation_charge(ctx, strict_from=5)
+    permits = mutation_permits(ctx, strict_from=5)
     answer = per_item_errors(
-        ctx.broker.controller.delete_topics(request, charge.take),
+        ctx.broker.controller.delete_topics(request, permits.record),
         lambda error: DeleteTopicsResponse(
             responses=[
                 Deleted(name=name, topic_id=topic_id, **error)
-                for name, topic_id in wanted_topics(request)
+                for name, topic_id in requested_topics(request)
             ]
         ),
     )
-    return tell_pause(ctx, charge, answer)
+    return with_throttle_time(ctx, permits, answer)
 
 
 @handles(CreatePartitionsRequest)
@@ -65,14 +65,14 @@ def create_partitions(
     ctx: Context, request: CreatePartitionsRequest
 ) -> Pending[CreatePartitionsResponse]:
     """Add partitions to topics."""
-    charge = mutation_charge(ctx, strict_from=3)
+    permits = mutation_permits(ctx, strict_from=3)
     answer = per_item_errors(
-        ctx.broker.controller.create_partitions(request, charge.take),
+        ctx.broker.controller.create_partitions(request, permits.record),
         lambda error: CreatePartitionsResponse(
             results=[Grown(name=topic.name, **error) for topic in request.topics]
         ),
     )
-    return tell_pause(ctx, charge, answer)
+    return with_throttle_time(ctx, permits, answer)
 
 
 @handles(DeleteRecordsRequest)

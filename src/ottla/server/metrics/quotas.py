@@ -68,10 +68,7 @@ class QuotaMetrics:
         while some := list(islice(uses, _A_SLICE)):
             found += some
             yield None
-        labels = [
-            label_text(user=one.quota_entities.user, client_id=one.quota_entities.client_id)
-            for one in found
-        ]
+        labels = [label_text(user=one.entity.user, client_id=one.entity.client_id) for one in found]
         if labels:
             yield Series(kind.use, labels, [round(one.rate, 3) for one in found])
-            yield Series(kind.pause, labels, [round(one.pause_ms, 3) for one in found])
+            yield Series(kind.pause, labels, [round(one.throttle_time_ms, 3) for one in found])

@@ -1,4 +1,4 @@
-"""Charges requests that change partitions to their clients' quotas.
+"""Applies the controller mutation quota to requests that create and delete partitions.
 
 Kafka: ControllerApis with ControllerMutationQuotaManager.newQuotaFor (KIP-599).
 """
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ottla.protocol.apis.create_topics import CreateTopicsResponse
     from ottla.protocol.apis.delete_topics import DeleteTopicsResponse
     from ottla.purgatory.pending import Pending
-    from ottla.quota.mutations import MutationCharge
+    from ottla.quota.mutations import MutationPermits
     from ottla.server.requests.context import Context
 
 Response = TypeVar(
@@ -20,10 +20,10 @@ Response = TypeVar(
 )
 
 
-def mutation_charge(ctx: Context, *, strict_from: int) -> MutationCharge:
-    """Begin to charge a request; clients of versions before strict_from know no refusal."""
+def mutation_permits(ctx: Context, *, strict_from: int) -> MutationPermits:
+    """Return the permits of a request; versions below strict_from are throttled, not refused."""
     broker = ctx.broker
-    return broker.quotas.mutations.charge(
+    return broker.quotas.mutations.permits_for(
         ctx.user,
         ctx.client_id,
         broker.clock.monotonic_ms(),
@@ -31,13 +31,13 @@ def mutation_charge(ctx: Context, *, strict_from: int) -> MutationCharge:
     )
 
 
-def tell_pause(
-    ctx: Context, charge: MutationCharge, answer: Pending[Response]
+def with_throttle_time(
+    ctx: Context, permits: MutationPermits, answer: Pending[Response]
 ) -> Pending[Response]:
-    """Write into the answer for how long the client has to wait."""
+    """Set the throttle time of the response."""
 
-    def tell(response: Response) -> Response:
-        response.throttle_time_ms = charge.pause_ms(ctx.broker.clock.monotonic_ms())
+    def set_throttle_time(response: Response) -> Response:
+        response.throttle_time_ms = permits.throttle_time_ms(ctx.broker.clock.monotonic_ms())
         return response
 
-    return answer.then(tell)
+    return answer.then(set_throttle_time)
