@@ -45,7 +45,7 @@ KEPT_TOPIC_SETTINGS = {"local.retention.bytes", "local.retention.ms"}
 
 def _table() -> list[str]:
     text = (ROOT / "docs" / "configuration.md").read_text()
-    section = text.split("## What is known without effect")[1].split("\n## ")[0]
+    section = text.split("## Settings without effect")[1].split("\n## ")[0]
     rows = [line.split("|")[2] for line in section.splitlines() if line.startswith("| ")]
     words = [word for row in rows for word in re.findall(r"`([^`]+)`", row)]
     return [word for word in words if not word.startswith(".")]
