@@ -1,4 +1,4 @@
-"""A cluster of scripted brokers and a transport without sockets: clients run against it in no time.
+"""Scripted brokers and a transport without sockets, with simulated time.
 
 Faults are scripted by request class: each request takes the next fault of its list, if any.
 """
@@ -56,9 +56,9 @@ class Log:
         batch = RecordBatch(bytearray(data))
         batch.check_crc()
         if batch.producer_id >= 0:
-            verdict = self._check(batch)
-            if verdict is not None:
-                return verdict
+            refusal = self._check(batch)
+            if refusal is not None:
+                return refusal
         base = self.end
         batch.set_base_offset(base)
         batch.set_leader_epoch(self.leader_epoch)
@@ -129,7 +129,7 @@ class FakeCluster:
         }
 
     def create(self, topic: str, partitions: int = 1) -> None:
-        """Make a topic; leaders go round the brokers."""
+        """Create a topic; leaders rotate over the brokers."""
         self.topic_ids[topic] = Uuid(len(self.topic_ids).to_bytes(15, "big") + b"\x09")
         for number in range(partitions):
             key = TopicPartition(topic, number)
@@ -193,7 +193,7 @@ class FakeCluster:
         return MetadataResponse(brokers=brokers, cluster_id="simulated", topics=topics)
 
     def init_producer_id(self, _request: InitProducerIdRequest) -> Response:
-        """Hand out the next id."""
+        """Return the next producer id."""
         self.next_producer_id += 1
         return InitProducerIdResponse(
             error_code=0, producer_id=self.next_producer_id, producer_epoch=0
@@ -349,7 +349,7 @@ def joined(parts: Iterable[Any]) -> bytes:
 
 
 class Simulation:
-    """Clients, their transport and a clock; `run` lets time pass until something holds."""
+    """Clients, their transport and a clock; `run` advances time until a condition holds."""
 
     def __init__(self, cluster: FakeCluster, settings: Settings, seed: int = 1) -> None:
         self.cluster = cluster
@@ -395,7 +395,7 @@ class Simulation:
         self.open_connections.pop(key, None)
 
     def wake(self) -> None:
-        """Nothing to do: `run` polls at every step."""
+        """Do nothing: `run` polls at every step."""
 
     # ------------------------------------------------------------ brokers
 
@@ -452,14 +452,14 @@ class Simulation:
     # ------------------------------------------------------------ time
 
     def run(self, until: Callable[[], Any], limit_ms: int = 60_000) -> None:
-        """Let time pass until something holds; AssertionError when it does not in limit_ms."""
+        """Advance time until a condition holds; AssertionError after limit_ms."""
         end_ms = self.now_ms + limit_ms
         while not until():
             assert self.now_ms < end_ms, f"not so within {limit_ms} ms"
             self.step(end_ms)
 
     def run_for(self, duration_ms: int) -> None:
-        """Let time pass."""
+        """Advance time."""
         end_ms = self.now_ms + duration_ms
         while self.now_ms < end_ms:
             self.step(end_ms)
@@ -468,10 +468,10 @@ class Simulation:
         """Poll, then jump to the next event or deadline."""
         self.client.poll(self.now_ms)
         deadline_ms = self.client.next_deadline_ms()
-        moments = [when for when, _, _ in self._events]
+        times = [when for when, _, _ in self._events]
         if deadline_ms is not None:
-            moments.append(max(deadline_ms, self.now_ms + 1))
-        self.now_ms = min([end_ms, *moments])
+            times.append(max(deadline_ms, self.now_ms + 1))
+        self.now_ms = min([end_ms, *times])
         due = sorted((e for e in self._events if e[0] <= self.now_ms), key=lambda e: e[:2])
         self._events = [e for e in self._events if e[0] > self.now_ms]
         for _, _, action in due:

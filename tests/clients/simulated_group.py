@@ -24,7 +24,7 @@ class FakeGroup:
         self.joining: dict[str, Pending[Any]] = {}
         self.syncing: dict[str, Pending[Any]] = {}
         self.assignments: dict[str, bytes] | None = None
-        self.left: list[str] = []
+        self.remaining: list[str] = []
         self.leader_came_back = False  # a static one (KIP-345): the division stays
         self._count = 0
         cluster.handlers[JoinGroupRequest] = self.join
@@ -112,21 +112,21 @@ class FakeGroup:
         return pending
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Tell about rebalances."""
+        """Report rebalances."""
         code = self._check(request.member_id, request.generation_id)
         if not code and self.joining:
             code = ErrorCode.REBALANCE_IN_PROGRESS
         return HeartbeatResponse(error_code=code)
 
     def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
-        """Forget a member."""
+        """Remove a member."""
         for one in request.members:
             self.expel(one.member_id)
         return LeaveGroupResponse(error_code=0)
 
     def expel(self, member_id: str) -> None:
         """Remove a member and let the others rebalance."""
-        self.left.append(member_id)
+        self.remaining.append(member_id)
         self.members.pop(member_id, None)
         self.joining.pop(member_id, None)
         self.generation += 1

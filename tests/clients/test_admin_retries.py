@@ -1,4 +1,4 @@
-"""What the admin client asks again, without a cluster.
+"""Retries of the admin client, without a cluster.
 
 Kafka: org.apache.kafka.clients.admin.KafkaAdminClient, .internals.AdminApiDriver.
 """
@@ -34,7 +34,7 @@ class Scripted(AsyncAdmin):
 
     def __init__(self) -> None:
         super().__init__(bootstrap_servers="127.0.0.1:1")
-        self.asked: Asked = []
+        self.requested: Asked = []
         self.pauses: list[float] = []
         self.now_ms = 0.0
         self._runtime.now_ms = lambda: int(self.now_ms)  # type: ignore[method-assign]  # no time passes
@@ -46,16 +46,16 @@ class Scripted(AsyncAdmin):
 
     async def _call(self, request: Any, **_how: Any) -> Any:
         names = [one.name or one.topic_id for one in request.topics]
-        self.asked.append(names)
+        self.requested.append(names)
         codes = {name: OVER if index else ErrorCode.NONE for index, name in enumerate(names)}
-        pause_ms = PAUSE_MS if len(names) > 1 else 0
+        throttle_time_ms = PAUSE_MS if len(names) > 1 else 0
         kind = type(request).__name__
         if kind == "CreateTopicsRequest":
             made = CreateTopicsResponse.CreatableTopicResult
             topics = [
                 made(name=name, error_code=code, error_message=None) for name, code in codes.items()
             ]
-            return CreateTopicsResponse(throttle_time_ms=pause_ms, topics=topics)
+            return CreateTopicsResponse(throttle_time_ms=throttle_time_ms, topics=topics)
         if kind == "DeleteTopicsRequest":
             gone = DeleteTopicsResponse.DeletableTopicResult
             responses = [
@@ -64,10 +64,10 @@ class Scripted(AsyncAdmin):
                 else gone(name=name, error_code=code)
                 for name, code in codes.items()
             ]
-            return DeleteTopicsResponse(throttle_time_ms=pause_ms, responses=responses)
+            return DeleteTopicsResponse(throttle_time_ms=throttle_time_ms, responses=responses)
         grown = CreatePartitionsResponse.CreatePartitionsTopicResult
         results = [grown(name=name, error_code=code) for name, code in codes.items()]
-        return CreatePartitionsResponse(throttle_time_ms=pause_ms, results=results)
+        return CreatePartitionsResponse(throttle_time_ms=throttle_time_ms, results=results)
 
 
 CALLS: dict[str, Callable[..., Awaitable[dict[Any, Any]]]] = {
@@ -79,7 +79,7 @@ CALLS: dict[str, Callable[..., Awaitable[dict[Any, Any]]]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_what_a_quota_refuses_is_asked_for_again(name: str) -> None:
-    """After the pause that the broker named, and only what was refused."""
+    """After the broker's throttle time, and only the rejected topics."""
     last = ID if name == "delete" else "c"
 
     async def run(**how: Any) -> tuple[Scripted, dict[Any, Any]]:
@@ -87,20 +87,20 @@ def test_what_a_quota_refuses_is_asked_for_again(name: str) -> None:
         return admin, await CALLS[name](admin, **how)
 
     admin, outcomes = asyncio.run(run())
-    assert admin.asked == [["a", "b", last], ["b", last], [last]]
+    assert admin.requested == [["a", "b", last], ["b", last], [last]]
     assert admin.pauses == [PAUSE_MS, PAUSE_MS]
     assert list(outcomes) == ["a", "b", last]
     assert not any(isinstance(one, KafkaError) for one in outcomes.values())
     for how in ({"retry_on_quota_violation": False}, {"timeout": PAUSE_MS / 1000}):
         admin, outcomes = asyncio.run(run(**how))
-        assert admin.asked == [["a", "b", last]]
+        assert admin.requested == [["a", "b", last]]
         assert not isinstance(outcomes["a"], KafkaError)
         assert [outcomes[key].code for key in ("b", last)] == [OVER, OVER]
 
 
 @pytest.mark.parametrize("tries", [1, 3])
 def test_a_leader_that_does_not_know_the_topic_is_asked_again(tries: int) -> None:
-    """It is new in its post, or the metadata are old; only in the end is that the answer."""
+    """The error is retried: it is final only at the deadline."""
     place = TopicPartition("t", 0)
     answered = ListOffsetsResponse.ListOffsetsTopicResponse
 
@@ -110,7 +110,7 @@ def test_a_leader_that_does_not_know_the_topic_is_asked_again(tries: int) -> Non
         part = topic.MetadataResponsePartition(
             error_code=0, partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1]
         )
-        admin._client.metadata.want(["t"])
+        admin._client.metadata.add_topics(["t"])
         admin._client.metadata.update(
             MetadataResponse(
                 brokers=[MetadataResponse.MetadataResponseBroker(node_id=1, host="h", port=1)],

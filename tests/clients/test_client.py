@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.clients.client import ANY_NODE, PATIENCE_MS
+from ottla.clients.client import ANY_NODE, UNREACHABLE_AFTER_MS
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
@@ -22,7 +22,7 @@ def _simulation(brokers: int = 1, **settings: object) -> Simulation:
     cluster = FakeCluster(brokers)
     cluster.create("t", 3)
     simulation = Simulation(cluster, producer_settings(**settings))
-    simulation.client.metadata.want(["t"])
+    simulation.client.metadata.add_topics(["t"])
     return simulation
 
 
@@ -37,7 +37,7 @@ def test_metadata_arrives_through_the_bootstrap_server() -> None:
 def test_a_lost_connection_fails_its_requests_and_is_made_again() -> None:
     """NETWORK_EXCEPTION for what was under way; the next request goes through."""
     sim = _simulation()
-    sim.run(lambda: sim.client.reached)
+    sim.run(lambda: sim.client.is_reachable)
     sim.cluster.faults[MetadataRequest] = [LOSE_REQUEST]
     first = sim.client.send(1, MetadataRequest(topics=[]))
     sim.run(lambda: first.done)
@@ -51,7 +51,7 @@ def test_a_lost_connection_fails_its_requests_and_is_made_again() -> None:
 def test_a_request_without_answer_times_out_and_drops_the_connection() -> None:
     """The stream cannot be used after it: the late answer would be taken for another."""
     sim = _simulation(request_timeout_ms=500)
-    sim.run(lambda: sim.client.reached)
+    sim.run(lambda: sim.client.is_reachable)
     sim.cluster.faults[ListOffsetsRequest] = [NEVER_ANSWER]
     pending = sim.client.send(1, ListOffsetsRequest(replica_id=-1, topics=[]))
     sim.run(lambda: pending.done, limit_ms=1000)
@@ -69,7 +69,7 @@ def test_an_older_broker_is_asked_again_in_a_version_it_knows() -> None:
         return ApiVersionsResponse(error_code=35, api_keys=[known])
 
     sim.cluster.faults[ApiVersionsRequest] = [refuse]
-    sim.run(lambda: sim.client.reached)
+    sim.run(lambda: sim.client.is_reachable)
     assert len(sim.cluster.requests(ApiVersionsRequest)) == 2
 
 
@@ -85,11 +85,11 @@ def test_an_api_that_the_broker_lacks_fails_at_once() -> None:
 
 
 def test_no_one_there_is_told_in_one_line_with_the_next_step() -> None:
-    """After some patience, waiting callers get the error; the address stands in it."""
+    """After a timeout, waiting callers get an error with the address."""
     sim = _simulation()
     sim.cluster.down.add(1)
     pending = sim.client.refresh()
-    sim.run(lambda: pending.done, limit_ms=PATIENCE_MS + 5_000)
+    sim.run(lambda: pending.done, limit_ms=UNREACHABLE_AFTER_MS + 5_000)
     with pytest.raises(KafkaError, match=r"cannot reach broker:9001 .*is a broker running there\?"):
         _ = pending.value
 
@@ -97,20 +97,20 @@ def test_no_one_there_is_told_in_one_line_with_the_next_step() -> None:
 def test_reconnecting_backs_off_and_succeeds_when_the_broker_returns() -> None:
     """A dead broker is not hammered; a returning one is found within the maximum backoff."""
     sim = _simulation()
-    sim.run(lambda: sim.client.reached)
+    sim.run(lambda: sim.client.is_reachable)
     sim.kill(1)
     before = len(sim.opened)
     sim.client.metadata.mark_stale()
     sim.run_for(10_000)
     assert len(sim.opened) - before < 60
     sim.cluster.down.clear()
-    sim.run(lambda: sim.client.reached, limit_ms=3_000)
+    sim.run(lambda: sim.client.is_reachable, limit_ms=3_000)
 
 
 def test_metadata_of_an_older_leader_epoch_is_not_believed() -> None:
     """KIP-320: an overtaken answer does not bring back the old leader."""
     sim = _simulation(2)
-    sim.run(lambda: sim.client.reached)
+    sim.run(lambda: sim.client.is_reachable)
     key = next(iter(sim.cluster.leaders))
     sim.cluster.logs[key].leader_epoch = 5
     sim.cluster.leaders[key] = 2
@@ -125,10 +125,10 @@ def test_metadata_of_an_older_leader_epoch_is_not_believed() -> None:
 
 
 def test_unanswered_negotiation_does_not_hold_a_client_for_ever() -> None:
-    """A listener that accepts and says nothing is left for another try."""
+    """A silent listener is closed after the timeout, and the connection retried."""
     sim = _simulation(request_timeout_ms=300)
     sim.cluster.faults[ApiVersionsRequest] = [NEVER_ANSWER]
-    sim.run(lambda: sim.client.reached, limit_ms=3_000)
+    sim.run(lambda: sim.client.is_reachable, limit_ms=3_000)
 
 
 class RefusedOnce:
@@ -144,10 +144,10 @@ class RefusedOnce:
 
 
 def test_a_refused_login_is_forgotten_when_a_later_one_succeeds() -> None:
-    """Callers are told of it; with the password mended they would be told so for ever."""
+    """Callers get the error, but only until a login succeeds."""
     sim = _simulation()
     RefusedOnce.tries = 0
     sim.client._login = RefusedOnce
     sim.run(lambda: sim.client.pending_error() is not None)
-    sim.run(lambda: sim.client.reached)
+    sim.run(lambda: sim.client.is_reachable)
     assert sim.client.pending_error() is None

@@ -133,12 +133,12 @@ def test_interrupts_are_kept_on_request() -> None:
     interrupts = Interrupts()
     interrupts.hold()
     interrupts.hold()
-    told: list[str] = []
-    interrupts.set_callback(lambda: told.append("told"))
+    calls: list[str] = []
+    interrupts.set_callback(lambda: calls.append("called"))
     signal.raise_signal(signal.SIGINT)
     interrupts.release()
     interrupts.release(keep=True)
-    assert told == ["told"]
+    assert calls == ["called"]
     with pytest.raises(KeyboardInterrupt):
         interrupts.hold()
     interrupts.hold()

@@ -1,4 +1,4 @@
-"""What clients measure of themselves: windows, and the sums after known work."""
+"""Client metrics: windows, and totals after known work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def bootstrap() -> Iterator[str]:
 
 
 def value(measured: Mapping[MetricName, float | str], name: str, **tags: str) -> float:
-    """Return the one value of a name that has exactly these tags beside the client's id."""
+    """Return the one value of a name that has exactly these tags and the client's id."""
     found = [
         one
         for key, one in measured.items()
@@ -46,7 +46,7 @@ def test_a_rate_counts_at_least_all_samples_but_one_as_full() -> None:
 
 
 def test_old_samples_are_forgotten_and_sums_are_not() -> None:
-    """After two widths nothing is left but what counts for ever."""
+    """After two widths only the totals remain."""
     window = Window(2, 1_000)
     window.record(1, 0)
     window.record(9, 1_500)
@@ -60,7 +60,7 @@ def test_old_samples_are_forgotten_and_sums_are_not() -> None:
     assert (window.total, window.count) == (10, 2)
 
 
-def test_a_window_keeps_no_more_samples_than_it_was_told() -> None:
+def test_a_window_keeps_at_most_the_configured_samples() -> None:
     """Its memory does not grow with time."""
     window = Window(3, 10)
     for now_ms in range(0, 10_000, 10):

@@ -1,4 +1,4 @@
-"""Interceptors, partitioners, wake-ups: what programs hang into the clients.
+"""Interceptors, partitioners and wake-ups.
 
 Kafka: clients.producer.{ProducerInterceptor, Partitioner}, clients.consumer.ConsumerInterceptor.
 """
@@ -38,7 +38,7 @@ def bootstrap() -> Iterator[str]:
 
 
 class Marking(ProducerInterceptor):
-    """Adds a header, and keeps what it hears."""
+    """Adds a header, and records the outcomes."""
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
@@ -137,7 +137,7 @@ def test_wakeup_ends_a_poll(bootstrap: str) -> None:
 
 
 def test_an_enforced_rebalance_begins_a_new_generation(bootstrap: str) -> None:
-    """group_metadata tells the generation; the member stays."""
+    """group_metadata returns the generation; the membership continues."""
     with Producer(bootstrap_servers=bootstrap) as producer:
         producer.send("e", b"v").result(10)
     with Consumer(

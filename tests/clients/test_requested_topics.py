@@ -1,4 +1,4 @@
-"""Which topics a consumer asks for: what it uses, since brokers make topics that are asked for."""
+"""The topics in a consumer's metadata requests: only those in use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _cluster() -> FakeCluster:
     return cluster
 
 
-def _asked(consumer: Any) -> set[str] | None:
+def _join_request(consumer: Any) -> set[str] | None:
     """Return what the next request for metadata names, None for everything."""
     cluster = consumer.sim.cluster
     before = len(cluster.requests(MetadataRequest))
@@ -41,9 +41,9 @@ def test_a_topic_that_is_no_longer_subscribed_is_asked_for_no_more() -> None:
     consumer = SimulatedConsumer(_cluster())
     consumer.core.subscribe(["a"], None, None)
     consumer.settle(1)
-    assert _asked(consumer) == {"a"}
+    assert _join_request(consumer) == {"a"}
     consumer.core.subscribe(["b"], None, None)
-    assert _asked(consumer) == {"a", "b"}
+    assert _join_request(consumer) == {"a", "b"}
     b = TopicPartition("b", 0)
 
     def moved() -> bool:
@@ -51,9 +51,9 @@ def test_a_topic_that_is_no_longer_subscribed_is_asked_for_no_more() -> None:
         return set(consumer.core.subscription.partitions) == {b}
 
     consumer.sim.run(moved)
-    assert _asked(consumer) == {"b"}
+    assert _join_request(consumer) == {"b"}
     _unsubscribe(consumer)
-    assert _asked(consumer) == set()
+    assert _join_request(consumer) == set()
 
 
 def test_a_pattern_wants_everything_as_long_as_it_holds() -> None:
@@ -61,27 +61,27 @@ def test_a_pattern_wants_everything_as_long_as_it_holds() -> None:
     consumer = SimulatedConsumer(_cluster())
     consumer.core.subscribe(None, "[ab]", None)
     consumer.settle(2)
-    assert _asked(consumer) is None
+    assert _join_request(consumer) is None
     _unsubscribe(consumer)
     consumer.core.subscribe(["a"], None, None)
-    assert _asked(consumer) == {"a"}
+    assert _join_request(consumer) == {"a"}
 
 
 def test_partitions_by_hand_and_questions_want_their_topics() -> None:
-    """A question's topics are wanted until it is answered, two at a time too."""
+    """A query's topics stay in use until it completes, also with two queries at a time."""
     consumer = SimulatedConsumer(_cluster())
     consumer.core.assign([TopicPartition("a", 0)])
-    with consumer.core.looking_up(["b", "c"]):
-        with consumer.core.looking_up(["b"]):
-            assert _asked(consumer) == {"a", "b", "c"}
-        assert _asked(consumer) == {"a", "b", "c"}
-    assert _asked(consumer) == {"a"}
+    with consumer.core.keeping_topics(["b", "c"]):
+        with consumer.core.keeping_topics(["b"]):
+            assert _join_request(consumer) == {"a", "b", "c"}
+        assert _join_request(consumer) == {"a", "b", "c"}
+    assert _join_request(consumer) == {"a"}
     consumer.core.assign([TopicPartition("c", 0)])
-    assert _asked(consumer) == {"c"}
+    assert _join_request(consumer) == {"c"}
 
 
 def test_a_leader_wants_what_others_subscribe_to() -> None:
-    """It watches their partition counts; a question in between does not change that."""
+    """It watches their partition counts; a query does not change that."""
     cluster = _cluster()
     leader = SimulatedConsumer(cluster)
     leader.core.subscribe(["a"], None, None)
@@ -94,6 +94,6 @@ def test_a_leader_wants_what_others_subscribe_to() -> None:
         return len(other.owned) == 1 == len(leader.core.subscription.partitions)
 
     run_together([leader.sim, other.sim], both, limit_ms=5_000)
-    with leader.core.looking_up(["c"]):
+    with leader.core.keeping_topics(["c"]):
         pass
-    assert _asked(leader) == {"a", "b"}
+    assert _join_request(leader) == {"a", "b"}

@@ -56,6 +56,6 @@ def test_a_key_and_its_chain_may_stand_in_the_settings(monkeypatch: pytest.Monke
     ],
 )
 def test_what_cannot_be_done_is_refused(settings: dict[str, str], words: str) -> None:
-    """A limit that is passed over in silence protects nobody."""
+    """A protocol limit is rejected, not ignored."""
     with pytest.raises(KafkaError, match=words):
         context(**settings)

@@ -1,4 +1,4 @@
-"""Frames cut from a stream, loops driven in turns, the façades without a cluster."""
+"""Framing, caller-driven loops, and the façades without a cluster."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_frames_of_any_size_survive_any_cut(seed: int) -> None:
 
 
 def test_a_negative_or_huge_frame_breaks_the_connection() -> None:
-    """A stranger's length is refused before anything is allocated."""
+    """An untrusted length is rejected before memory is allocated."""
     for size in (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"):
         sink = _Sink()
         protocol = FrameProtocol(cast("Runtime", sink), ConnectionKey(1))
@@ -80,7 +80,7 @@ async def _give(value: Any) -> Any:
 
 
 def test_a_loop_in_turns_runs_in_the_callers_thread_and_in_its_own_meanwhile() -> None:
-    """Work of the caller runs here; timers go on when nobody calls."""
+    """Calls run in the caller's thread; timers also fire without calls."""
     sink = _Sink()
     loop = CallerDrivenLoop(cast("Runtime", sink), "test")
     fired = threading.Event()
@@ -115,7 +115,7 @@ def test_a_blocking_client_works_inside_a_running_loop() -> None:
 
 
 def test_no_one_there_fails_in_time_with_one_line() -> None:
-    """max.block.ms of a producer, the timeout of a consumer's question."""
+    """max.block.ms of a producer, the timeout of a consumer's query."""
     with (
         Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=300) as producer,
         pytest.raises(
@@ -145,11 +145,11 @@ def test_closing_twice_and_at_once_is_harmless() -> None:
 
 
 def test_mixed_subscriptions_are_refused() -> None:
-    """By name and by hand exclude each other."""
+    """Topics by name and user-assigned partitions exclude each other."""
     consumer = AsyncConsumer("t", bootstrap_servers="h:1", group_id="g")
     with pytest.raises(KafkaError, match="exclude each other"):
         consumer.assign([("t", 0)])
-    with pytest.raises(KafkaError, match="needs a group_id"):
+    with pytest.raises(KafkaError, match="requires group.id"):
         AsyncConsumer("t", bootstrap_servers="h:1")
 
 
@@ -168,7 +168,7 @@ def test_addresses(text: str, expected: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "host:x", ":9092", "host:99999"])
-def test_bad_addresses_are_told(text: str) -> None:
+def test_invalid_addresses_are_reported(text: str) -> None:
     """What is not HOST:PORT."""
     with pytest.raises(KafkaError, match=r"is not HOST:PORT"):
         parse_address(text)

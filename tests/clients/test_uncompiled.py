@@ -65,16 +65,16 @@ def _appended(module: Any, batches_module: Any) -> list[Any]:
     settings = read_settings(PRODUCER, None, {"batch_size": 400, "buffer_memory": 60_000})
     metadata = _Metadata(max_age_ms=1, allow_auto_create=True)
     made = module.Accumulator(settings, metadata, rng=random.Random(SEED))
-    luck = random.Random(SEED)
+    rng = random.Random(SEED)
     seen: list[Any] = []
     for number in range(500):
-        key = luck.choice([None, b"k%d" % (number % 9), "text"])
-        value = luck.choice([None, bytes(number % 70), "text", bytearray(b"x")])
-        partition = luck.choice([None, None, 3, 7])
-        topic = luck.choice(["t", "t", "t", "unknown"])
-        headers = luck.choice([(), {"a": b"1"}, [("b", None)]])
+        key = rng.choice([None, b"k%d" % (number % 9), "text"])
+        value = rng.choice([None, bytes(number % 70), "text", bytearray(b"x")])
+        partition = rng.choice([None, None, 3, 7])
+        topic = rng.choice(["t", "t", "t", "unknown"])
+        headers = rng.choice([(), {"a": b"1"}, [("b", None)]])
         try:
-            delivery = made.append(topic, value, key, partition, luck.choice([None, 5]), headers)
+            delivery = made.append(topic, value, key, partition, rng.choice([None, 5]), headers)
         except Exception as error:
             seen.append(repr(error))
             continue
@@ -84,9 +84,9 @@ def _appended(module: Any, batches_module: Any) -> list[Any]:
             batch = delivery.batch
             seen.append((batch.topic_partition, delivery.position, batch.size, batch.records[-1]))
     deliveries = batches_module.Deliveries()
-    left = made.append_many("t", [bytes(50)] * 2000, 0, deliveries)
+    remaining = made.append_many("t", [bytes(50)] * 2000, 0, deliveries)
     taken = [made.take(queue) for queue in list(made.active)]
-    return [*seen, left, len(deliveries), [one and len(one.records) for one in taken]]
+    return [*seen, remaining, len(deliveries), [one and len(one.records) for one in taken]]
 
 
 def test_appends_are_the_same(plain: dict[str, ModuleType]) -> None:
@@ -99,9 +99,9 @@ def test_appends_are_the_same(plain: dict[str, ModuleType]) -> None:
 
 def test_hashes_are_the_same(plain: dict[str, ModuleType]) -> None:
     """Keys of every length have the same hash, compiled or not."""
-    luck = random.Random(SEED)
+    rng = random.Random(SEED)
     for size in range(70):
-        key = luck.randbytes(size)
+        key = rng.randbytes(size)
         assert partitioner.murmur2(key) == plain["partitioner"].murmur2(key)
 
 

@@ -124,7 +124,7 @@ def test_a_leader_that_is_not_listed_is_unknown_until_it_is() -> None:
 
 
 def test_a_preferred_replica_that_is_not_listed_is_not_read_from() -> None:
-    """The leader serves instead, and the user hears nothing of it."""
+    """The leader serves instead, without an error for the user."""
     cluster = _cluster()
     cluster.logs[T0].append(bytes(encode_batch([(0, None, b"v", ())])))
     consumer = SimulatedConsumer(cluster)

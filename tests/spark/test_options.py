@@ -46,7 +46,7 @@ SERVER = {"kafka.bootstrap.servers": "localhost:9092"}
     ],
 )
 def test_a_wrong_option_is_named(options: dict[str, str], words: str) -> None:
-    """Each problem is told in words that say what to write instead."""
+    """Each error says what to write instead."""
     with pytest.raises(KafkaError) as raised:
         read_options(options, streaming=False)
     assert words in str(raised.value)

@@ -81,7 +81,7 @@ def test_positions_survive_the_checkpoint() -> None:
 
 @pytest.mark.parametrize("document", [{"t": 5}, {"t": {"x": 1}}, {"t": {"0": None}}])
 def test_a_foreign_checkpoint_is_an_error(document: dict[str, object]) -> None:
-    """A checkpoint of another source is told apart, not misread."""
+    """A checkpoint of another source is rejected, not misread."""
     with pytest.raises(KafkaError, match="no offsets of this source"):
         Offsets.from_json(document)  # type: ignore[arg-type] # that is the point
 

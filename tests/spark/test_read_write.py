@@ -318,7 +318,7 @@ def test_records_gone_from_a_new_partition_are_a_loss(node: Node) -> None:
 
 
 def test_a_broker_that_is_away_is_told_in_one_line() -> None:
-    """Nobody listening: one line with the address, after the time that was allowed."""
+    """Without a listener: one line with the address, after the timeout."""
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
     limited = {**options, "kafka.default.api.timeout.ms": "200"}
     with pytest.raises(KafkaError, match=r"cannot reach 127\.0\.0\.1:1") as raised:
@@ -395,7 +395,7 @@ def test_a_pattern_takes_topics_that_only_look_internal(node: Node) -> None:
 
 
 def test_an_end_beyond_the_log(node: Node) -> None:
-    """A batch is told so when it is planned, a task when it has waited; or both leave it out."""
+    """Planning and tasks report a shrunken log, or skip it where losses are allowed."""
     make_topic(node, "short", 1)
     with Producer(bootstrap_servers=node.bootstrap) as producer:
         producer.send_and_wait("short", b"v")

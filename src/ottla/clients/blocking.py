@@ -246,7 +246,7 @@ class Consumer(Blocking):
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
-            yield from self._polled(self._core.one_by_one, 1.0, None)
+            yield from self._polled(self._core.iterate, 1.0, None)
 
     # ------------------------------------------------------------ subscription
 

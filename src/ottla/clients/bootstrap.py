@@ -1,4 +1,4 @@
-"""Finding the cluster: addresses, and the one line a user reads when nobody answers.
+"""Bootstrap addresses, and the error for an unreachable cluster.
 
 Kafka: org.apache.kafka.clients.ClientUtils.parseAndValidateAddresses.
 """
@@ -37,13 +37,13 @@ def bootstrap_nodes(servers: Iterable[str]) -> list[Node]:
     if not nodes:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            "bootstrap.servers is empty; give bootstrap_servers='localhost:9092' or the like",
+            "bootstrap.servers is empty; for example bootstrap_servers='localhost:9092'",
         )
     return nodes
 
 
 def unreachable(nodes: Iterable[Node], reason: str = "") -> KafkaError:
-    """Return the error for a cluster nobody of which answers."""
+    """Return the error for a cluster that cannot be reached."""
     places = ", ".join(f"{node.host}:{node.port}" for node in nodes)
     why = f" ({reason})" if reason else ""
     return KafkaError(

@@ -1,12 +1,12 @@
-"""The core under every client: connections, retries of connecting, metadata. No sockets here.
+"""The sans-IO core of every client: connections, reconnects, metadata.
 
 Kafka: org.apache.kafka.clients.NetworkClient, .ClusterConnectionStates.
 
-The façade feeds events (`connected`, `received`, `disconnected`) and calls `poll` after them and
-when `next_deadline_ms` has come; the core calls its `Transport`. Machines (sender, fetcher, group
-membership) are polled from here and send requests with `send`. Each node may have a connection a
-purpose: a broker answers one request of a connection at a time, so a long poll (Fetch, JoinGroup)
-must not share one with a heartbeat or a commit.
+The façade passes events (`connected`, `received`, `disconnected`), and calls `poll` after them and
+at `next_deadline_ms`; the core calls its `Transport`. State machines (sender, fetcher, group
+membership) are polled from here and send requests with `send`. A node has one connection per
+purpose: a broker processes the requests of a connection one at a time, so a long poll (Fetch,
+JoinGroup) must not share a connection with heartbeats or commits.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ottla.types import Node, SendItem
 
 ANY_NODE = -1_000_000
-PATIENCE_MS = 10_000
-"""How long every bootstrap server may refuse before callers are told instead of kept waiting."""
+UNREACHABLE_AFTER_MS = 10_000
+"""After this time without a reachable bootstrap server, waiting calls fail."""
 FATAL_CODES = frozenset(
     {
         ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -41,53 +41,53 @@ FATAL_CODES = frozenset(
 
 
 class ConnectionKey(NamedTuple):
-    """Which connection: a node and what it is used for."""
+    """The key of a connection: node and purpose."""
 
     node_id: int
     purpose: str = ""
 
 
 class Transport(Protocol):
-    """What the core needs from whoever owns the sockets."""
+    """The core's interface to the sockets."""
 
     def open(self, key: ConnectionKey, host: str, port: int) -> None:
-        """Begin to connect; `connected` or `disconnected` follows."""
+        """Start connecting; `connected` or `disconnected` follows."""
 
     def write(self, key: ConnectionKey, buffers: list[SendItem]) -> None:
         """Send buffers in order."""
 
     def close(self, key: ConnectionKey) -> None:
-        """Drop a connection; no event follows."""
+        """Close a connection; no event follows."""
 
     def wake(self) -> None:
-        """Have `poll` called soon."""
+        """Schedule a call of `poll`."""
 
 
 class Machine(Protocol):
-    """A part that is driven by time and answers."""
+    """A state machine driven by time and responses."""
 
     def poll(self, now_ms: int) -> None:
-        """Do what is due."""
+        """Perform the actions that are due."""
 
     def next_deadline_ms(self) -> int | None:
-        """When to be polled next, if nothing else happens."""
+        """Return when the next poll is due without other events."""
 
 
 class Random(Protocol):
-    """The luck that is needed: jitter and choice."""
+    """The random source for jitter and choices."""
 
     def random(self) -> float:
         """Return a number in [0, 1)."""
 
 
 class Backoff:
-    """Exponential waiting with 20 % jitter, as KIP-580 has it."""
+    """Exponential backoff with 20 % jitter (KIP-580)."""
 
     def __init__(self, initial_ms: int, maximum_ms: int, rng: Random) -> None:
         self._initial_ms, self._maximum_ms, self._rng = initial_ms, maximum_ms, rng
 
     def after(self, failures: int) -> int:
-        """Return the milliseconds to wait after so many failures in a row."""
+        """Return the delay in ms after a number of consecutive failures."""
         if failures <= 0:
             return 0
         exponential = self._initial_ms * 2 ** min(failures - 1, 20)
@@ -96,7 +96,7 @@ class Backoff:
 
 
 class Connection:
-    """The state of one connection across its losses."""
+    """The state of one connection across reconnects."""
 
     __slots__ = ("channel", "failures", "is_open", "node", "open_at_ms", "setup_deadline_ms")
 
@@ -104,7 +104,7 @@ class Connection:
         self.node = node
         self.channel = channel
         self.failures = 0
-        self.is_open = False  # the transport was asked to open it
+        self.is_open = False  # the transport opens it or has it open
         self.open_at_ms = 0
         self.setup_deadline_ms = 0
 
@@ -156,7 +156,7 @@ class Client:
 
     @property
     def all_in_flight(self) -> int:
-        """How many requests wait for answers on all connections."""
+        """The number of unanswered requests on all connections."""
         return sum(one.channel.in_flight for one in self._connections.values())
 
     # ------------------------------------------------------------ sending
@@ -172,9 +172,9 @@ class Client:
         max_version: int | None = None,
         node: Node | None = None,
     ) -> Pending[Any]:
-        """Send a request to a node (ANY_NODE: whichever is best); see Channel.submit for errors.
+        """Send a request to a node (ANY_NODE: the least loaded); see Channel.submit for errors.
 
-        `node` says where that is, for when the metadata does not know; else BROKER_NOT_AVAILABLE.
+        `node` gives the address of a node that is not in the metadata; else BROKER_NOT_AVAILABLE.
         """
         if self.closed:
             closed: Pending[Any] = Pending()
@@ -200,12 +200,12 @@ class Client:
         return result
 
     def in_flight(self, node_id: int, purpose: str = "") -> int:
-        """Return how many requests wait for answers on a connection."""
+        """Return the number of unanswered requests on a connection."""
         connection = self._connections.get(ConnectionKey(node_id, purpose))
         return 0 if connection is None else connection.channel.in_flight
 
     def is_available(self, node_id: int, purpose: str = "") -> bool:
-        """Whether a request to the node could go out now or soon (no backoff, no throttle)."""
+        """Whether a request to the node can be sent now: no backoff, no throttle."""
         connection = self._connections.get(ConnectionKey(node_id, purpose))
         if connection is None:
             return True
@@ -214,15 +214,15 @@ class Client:
         return connection.is_open or connection.open_at_ms <= self.now_ms
 
     def available_at_ms(self, node_id: int, purpose: str = "") -> int:
-        """When `is_available` will hold again, as far as known."""
+        """Return when the backoff and throttle of a connection end."""
         connection = self._connections.get(ConnectionKey(node_id, purpose))
         if connection is None:
             return 0
         return max(connection.channel.throttled_until_ms, connection.open_at_ms)
 
-    def _connection(self, key: ConnectionKey, told: Node | None = None) -> Connection | None:
+    def _connection(self, key: ConnectionKey, address: Node | None = None) -> Connection | None:
         connection = self._connections.get(key)
-        node = self._node(key.node_id) or told
+        node = self._node(key.node_id) or address
         if connection is None:
             if node is None:
                 return None
@@ -253,7 +253,7 @@ class Client:
         self.transport.open(key, connection.node.host, connection.node.port)
 
     def _choose_node(self) -> int:
-        """Prefer a ready connection with the least work; else go round brokers and bootstrap."""
+        """Prefer the ready connection with the fewest requests; else rotate over all nodes."""
         ready = [
             (connection.channel.in_flight, key.node_id)
             for key, connection in self._connections.items()
@@ -269,7 +269,7 @@ class Client:
     # ------------------------------------------------------------ events
 
     def connected(self, key: ConnectionKey, now_ms: int) -> None:
-        """Take note that the transport has an open connection."""
+        """Handle an established connection."""
         self.now_ms = now_ms
         connection = self._connections.get(key)
         if connection is not None and connection.is_open:
@@ -277,7 +277,7 @@ class Client:
             connection.channel.connected(now_ms, timeout_ms=self.settings.request_timeout_ms)
 
     def received(self, key: ConnectionKey, frame: memoryview, now_ms: int) -> None:
-        """Take one frame."""
+        """Handle a response frame."""
         self.now_ms = now_ms
         connection = self._connections.get(key)
         if connection is None or not connection.is_open:
@@ -287,14 +287,14 @@ class Client:
         except CorruptMessage as error:
             self._drop(key, connection, error)
             return
-        if connection.channel.state is ChannelState.CLOSED:  # the login was refused
+        if connection.channel.state is ChannelState.CLOSED:  # the login was rejected
             self._drop(key, connection, None)
         elif connection.failures and connection.channel.ready:
             connection.failures = 0
-            self.fatal = None  # the credentials are good by now
+            self.fatal = None  # the credentials were accepted
 
     def disconnected(self, key: ConnectionKey, reason: str, now_ms: int) -> None:
-        """Take note that a connection is gone or could not be made."""
+        """Handle a lost or failed connection."""
         self.now_ms = now_ms
         connection = self._connections.get(key)
         if connection is None or not connection.is_open:
@@ -321,7 +321,7 @@ class Client:
     # ------------------------------------------------------------ time
 
     def poll(self, now_ms: int) -> None:
-        """Do everything that is due, then hand what is to be sent to the transport."""
+        """Perform the actions that are due, then pass outgoing buffers to the transport."""
         self.now_ms = now_ms
         if self.closed:
             return
@@ -360,7 +360,7 @@ class Client:
         return 0 <= limit_ms < self.now_ms - channel.last_used_ms
 
     def next_deadline_ms(self) -> int | None:
-        """When `poll` must be called at the latest."""
+        """Return the latest time of the next `poll`."""
         deadlines = [machine.next_deadline_ms() for machine in self.machines]
         for connection in self._connections.values():
             channel = connection.channel
@@ -377,7 +377,7 @@ class Client:
     # ------------------------------------------------------------ metadata
 
     def refresh(self) -> Pending[None]:
-        """Ask for fresh metadata; completes with the next answer."""
+        """Request a metadata refresh; completes with the next response."""
         pending: Pending[None] = Pending()
         self._waiting_for_metadata.append(pending)
         self.metadata.mark_stale()
@@ -389,7 +389,7 @@ class Client:
         if self._refreshing or due_ms > self.now_ms or self.closed:
             return
         self._refreshing = True
-        # One refresh a backoff at most, whoever asks for it how often.
+        # At most one refresh per backoff.
         self._refresh_not_before_ms = self.now_ms + self.settings.retry_backoff_ms
         self.send(ANY_NODE, self.metadata.request()).on_done(self._refreshed)
 
@@ -422,25 +422,25 @@ class Client:
                 pending.fail(pending_error)
 
     def pending_error(self) -> KafkaError | None:
-        """Return why callers should stop waiting: a refused login, or nobody reachable for long."""
+        """Return the error that ends waiting: a rejected login, or an unreachable cluster."""
         if self.fatal is not None:
             return self.fatal
         since_ms = self._failing_since_ms
-        if since_ms is None or self.now_ms - since_ms < PATIENCE_MS:
+        if since_ms is None or self.now_ms - since_ms < UNREACHABLE_AFTER_MS:
             return None
         return self.unreachable()
 
     def unreachable(self) -> KafkaError:
-        """Return the one-line error for a cluster that does not answer."""
+        """Return the error for an unreachable cluster."""
         return unreachable(self.bootstrap, self._last_failure)
 
     @property
-    def reached(self) -> bool:
-        """Whether the cluster has answered, and not stopped since."""
+    def is_reachable(self) -> bool:
+        """Whether the cluster has responded, and the last refresh succeeded."""
         return self.metadata.updated_ms >= 0 and self._failing_since_ms is None
 
     def close(self) -> None:
-        """Close every connection; what waits fails with NETWORK_EXCEPTION."""
+        """Close every connection; pending requests fail with NETWORK_EXCEPTION."""
         self.closed = True
         for key, connection in list(self._connections.items()):
             if connection.is_open:

@@ -1,9 +1,9 @@
-"""Plug-ins that see every record on its way: `interceptor.classes`.
+"""Interceptors: plug-ins that see every record, set by `interceptor.classes`.
 
 Kafka: org.apache.kafka.clients.{producer.ProducerInterceptor, consumer.ConsumerInterceptor}.
 
-A setting holds objects, classes or dotted names of classes. What an interceptor raises is logged
-and passed over: the next one, and the record, go on as if it had not been there.
+The setting holds objects, classes or dotted names of classes. An exception of an interceptor is
+logged and ignored: the next interceptor and the record continue.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger("ottla.clients")
 
 
 class ProducerRecord(NamedTuple):
-    """A record as it was given to `send`."""
+    """A record as passed to `send`."""
 
     topic: str
     value: Any
@@ -37,31 +37,31 @@ class ProducerRecord(NamedTuple):
 
 
 class ProducerInterceptor:
-    """Subclass it; every method may be left out."""
+    """Base class; every method is optional."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Return the record to send instead, or the same; in the thread of `send`."""
+        """Return the record to send, changed or not; runs in the thread of `send`."""
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
-        """Take note of a record that was stored, or not; in the producer's thread: be quick."""
+        """Observe an acknowledged or failed record; runs in the producer's thread, do not block."""
 
     def close(self) -> None:
-        """Give up what it holds; the producer closes."""
+        """Release resources when the producer closes."""
 
 
 class ConsumerInterceptor:
-    """Subclass it; every method may be left out."""
+    """Base class; every method is optional."""
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """Return the records to hand to the user instead, or the same; inside `poll`."""
+        """Return the records that `poll` returns, changed or not; runs inside `poll`."""
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Take note of offsets that were committed."""
+        """Observe committed offsets."""
 
     def close(self) -> None:
-        """Give up what it holds; the consumer closes."""
+        """Release resources when the consumer closes."""
 
 
 class Interceptors:
@@ -84,21 +84,21 @@ class Interceptors:
         return changed
 
     def delivered(self, delivery: Delivery) -> None:
-        """Tell all what became of a record."""
+        """Report an acknowledged or failed record to all."""
         error = delivery.error
-        self._tell("on_acknowledgement", delivery.metadata if error is None else None, error)
+        self._notify("on_acknowledgement", delivery.metadata if error is None else None, error)
 
     def refused(self, error: KafkaError) -> None:
-        """Tell all of a record that could not even be queued."""
-        self._tell("on_acknowledgement", None, error)
+        """Report a record that could not be queued to all."""
+        self._notify("on_acknowledgement", None, error)
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Tell all of a commit."""
-        self._tell("on_commit", offsets)
+        """Report committed offsets to all."""
+        self._notify("on_commit", offsets)
 
     def close(self) -> None:
         """Close all."""
-        self._tell("close")
+        self._notify("close")
 
     def _through(self, name: str, given: Any) -> Any:
         for one in self._all:
@@ -111,7 +111,7 @@ class Interceptors:
                 _log.exception("an interceptor failed: %s of %r", name, one)
         return given
 
-    def _tell(self, name: str, *arguments: Any) -> None:
+    def _notify(self, name: str, *arguments: Any) -> None:
         for one in self._all:
             method = getattr(one, name, None)
             if method is None:
@@ -123,7 +123,7 @@ class Interceptors:
 
 
 def _loaded(given: Any) -> Any:
-    """Return the object: made of a class or its dotted name, or given as it is."""
+    """Return the interceptor from an object, a class or a dotted class name."""
     if isinstance(given, str):
         module, _, name = given.rpartition(".")
         try:

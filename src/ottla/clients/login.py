@@ -1,4 +1,4 @@
-"""SASL from the client's side: PLAIN and SCRAM, as machines that make one request at a time.
+"""Client-side SASL: PLAIN and SCRAM, as state machines that yield one request at a time.
 
 Kafka: org.apache.kafka.common.security.authenticator.SaslClientAuthenticator,
 .scram.internals.ScramSaslClient (RFC 4616, 5802).
@@ -28,15 +28,15 @@ MAX_ITERATIONS = 16_777_216
 
 
 def login_factory(settings: Settings) -> Callable[[], MechanismLogin] | None:
-    """Return a maker of logins, None where the security protocol needs none."""
+    """Return a factory of logins, None if the security protocol needs none."""
     if not settings.security_protocol.startswith("SASL"):
         return None
-    make_login(settings)  # complain about a bad setting now and not at the first connection
+    make_login(settings)  # report an invalid setting now, not on the first connection
     return lambda: make_login(settings)
 
 
 def make_login(settings: Settings) -> MechanismLogin:
-    """Return a fresh login; KafkaError(INVALID_CONFIG) when the settings do not suffice."""
+    """Return a new login; KafkaError(INVALID_CONFIG) for incomplete settings."""
     username, password = credentials(settings)
     mechanism = settings.sasl_mechanism
     if mechanism == "PLAIN":
@@ -46,7 +46,7 @@ def make_login(settings: Settings) -> MechanismLogin:
         return MechanismLogin(mechanism, _scram(HASHES[mechanism], username, password, nonce))
     raise KafkaError(
         ErrorCode.INVALID_CONFIG,
-        f"sasl.mechanism: {mechanism} is not served yet; use PLAIN or SCRAM-SHA-256/512",
+        f"sasl.mechanism: {mechanism} is not supported; use PLAIN or SCRAM-SHA-256/512",
     )
 
 
@@ -66,7 +66,7 @@ def credentials(settings: Settings) -> tuple[str, str]:
 
 
 class MechanismLogin:
-    """Handshake for a mechanism, then its messages in SaslAuthenticate requests."""
+    """SaslHandshake for a mechanism, then its messages in SaslAuthenticate requests."""
 
     def __init__(self, mechanism: str, messages: Generator[bytes, bytes, None]) -> None:
         self._mechanism = mechanism
@@ -77,7 +77,7 @@ class MechanismLogin:
         return f"MechanismLogin({self._mechanism})"
 
     def next_request(self, response: Response | None) -> Request | None:
-        """Return the next request, None once logged in; raise what the broker refused with."""
+        """Return the next request, None once logged in; raise the broker's error."""
         answer: Any = response
         if answer is None:
             return SaslHandshakeRequest(mechanism=self._mechanism)
@@ -125,7 +125,7 @@ def _scram(
     server_key = hmac.digest(salted, b"Server Key", hash_name)
     expected = base64.b64encode(hmac.digest(server_key, signed, hash_name)).decode()
     if not hmac.compare_digest(server_final, f"v={expected}"):
-        raise _refused("the server does not know the password either: its signature is wrong")
+        raise _refused("the server's SCRAM signature is wrong: it does not know the password")
 
 
 def _refused(message: str) -> KafkaError:

@@ -1,4 +1,4 @@
-"""What a client knows about the cluster: brokers, topics, leaders; and when to ask again.
+"""A client's cluster metadata: brokers, topics, leaders, and when to refresh them.
 
 Kafka: org.apache.kafka.clients.{Metadata, MetadataSnapshot, producer.internals.ProducerMetadata}.
 """
@@ -20,7 +20,7 @@ NO_LEADER = -1
 
 
 class PartitionMetadata(NamedTuple):
-    """One partition as the last answer described it."""
+    """One partition as the last response described it."""
 
     partition: int
     leader: int
@@ -32,7 +32,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicMetadata:
-    """One topic as the last answer described it; partitions by number."""
+    """One topic as the last response described it; partitions by number."""
 
     __slots__ = ("error", "is_internal", "name", "partitions", "topic_id")
 
@@ -45,9 +45,9 @@ class TopicMetadata:
 
 
 class ClusterMetadata:
-    """The cache. `version` rises with every change, so that users can cache what they derive.
+    """The metadata cache; `version` increases with every change.
 
-    Topics are kept while somebody wants them; `wants_all` keeps every topic (patterns).
+    It holds the topics in use, or with `all_topics` (patterns) every topic.
     """
 
     def __init__(self, *, max_age_ms: int, allow_auto_create: bool) -> None:
@@ -60,56 +60,62 @@ class ClusterMetadata:
         self.controller_id = -1
         self.version = 0
         self.updated_ms = -1
-        self.wants_all = False
-        self.incomplete = False  # the last answer lacked a leader or a wanted topic
-        self._wanted: dict[str, int] = {}  # topic -> use count or last use, insertion-ordered
+        self.all_topics = False
+        self.incomplete = False  # the last response lacked a leader or a topic in use
+        self._topics_in_use: dict[
+            str, int
+        ] = {}  # topic -> use count or last use, insertion-ordered
         self._stale = True
         self._listeners: list[Callable[[], None]] = []
 
-    # ------------------------------------------------------------ what is wanted
+    # ------------------------------------------------------------ topics in use
 
-    def want(self, topics: Iterable[str]) -> None:
-        """Keep these topics in the cache from now on."""
+    def add_topics(self, topics: Iterable[str]) -> None:
+        """Add topics to those in use."""
         for topic in topics:
-            if topic not in self._wanted:
-                self._wanted[topic] = 1
+            if topic not in self._topics_in_use:
+                self._topics_in_use[topic] = 1
                 if topic not in self.topics:
                     self._stale = True
 
-    def want_only(self, topics: Iterable[str]) -> None:
-        """Keep just these topics; others are asked for no more, and go with the next answer."""
-        self._wanted = {}
-        self.want(topics)
+    def set_topics(self, topics: Iterable[str]) -> None:
+        """Set the topics in use; others are removed with the next response."""
+        self._topics_in_use = {}
+        self.add_topics(topics)
 
     def mark_stale(self) -> None:
-        """Ask for a refresh as soon as the backoff allows it."""
+        """Request a refresh as soon as the backoff allows it."""
         self._stale = True
 
     def refresh_due_ms(self) -> int:
-        """When the next refresh should go out: 0 for at once."""
+        """Return when the next refresh is due, 0 for immediately."""
         if self._stale or self.updated_ms < 0:
             return 0
         return self.updated_ms + self.max_age_ms
 
     def request(self) -> MetadataRequest:
-        """Build the request for what is wanted."""
+        """Build the request for the topics in use."""
         self._stale = False
-        topics = None if self.wants_all else [_topic_request(name) for name in sorted(self._wanted)]
+        topics = (
+            None
+            if self.all_topics
+            else [_topic_request(name) for name in sorted(self._topics_in_use)]
+        )
         return MetadataRequest(
             topics=topics, allow_auto_topic_creation=self.allow_auto_create and bool(topics)
         )
 
-    # ------------------------------------------------------------ answers
+    # ------------------------------------------------------------ responses
 
     def on_update(self, listener: Callable[[], None]) -> None:
-        """Call back after every answer."""
+        """Add a listener that is called after every change."""
         self._listeners.append(listener)
 
     def update(self, response: MetadataResponse, now_ms: int) -> None:
-        """Take over an answer.
+        """Apply a response.
 
-        A partition whose leader epoch is older than the known one is kept as it was: answers of
-        different brokers may overtake each other (KIP-320). A new topic id is a new topic.
+        A partition with an older leader epoch than the known one is not changed: responses of
+        different brokers may arrive out of order (KIP-320). A new topic id is a new topic.
         """
         if response.brokers:
             self.brokers = {
@@ -123,11 +129,11 @@ class ClusterMetadata:
         for answered in response.topics:
             if answered.name is not None:
                 seen[answered.name] = self._merge(answered)
-        if self.wants_all:
+        if self.all_topics:
             self.topics = seen
         else:
             self.topics.update(seen)
-            for name in [name for name in self.topics if name not in self._wanted]:
+            for name in [name for name in self.topics if name not in self._topics_in_use]:
                 del self.topics[name]
         self.topic_names = {t.topic_id: t.name for t in self.topics.values() if t.topic_id}
         self.updated_ms = now_ms
@@ -160,14 +166,14 @@ class ClusterMetadata:
             if before is not None and fresh.leader_epoch < before.leader_epoch:
                 fresh = before
             topic.partitions.append(fresh)
-            if fresh.leader not in self.brokers:  # nobody, or a broker that the answer lacks
+            if fresh.leader not in self.brokers:  # no leader, or a broker that the response lacks
                 self._stale = self.incomplete = True
         if topic.error and KafkaError(topic.error).is_retriable:
             self._stale = self.incomplete = True
         return topic
 
-    def learn_leader(self, partition: TopicPartition, leader: int, epoch: int) -> bool:
-        """Take over a leader named in a Produce or Fetch answer (KIP-951); True when it is news."""
+    def update_leader(self, partition: TopicPartition, leader: int, epoch: int) -> bool:
+        """Apply a leader from a Produce or Fetch response (KIP-951); True if it is newer."""
         topic = self.topics.get(partition.topic)
         if topic is None or partition.partition >= len(topic.partitions):
             return False
@@ -183,34 +189,34 @@ class ClusterMetadata:
         for listener in self._listeners:
             listener()
 
-    # ------------------------------------------------------------ questions
+    # ------------------------------------------------------------ queries
 
     def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
-        """Return what is known about one partition."""
+        """Return a partition's metadata, None while unknown."""
         topic = self.topics.get(partition.topic)
         if topic is None or not 0 <= partition.partition < len(topic.partitions):
             return None
         return topic.partitions[partition.partition]
 
     def leader(self, partition: TopicPartition) -> int:
-        """Return the leader's node id, -1 when it or where it is is unknown."""
+        """Return the leader's node id, -1 while the leader or its address is unknown."""
         known = self.partition(partition)
         if known is None or known.leader not in self.brokers:
             return NO_LEADER
         return known.leader
 
     def partition_count(self, topic: str) -> int:
-        """Return how many partitions a topic has, 0 when it is unknown."""
+        """Return a topic's partition count, 0 while unknown."""
         known = self.topics.get(topic)
         return 0 if known is None else len(known.partitions)
 
     def topic_id(self, topic: str) -> Uuid:
-        """Return the topic's id, the zero id when unknown."""
+        """Return the topic's id, the zero id while unknown."""
         known = self.topics.get(topic)
         return Uuid() if known is None else known.topic_id
 
     def error(self, topic: str) -> int:
-        """Return the error the last answer gave for a topic."""
+        """Return a topic's error code in the last response."""
         known = self.topics.get(topic)
         return ErrorCode.NONE if known is None else known.error
 

@@ -1,10 +1,10 @@
-"""Sums and averages over the last minute, as Kafka's clients keep them.
+"""Sampled client metrics: rates, averages and extremes over the last minute.
 
 Kafka: org.apache.kafka.common.metrics.stats.{SampledStat, Rate, Avg, Max, CumulativeSum}.
 
-A window has a few samples (`metrics.num.samples`) of equal width (`metrics.sample.window.ms`);
-the oldest is dropped when its time is over. One window gives all that is told about a quantity:
-rate, sum, mean, extremes. It is fed once a request or a batch, never once a record.
+A window holds `metrics.num.samples` samples of `metrics.sample.window.ms` each; the oldest is
+dropped when it expires. One window provides the rate, sum, mean and extremes of a quantity. It is
+updated once per request or batch, never per record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOT_A_NUMBER = float("nan")
 
 
 class MetricName(NamedTuple):
-    """What a value is called: Kafka's group and name, and tags such as the client's id."""
+    """The name of a metric: Kafka's group and name, and tags such as the client id."""
 
     group: str
     name: str
@@ -30,10 +30,10 @@ class MetricName(NamedTuple):
 
 
 class _Sample:
-    __slots__ = ("began_ms", "count", "highest", "lowest", "total")
+    __slots__ = ("count", "highest", "lowest", "start_ms", "total")
 
-    def __init__(self, began_ms: int) -> None:
-        self.began_ms = began_ms
+    def __init__(self, start_ms: int) -> None:
+        self.start_ms = start_ms
         self.count = 0
         self.total = 0.0
         self.highest = float("-inf")
@@ -41,7 +41,7 @@ class _Sample:
 
 
 class Window:
-    """One quantity: of all time (`count`, `total`) and of the last samples."""
+    """One quantity: since the start (`count`, `total`) and over the current samples."""
 
     __slots__ = ("_current", "_samples", "_samples_kept", "_width_ms", "count", "total")
 
@@ -54,9 +54,9 @@ class Window:
         self._current: _Sample | None = None
 
     def record(self, value: float, now_ms: int) -> None:
-        """Take one value."""
+        """Record one value."""
         sample = self._current
-        if sample is None or now_ms - sample.began_ms >= self._width_ms:
+        if sample is None or now_ms - sample.start_ms >= self._width_ms:
             sample = self._current = _Sample(now_ms)
             self._samples = [*self._fresh(now_ms), sample][-self._samples_kept :]
         sample.count += 1
@@ -68,61 +68,61 @@ class Window:
 
     def _fresh(self, now_ms: int) -> list[_Sample]:
         oldest_ms = now_ms - self._samples_kept * self._width_ms
-        return [sample for sample in self._samples if sample.began_ms > oldest_ms]
+        return [sample for sample in self._samples if sample.start_ms > oldest_ms]
 
     def _seconds(self, samples: list[_Sample], now_ms: int) -> float:
-        """Return the time the samples cover; at least all but one of them in full, as in Kafka."""
-        elapsed_ms = now_ms - samples[0].began_ms
+        """Return the time that the samples cover; at least all but one in full, as in Kafka."""
+        elapsed_ms = now_ms - samples[0].start_ms
         missing = self._samples_kept - 1 - elapsed_ms // self._width_ms
         return max(elapsed_ms + max(missing, 0) * self._width_ms, 1) / 1000
 
     def rate(self, now_ms: int) -> float:
-        """Return the sum of the values a second."""
+        """Return the sum of the values per second."""
         samples = self._fresh(now_ms)
         if not samples:
             return 0.0
         return sum(one.total for one in samples) / self._seconds(samples, now_ms)
 
     def frequency(self, now_ms: int) -> float:
-        """Return how many values came a second."""
+        """Return the number of values per second."""
         samples = self._fresh(now_ms)
         if not samples:
             return 0.0
         return sum(one.count for one in samples) / self._seconds(samples, now_ms)
 
     def mean(self, now_ms: int) -> float:
-        """Return the mean; not a number while there is no value."""
+        """Return the mean, NaN without values."""
         samples = self._fresh(now_ms)
         count = sum(one.count for one in samples)
         return sum(one.total for one in samples) / count if count else NOT_A_NUMBER
 
     def highest(self, now_ms: int) -> float:
-        """Return the largest value; not a number while there is none."""
+        """Return the largest value, NaN without values."""
         return max((one.highest for one in self._fresh(now_ms)), default=NOT_A_NUMBER)
 
     def lowest(self, now_ms: int) -> float:
-        """Return the smallest value; not a number while there is none."""
+        """Return the smallest value, NaN without values."""
         return min((one.lowest for one in self._fresh(now_ms)), default=NOT_A_NUMBER)
 
     def sum_of_all(self, _now_ms: int) -> float:
-        """Return the sum since the client began."""
+        """Return the sum since the client's start."""
         return float(self.total)
 
     def count_of_all(self, _now_ms: int) -> float:
-        """Return how many values came since the client began."""
+        """Return the number of values since the client's start."""
         return float(self.count)
 
 
 def metered(name: str) -> dict[str, Callable[[Window, int], float]]:
-    """Name a window's sums: `name-rate` and `name-total`."""
+    """Return the metrics of a window's sums: `name-rate` and `name-total`."""
     return {f"{name}-rate": Window.rate, f"{name}-total": Window.sum_of_all}
 
 
 def counted(name: str) -> dict[str, Callable[[Window, int], float]]:
-    """Name how often a window was fed: `name-rate` and `name-total`."""
+    """Return the metrics of a window's counts: `name-rate` and `name-total`."""
     return {f"{name}-rate": Window.frequency, f"{name}-total": Window.count_of_all}
 
 
 def sized(name: str) -> dict[str, Callable[[Window, int], float]]:
-    """Name a window's mean and largest value: `name-avg` and `name-max`."""
+    """Return the metrics of a window's mean and maximum: `name-avg` and `name-max`."""
     return {f"{name}-avg": Window.mean, f"{name}-max": Window.highest}

@@ -1,9 +1,9 @@
-"""What a client measures of itself: requests, connections, and what its machines add.
+"""Client metrics: requests, connections, and those that its state machines add.
 
 Kafka: org.apache.kafka.common.metrics.Metrics, .network.Selector's SelectorMetrics,
 clients.consumer.internals.{FetchMetricsManager, ConsumerCoordinatorMetrics}.
 
-Names and groups are Kafka's. Nothing is sent anywhere: `metrics()` of a client returns the values,
+Names and groups are Kafka's. A client's `metrics()` returns the values; nothing is sent to brokers;
 and `--print-metrics` of the measuring tools prints them.
 """
 
@@ -45,7 +45,7 @@ _TIMED: dict[str, dict[int, tuple[str, Views]]] = {
         SyncGroupRequest.message_key: (_GROUP, sized("sync-time") | counted("sync")),
     },
 }
-"""Which answers are timed, and what is told of their times (ms)."""
+"""The APIs whose response times are measured, and their metrics (ms)."""
 
 _COUNTED_WHEN_GRANTED = frozenset({JoinGroupRequest.message_key, SyncGroupRequest.message_key})
 
@@ -82,7 +82,7 @@ class ClientMetrics:
         self.gauge("app-info", "version", lambda _now_ms: __version__)
 
     def window(self, group: str, views: Views, **tags: object) -> Window:
-        """Add a quantity and what is told of it."""
+        """Add a quantity with its metrics."""
         made = Window(self._samples, self._width_ms)
         self._windows.append((group, self._tags(tags), made, views))
         return made
@@ -90,7 +90,7 @@ class ClientMetrics:
     def gauge(
         self, group: str, name: str, read: Callable[[int], float | str], **tags: object
     ) -> None:
-        """Add a value that is looked up, with the time in ms, when it is asked for."""
+        """Add a value that is computed from the time in ms when the metrics are collected."""
         self._gauges.append((MetricName(group, name, self._tags(tags)), read))
 
     def _tags(self, tags: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -98,7 +98,7 @@ class ClientMetrics:
         return (("client-id", self._client_id), *more)
 
     def meter(self, node_id: int, purpose: str) -> Meter:
-        """Return what counts the requests to a node; a coordinator has a name of its own."""
+        """Return the meter of the requests to a node; coordinator connections have their own."""
         if purpose.startswith(COORDINATOR_PURPOSE):
             node_id = LARGEST_INT - node_id
         name = f"node-{node_id}"
@@ -121,7 +121,7 @@ class ClientMetrics:
 
 
 class Meter:
-    """Counts the requests to one node, and with them those of the client."""
+    """Measures the requests to one node, and adds them to those of the client."""
 
     def __init__(self, metrics: ClientMetrics, node: str) -> None:
         self._all = metrics
@@ -131,7 +131,7 @@ class Meter:
         self._latency = metrics.window(group, sized("request-latency"), node_id=node)
 
     def sent(self, size: int, now_ms: int) -> None:
-        """Count a request of so many bytes."""
+        """Record a sent request."""
         self._all.requests.record(size, now_ms)
         self._all.exchanges.record(1, now_ms)
         self._requests.record(size, now_ms)
@@ -139,7 +139,7 @@ class Meter:
     def answered(
         self, key: int, size: int, *, refused: bool, sent_ms: int, throttle_ms: int, now_ms: int
     ) -> None:
-        """Count an answer of so many bytes to a request of an API."""
+        """Record a response to a request of an API."""
         every = self._all
         every.responses.record(size, now_ms)
         every.exchanges.record(1, now_ms)

@@ -1,10 +1,10 @@
-"""One connection's requests: negotiation of versions, correlation, time limits. No sockets here.
+"""The request channel of one connection: version negotiation, correlation, timeouts. Sans-IO.
 
 Kafka: org.apache.kafka.clients.{InFlightRequests, ApiVersions, NodeApiVersions}.
 
-A `Channel` is fed with what happens to its connection (`connected`, `receive`, `closed`) and
-fills `outgoing` with buffers to send. The first request on every connection is ApiVersions; a
-login, when one is needed, follows; whatever is submitted meanwhile waits in order.
+A `Channel` handles the events of its connection (`connected`, `receive`, `closed`) and appends the
+buffers to send to `outgoing`. The first request on every connection is ApiVersions, followed by the
+login if one is configured; requests submitted before that are queued in order.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from ottla.types import SendItem
 
     class Login(Protocol):
-        """A SASL exchange: a request at a time."""
+        """A SASL exchange, one request at a time."""
 
         def next_request(self, response: Response | None) -> Request | None:
-            """Return the next request, None when logged in; raise KafkaError when refused."""
+            """Return the next request, None once logged in; raise KafkaError if rejected."""
 
 
 R = TypeVar("R")
@@ -40,7 +40,7 @@ VersionLimits = dict[int, tuple[int, int]]
 
 
 class ChannelState(Enum):
-    """Where a connection is in its life."""
+    """The states of a connection."""
 
     CONNECTING = "connecting"
     NEGOTIATING = "negotiating"
@@ -49,7 +49,7 @@ class ChannelState(Enum):
 
 
 class InFlight:
-    """A request that is to be sent or that waits for its answer."""
+    """A queued request, or a sent one without a response."""
 
     __slots__ = (
         "deadline_ms",
@@ -81,8 +81,8 @@ class InFlight:
 class Channel:
     """The request queue of one connection.
 
-    Requests are answered in the order in which they were sent (Kafka's brokers guarantee it), so
-    an answer with another correlation id means that the stream is broken: the channel fails.
+    Brokers respond in the order of the requests, so a response with another correlation id means
+    that the stream is corrupt: the channel fails.
     """
 
     def __init__(
@@ -110,12 +110,12 @@ class Channel:
 
     @property
     def in_flight(self) -> int:
-        """Requests that were submitted and not answered."""
+        """The number of submitted requests without a response."""
         return len(self._waiting) + len(self._sent)
 
     @property
     def ready(self) -> bool:
-        """Whether requests go out at once."""
+        """Whether requests are sent immediately."""
         return self.state is ChannelState.READY
 
     def submit(
@@ -127,11 +127,11 @@ class Channel:
         expects_response: bool = True,
         max_version: int | None = None,
     ) -> Pending[Any]:
-        """Queue a request and return what its response will be.
+        """Queue a request and return the Pending of its response.
 
-        The Pending fails with NETWORK_EXCEPTION when the connection ends, REQUEST_TIMED_OUT when
-        no answer comes in time, UnsupportedVersion when the peer knows no version of ours.
-        Without an expected response it is complete, with None, once the request is in `outgoing`.
+        The Pending fails with NETWORK_EXCEPTION when the connection ends, REQUEST_TIMED_OUT without
+        a response in time, UnsupportedVersion without a common version. With expects_response
+        false it completes, with None, once the request is in `outgoing`.
         """
         entry = InFlight(
             request,
@@ -148,7 +148,7 @@ class Channel:
         return entry.pending
 
     def connected(self, now_ms: int, *, timeout_ms: int = 30_000) -> None:
-        """Start the negotiation: the transport has an open connection."""
+        """Start the version negotiation on an established connection."""
         self.state = ChannelState.NEGOTIATING
         self._negotiate(ApiVersionsRequest.versions.highest, now_ms, timeout_ms)
 
@@ -166,7 +166,7 @@ class Channel:
             return
         response: ApiVersionsResponse = done.value
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and not self.features:
-            # A broker older than our newest ApiVersions answers in version 0 with what it knows.
+            # A broker without our newest ApiVersions version responds in version 0 with its ranges.
             self.features = response
             known = {one.api_key: one.max_version for one in response.api_keys}
             self._negotiate(known.get(ApiVersionsRequest.message_key, 0), now_ms, timeout_ms)
@@ -206,15 +206,14 @@ class Channel:
             self._send(entry, now_ms)
 
     def choose_version(self, request: Request, max_version: int | None = None) -> int:
-        """Return the highest version that both sides know; raise UnsupportedVersion."""
+        """Return the highest version that both sides support; raise UnsupportedVersion."""
         cls = type(request)
         lowest, highest = self.versions.get(cls.message_key, (0, -1))
         newest = cls.versions.highest - (1 if cls.latest_version_unstable else 0)
         version = min(highest, newest if max_version is None else min(newest, max_version))
         if version < max(lowest, cls.versions.lowest):
             raise UnsupportedVersion(
-                f"the broker serves {cls.__name__} {lowest}-{highest}, "
-                f"this client speaks {cls.versions}"
+                f"the broker supports {cls.__name__} {lowest}-{highest}, this client {cls.versions}"
                 if highest >= 0
                 else f"The node does not support {api_keys.ApiKey(cls.message_key).name}"
             )
@@ -245,18 +244,18 @@ class Channel:
             entry.pending.complete(None)
 
     def receive(self, frame: memoryview, now_ms: int) -> None:
-        """Match one answer (without its size) with its request and complete it.
+        """Match a response frame (without its size) with its request and complete it.
 
-        Raises CorruptMessage when the bytes answer nothing that was asked.
+        Raises CorruptMessage for a frame that matches no request.
         """
         self.last_used_ms = now_ms
         if not self._sent or len(frame) < 4:
-            raise CorruptMessage("an answer without a question")
+            raise CorruptMessage("a response without a request")
         correlation_id, entry = self._sent[0]
         if int.from_bytes(frame[:4], "big", signed=True) != correlation_id:
-            raise CorruptMessage("answers arrive out of order")
+            raise CorruptMessage("responses arrive out of order")
         self._sent.popleft()
-        response = decode_answer(entry.request, entry.version, frame)
+        response = decode_response(entry.request, entry.version, frame)
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self.throttled_until_ms = max(self.throttled_until_ms, now_ms + throttle_ms)
@@ -272,16 +271,16 @@ class Channel:
         entry.pending.complete(response)
 
     def next_deadline_ms(self) -> int | None:
-        """When the next request gives up, if any waits."""
+        """Return the earliest deadline of the unanswered requests."""
         deadlines = [entry.deadline_ms for _, entry in self._sent]
         deadlines += [entry.deadline_ms for entry in self._waiting]
         return min(deadlines, default=None)
 
     def expire(self, now_ms: int) -> bool:
-        """Fail what waited too long; True when the connection must be closed for it.
+        """Fail expired requests; True if the connection must be closed.
 
-        A request that was sent and not answered leaves the stream unusable, since its answer
-        may still come; one that was never sent is merely dropped.
+        A sent request without a response makes the stream unusable, because its response may still
+        arrive; a queued one is removed.
         """
         for entry in list(self._waiting):
             if entry.deadline_ms <= now_ms:
@@ -289,11 +288,11 @@ class Channel:
                 entry.pending.fail(_timed_out(entry, "it could not be sent"))
         late = [entry for _, entry in self._sent if entry.deadline_ms <= now_ms]
         for entry in late:
-            entry.pending.fail(_timed_out(entry, "no answer came"))
+            entry.pending.fail(_timed_out(entry, "no response in time"))
         return bool(late)
 
     def closed(self, error: Exception | None = None) -> None:
-        """Fail everything that waits: the connection is gone."""
+        """Fail all unanswered requests: the connection is closed."""
         self.failure = self.failure or error
         self.state = ChannelState.CLOSED
         entries = [entry for _, entry in self._sent] + list(self._waiting)
@@ -304,8 +303,8 @@ class Channel:
             entry.pending.fail(error or _disconnected("the broker closed the connection"))
 
 
-def decode_answer(request: Request, version: int, frame: memoryview) -> Response:
-    """Decode header and body of a response frame; CorruptMessage when they do not parse."""
+def decode_response(request: Request, version: int, frame: memoryview) -> Response:
+    """Decode header and body of a response frame; CorruptMessage if they are invalid."""
     key = type(request).message_key
     body_version = version
     header_version = api_keys.response_header_version(key, version)

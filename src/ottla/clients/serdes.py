@@ -1,4 +1,4 @@
-"""From values to bytes and back: callables, or the names of the usual ones.
+"""Serializers and deserializers: callables, or the names of built-in ones.
 
 Kafka: org.apache.kafka.common.serialization.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def to_bytes(value: Any) -> bytes | None:
-    """Return what goes on the wire without a serializer: bytes as they are, str as UTF-8."""
+    """Return the bytes of a value without a serializer: bytes unchanged, str as UTF-8."""
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, str):
@@ -63,12 +63,12 @@ _DESERIALIZERS: dict[str, Converter] = {
 
 
 def serializer(given: Any) -> Converter | None:
-    """Return the function for a serializer setting; None when bytes are given as they are."""
+    """Return the function for a serializer setting; None to use `to_bytes`."""
     return _converter(given, _SERIALIZERS, "serializer")
 
 
 def deserializer(given: Any) -> Converter | None:
-    """Return the function for a deserializer setting; None leaves bytes as they are."""
+    """Return the function for a deserializer setting; None returns bytes."""
     return _converter(given, _DESERIALIZERS, "deserializer")
 
 

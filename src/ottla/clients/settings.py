@@ -1,7 +1,8 @@
-"""What a client was configured with: Kafka's names, checked, with defaults.
+"""Client settings: Kafka's names, types and defaults, validated.
 
-Names, types, ranges and defaults stand in `ottla.config.client`; here stand only the differences
-of these clients: Python's functions and objects where Java has classes, PEM instead of JKS.
+Names, types, ranges and defaults are defined in `ottla.config.client`; this module adds the
+differences of these clients: Python functions and objects instead of Java classes, PEM instead of
+JKS.
 
 Kafka: org.apache.kafka.clients.{CommonClientConfigs, producer.ProducerConfig,
 consumer.ConsumerConfig, admin.AdminClientConfig}.
@@ -32,21 +33,21 @@ JAVA_CLASSES = {
 
 
 class SettingsError(KafkaError):
-    """Settings that a client refuses before it asks anyone (Kafka: ConfigException)."""
+    """Settings that fail validation in the client (Kafka: ConfigException)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_CONFIG, message)
 
 
 class Setting(NamedTuple):
-    """How one setting is read, and its value when nobody gives one."""
+    """The parser and the default of one setting."""
 
     read: Callable[[Any], Any]
     default: Any
 
 
 def _checked(definition: Key, value: Any) -> Any:
-    """Convert and check by Kafka's table; ConfigErrors when it is wrong."""
+    """Convert and validate by Kafka's definition; raises ConfigErrors."""
     if definition.type is Type.STRING and isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if definition.type is Type.LIST and not isinstance(value, str):
@@ -58,7 +59,7 @@ def _checked(definition: Key, value: Any) -> Any:
     return converted.reveal() if isinstance(converted, Password) else converted
 
 
-def _anything(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
@@ -97,20 +98,20 @@ def _objects(value: Any) -> tuple[Any, ...]:
 _OWN = {
     "sasl.username": Setting(_text_or_none, None),
     "sasl.password": Setting(_text_or_none, None),
-    "ssl.context": Setting(_anything, None),
+    "ssl.context": Setting(_unchanged, None),
 }
-"""Shorter than a JAAS text, and what Python has already."""
+"""Alternatives to a JAAS text and to PEM files."""
 
 _DIFFERENT = {
     "acks": Setting(_acks, -1),
     "interceptor.classes": Setting(_objects, ()),
     "internal.leave.group.on.close": Setting(_boolean, True),
-    "key.deserializer": Setting(_anything, None),
-    "key.serializer": Setting(_anything, None),
+    "key.deserializer": Setting(_unchanged, None),
+    "key.serializer": Setting(_unchanged, None),
     "partition.assignment.strategy": Setting(_assignors, ("range", "cooperative-sticky")),
-    "partitioner.class": Setting(_anything, None),
-    "value.deserializer": Setting(_anything, None),
-    "value.serializer": Setting(_anything, None),
+    "partitioner.class": Setting(_unchanged, None),
+    "value.deserializer": Setting(_unchanged, None),
+    "value.serializer": Setting(_unchanged, None),
 }
 _DEFAULTS = {"bootstrap.servers": (), "ssl.truststore.type": "PEM", "ssl.keystore.type": "PEM"}
 _CASES: dict[str, Callable[[str], str]] = {
@@ -140,11 +141,11 @@ COMMON = {
     for name, setting in ADMIN.items()
     if name in ClientConfig.keys or (name in PRODUCER and name in CONSUMER and name != "retries")
 }
-"""What every client has."""
+"""The settings common to all clients."""
 
 
 class Settings:
-    """The checked settings of one client; an attribute is the dotted name with underscores."""
+    """The validated settings of one client; attributes are dotted names with underscores."""
 
     kind: str
     client_id: str
@@ -169,14 +170,14 @@ class Settings:
 
 
 def _kind(table: Mapping[str, Setting]) -> str:
-    """Return the word by which a client's metrics are named."""
+    """Return the prefix of a client's metric groups."""
     if table is PRODUCER:
         return "producer"
     return "consumer" if table is CONSUMER else "admin-client"
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether a setting's value must never be shown."""
+    """Whether a setting's value must not be logged."""
     return any(word in name for word in SENSITIVE_WORDS)
 
 
@@ -185,8 +186,8 @@ def read_settings(
 ) -> Settings:
     """Merge a mapping with dotted names and keyword arguments with underscores.
 
-    Keywords win. Raises SettingsError naming every bad entry at once, an unknown
-    name together with the nearest known one.
+    Keyword arguments take precedence. Raises SettingsError with all invalid entries, unknown names
+    with the nearest known one.
     """
     by_keyword = {name.replace(".", "_"): name for name in table}
     values: dict[str, Any] = {}

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def client_context(settings: Settings) -> ssl.SSLContext | None:
-    """Return the context for the security protocol, None for plain text.
+    """Return the context for the security protocol, None for PLAINTEXT.
 
-    Raises KafkaError(INVALID_CONFIG) for stores that are not PEM or cannot be read.
+    Raises KafkaError(INVALID_CONFIG) for stores that are not PEM or not readable.
     """
     if not settings.security_protocol.endswith("SSL"):
         return None
@@ -29,7 +29,7 @@ def client_context(settings: Settings) -> ssl.SSLContext | None:
         if getattr(settings, name).upper() != "PEM":
             dotted = name.replace("_", ".")
             raise _invalid(
-                f"{dotted}: only PEM is read here; convert the store with keytool and openssl"
+                f"{dotted}: only PEM is supported; convert the store with keytool and openssl"
             )
     _check_stores(settings)
     try:
@@ -39,7 +39,7 @@ def client_context(settings: Settings) -> ssl.SSLContext | None:
 
 
 def _check_stores(settings: Settings) -> None:
-    """Refuse what Kafka refuses of PEM stores."""
+    """Raise the errors that Kafka raises for PEM stores."""
     key, chain = settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain
     if settings.ssl_keystore_location and (key or chain):
         raise _invalid("Both SSL key store location and separate private key are specified.")
@@ -63,7 +63,7 @@ def _pem_context(settings: Settings) -> ssl.SSLContext:
     if settings.ssl_keystore_location:
         context.load_cert_chain(settings.ssl_keystore_location, password=password)
     elif settings.ssl_keystore_key:
-        # OpenSSL takes files only; this one is readable by its owner and gone at once.
+        # OpenSSL reads only files: a temporary one, readable by its owner, removed after loading.
         with tempfile.NamedTemporaryFile("w", suffix=".pem") as both:
             both.write(f"{settings.ssl_keystore_key}\n{settings.ssl_keystore_certificate_chain}\n")
             both.flush()

@@ -1,4 +1,4 @@
-"""Assignors: what each promises, and the bytes of the consumer protocol."""
+"""Assignors, and the bytes of the consumer protocol."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.types import TopicPartition
 
 
 def _members(*topics: tuple[str, ...]) -> list[Member]:
-    return [Member(f"m{index}", wanted) for index, wanted in enumerate(topics)]
+    return [Member(f"m{index}", requested) for index, requested in enumerate(topics)]
 
 
 def _plain(assignment: Assignment) -> dict[str, list[str]]:
@@ -40,7 +40,7 @@ def test_range_gives_consecutive_partitions_and_the_rest_to_the_first() -> None:
 
 
 def test_roundrobin_deals_out_over_topics() -> None:
-    """The same input: three and three; members get only what they want."""
+    """The same input: three and three; members get only subscribed topics."""
     divided = RoundRobinAssignor().assign({"a": 3, "b": 3}, _members(("a", "b"), ("a", "b")))
     assert _plain(divided) == {"m0": ["a-0", "a-2", "b-1"], "m1": ["a-1", "b-0", "b-2"]}
     divided = RoundRobinAssignor().assign({"a": 2, "b": 2}, _members(("a",), ("a", "b")))
@@ -49,14 +49,14 @@ def test_roundrobin_deals_out_over_topics() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_assignor_gives_each_wanted_partition_to_exactly_one_member(seed: int) -> None:
-    """Disjoint, complete, and nobody gets a topic that it does not want."""
+    """Disjoint, complete, and only subscribed topics."""
     rng = random.Random(seed)
     counts = {f"t{n}": rng.randrange(1, 8) for n in range(rng.randrange(1, 5))}
     members = [
         Member(f"m{n}", tuple(t for t in counts if rng.random() < 0.8))
         for n in range(rng.randrange(1, 6))
     ]
-    wanted = {
+    requested = {
         TopicPartition(topic, number)
         for topic, count in counts.items()
         for number in range(count)
@@ -66,7 +66,7 @@ def test_every_assignor_gives_each_wanted_partition_to_exactly_one_member(seed: 
         divided = assignor.assign(counts, members)
         every = [partition for parts in divided.values() for partition in parts]
         assert len(every) == len(set(every))
-        assert set(every) == wanted
+        assert set(every) == requested
         for member in members:
             assert {p.topic for p in divided[member.member_id]} <= set(member.topics)
 
@@ -100,7 +100,7 @@ def test_a_claim_of_an_older_generation_loses() -> None:
 
 
 def test_cooperative_withholds_what_a_member_of_an_older_generation_still_reads() -> None:
-    """It missed a rebalance and goes on reading until it is told; two would read at once."""
+    """It missed a rebalance and still reads the partition; two would read it at once."""
     owned = tuple(TopicPartition("a", number) for number in range(4))
     behind = Member("behind", ("a",), owned=owned, generation=4)
     new = Member("new", ("a",), generation=5)

@@ -1,4 +1,4 @@
-"""As whom a consumer commits, and what it makes of the answers."""
+"""The identity of commits, and the handling of their responses."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_who_was_too_slow_commits_nothing_any_more() -> None:
     """The group may have gone on and be empty: an outsider's commit would be taken."""
     cluster, group, consumer = _member(max_poll_interval_ms=1000, enable_auto_commit=True)
     assert not _code(consumer.commit(OLD))
-    consumer.sim.run(lambda: group.left)
+    consumer.sim.run(lambda: group.remaining)
     cluster.committed["g", T0] = 100
     before = len(cluster.requests(OffsetCommitRequest))
     assert _code(consumer.commit(OLD)) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -102,7 +102,7 @@ def test_partitions_by_hand_are_committed_by_an_outsider() -> None:
     [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID],
 )
 def test_a_late_answer_about_an_older_generation_ends_no_membership(code: ErrorCode) -> None:
-    """The caller hears REBALANCE_IN_PROGRESS; the healthy member goes on."""
+    """The caller gets REBALANCE_IN_PROGRESS; the current member continues."""
     cluster, _, consumer = _member()
     group = consumer.core.group
     assert group is not None
@@ -116,7 +116,7 @@ def test_a_late_answer_about_an_older_generation_ends_no_membership(code: ErrorC
 
 
 def test_an_answer_about_this_generation_ends_the_membership() -> None:
-    """And only once: a second one finds nobody to expel."""
+    """Only once: a second error finds no membership to end."""
     cluster, _, consumer = _member()
     group = consumer.core.group
     assert group is not None

@@ -45,7 +45,7 @@ class Rig:
         if self.coordinator is not None:
             client.machines.append(self.coordinator)
         client.machines += [self.positions, self.fetcher]
-        client.metadata.want(["t"])
+        client.metadata.add_topics(["t"])
         self.values: list[bytes | None] = []
 
     def write(self, *values: bytes, partition: int = 0) -> None:
@@ -55,7 +55,7 @@ class Rig:
 
     def assign(self, *partitions: TopicPartition) -> None:
         """Read these."""
-        self.subscription.assign_by_hand(partitions)
+        self.subscription.assign_from_user(partitions)
 
     def drain(self) -> list[bytes | None]:
         """Take everything that is buffered."""
@@ -212,7 +212,7 @@ def test_an_end_offset_that_goes_back_is_asked_again() -> None:
 
 
 def test_not_allowed_reaches_the_user() -> None:
-    """TOPIC_AUTHORIZATION_FAILED is no reason for a retry."""
+    """TOPIC_AUTHORIZATION_FAILED is not retried."""
     rig = Rig()
     rig.write(b"a")
 
@@ -371,7 +371,7 @@ def test_reset_policies(text: str, expected: object) -> None:
     assert read_reset_policy(text) == expected
 
 
-def test_a_bad_reset_policy_is_told() -> None:
+def test_a_bad_reset_policy_is_reported() -> None:
     """The setting's name and what is allowed."""
     with pytest.raises(KafkaError, match=r"auto\.offset\.reset: 'smallest'"):
         read_reset_policy("smallest")

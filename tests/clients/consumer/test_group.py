@@ -15,7 +15,7 @@ from tests.clients.simulated_group import FakeGroup
 
 
 class Member:
-    """One member with its own client; `told` is what its listener would hear."""
+    """One member with its own client; `steps` records the calls of its listener."""
 
     def __init__(
         self, cluster: FakeCluster, topics: tuple[str, ...] = ("t",), **settings: object
@@ -27,13 +27,13 @@ class Member:
         self.group = ClassicGroup(read, self.sim.client, self.subscription, coordinator)
         self.sim.client.machines.append(self.group)
         self.subscription.subscribe(topics, None)
-        self.sim.client.metadata.want(topics)
-        self.told: list[tuple[str, int]] = []
+        self.sim.client.metadata.add_topics(topics)
+        self.steps: list[tuple[str, int]] = []
 
     def poll(self) -> None:
         """Do what a user's poll does."""
         while (step := self.group.user_poll(self.sim.now_ms)) is not None:
-            self.told.append((step.kind, len(step.partitions)))
+            self.steps.append((step.kind, len(step.partitions)))
             self.group.step_done(step)
 
     @property
@@ -48,7 +48,7 @@ def _cluster(partitions: int = 4) -> tuple[FakeCluster, FakeGroup]:
     return cluster, FakeGroup(cluster)
 
 
-def _settle(*members: Member, until: object = None) -> None:
+def _stabilize(*members: Member, until: object = None) -> None:
     """Poll all members until every partition has exactly one owner and all are stable."""
 
     def settled() -> bool:
@@ -67,9 +67,9 @@ def test_one_member_gets_everything() -> None:
     """Join twice (KIP-394), sync, assigned."""
     cluster, group = _cluster()
     member = Member(cluster)
-    _settle(member)
+    _stabilize(member)
     assert len(member.owned) == 4
-    assert member.told[-1] == ("assigned", 4)
+    assert member.steps[-1] == ("assigned", 4)
     assert [request.member_id for request in cluster.requests(JoinGroupRequest)] == ["", "m1"]
     assert list(group.members) == ["m1"]
 
@@ -78,19 +78,19 @@ def test_eager_members_give_everything_up_first() -> None:
     """A second member: the first revokes four and gets two."""
     cluster, _ = _cluster()
     first = Member(cluster)
-    _settle(first)
+    _stabilize(first)
     second = Member(cluster)
-    _settle(first, second)
+    _stabilize(first, second)
     assert len(first.owned) == len(second.owned) == 2
-    assert ("prepare", 4) in first.told
-    assert first.told[-1] == ("assigned", 2)
+    assert ("prepare", 4) in first.steps
+    assert first.steps[-1] == ("assigned", 2)
 
 
 def test_cooperative_members_give_up_only_what_moves() -> None:
     """KIP-429: the first keeps two throughout and revokes two."""
     cluster, _ = _cluster()
     first = Member(cluster, partition_assignment_strategy="cooperative-sticky")
-    _settle(first)
+    _stabilize(first)
     kept: set[TopicPartition] = set(first.owned)
     second = Member(cluster, partition_assignment_strategy="cooperative-sticky")
 
@@ -103,15 +103,15 @@ def test_cooperative_members_give_up_only_what_moves() -> None:
 
     run_together([first.sim, second.sim], watch, limit_ms=5_000)
     assert len(kept) == 2
-    assert ("revoked", 2) in first.told
-    assert all(kind != "prepare" or count == 0 for kind, count in first.told)
+    assert ("revoked", 2) in first.steps
+    assert all(kind != "prepare" or count == 0 for kind, count in first.steps)
 
 
 def test_partitions_change_hands_only_inside_poll() -> None:
-    """A rebalance waits for the user: what was handed out is not revoked behind its back."""
+    """A rebalance waits for the user's poll: partitions are not revoked before it."""
     cluster, _ = _cluster()
     first = Member(cluster)
-    _settle(first)
+    _stabilize(first)
     second = Member(cluster)
     for _ in range(20):
         second.poll()
@@ -126,7 +126,7 @@ def test_a_member_the_group_forgot_hears_that_its_partitions_are_lost() -> None:
     """UNKNOWN_MEMBER_ID: lost, then a new member id."""
     cluster, group = _cluster()
     member = Member(cluster)
-    _settle(member)
+    _stabilize(member)
     group.members.clear()
     group.generation += 1
 
@@ -135,19 +135,19 @@ def test_a_member_the_group_forgot_hears_that_its_partitions_are_lost() -> None:
         return member.group.member_id == "m2" and len(member.owned) == 4
 
     member.sim.run(again, limit_ms=5_000)
-    assert ("lost", 4) in member.told
+    assert ("lost", 4) in member.steps
 
 
 def test_a_user_that_does_not_poll_leaves_the_group() -> None:
-    """KIP-62: max.poll.interval.ms over, the member leaves by itself and hears of it later."""
+    """KIP-62: after max.poll.interval.ms the member leaves, and the next poll reports it."""
     cluster, group = _cluster()
     member = Member(cluster, max_poll_interval_ms=1000)
-    _settle(member)
-    member.sim.run(lambda: group.left == ["m1"], limit_ms=2_000)
+    _stabilize(member)
+    member.sim.run(lambda: group.remaining == ["m1"], limit_ms=2_000)
     reason = cluster.requests(LeaveGroupRequest)[0].members[0].reason
     assert "poll timeout" in reason
     member.poll()
-    assert ("lost", 4) in member.told
+    assert ("lost", 4) in member.steps
 
 
 def test_static_members_do_not_leave() -> None:
@@ -161,7 +161,7 @@ def test_heartbeats_go_on_while_the_user_is_busy() -> None:
     """Three intervals, three heartbeats, no poll."""
     cluster, _ = _cluster()
     member = Member(cluster)
-    _settle(member)
+    _stabilize(member)
     before = len(cluster.requests(HeartbeatRequest))
     member.sim.run_for(350)
     assert len(cluster.requests(HeartbeatRequest)) - before in (3, 4)
@@ -171,7 +171,7 @@ def test_a_coordinator_that_moved_is_looked_up_again() -> None:
     """NOT_COORDINATOR to a heartbeat costs nothing but a lookup."""
     cluster, _ = _cluster()
     member = Member(cluster)
-    _settle(member)
+    _stabilize(member)
     cluster.faults[HeartbeatRequest] = [
         lambda _: HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
     ]
@@ -195,5 +195,5 @@ def test_new_partitions_make_the_leader_rejoin() -> None:
         cluster.logs[key] = type(cluster.logs[TopicPartition("t", 0)])()
         cluster.leaders[key] = 1
     member.sim.client.metadata.mark_stale()
-    _settle(member)
+    _stabilize(member)
     assert len(member.owned) == 4

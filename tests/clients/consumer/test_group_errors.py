@@ -9,15 +9,15 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.types import TopicPartition
-from tests.clients.consumer.test_group import Member, _cluster, _settle
+from tests.clients.consumer.test_group import Member, _cluster, _stabilize
 from tests.clients.simulated import Log
 
 
 def test_a_membership_may_end_while_the_listener_runs() -> None:
-    """What was revoked is gone, nothing is told twice, and the member joins again."""
+    """Revoked partitions are removed, the listener is called once, and the member rejoins."""
     cluster, group = _cluster()
     member = Member(cluster)
-    _settle(member)
+    _stabilize(member)
     member.group.request_rejoin("test")
     step = member.group.user_poll(member.sim.now_ms)
     assert step is not None
@@ -26,10 +26,10 @@ def test_a_membership_may_end_while_the_listener_runs() -> None:
     member.sim.run(lambda: not member.group.is_member)  # the heartbeat's answer
     assert not member.group.step_done(step)
     assert not member.owned
-    member.told.clear()
-    _settle(member)
-    assert ("lost", 4) not in member.told
-    assert member.told[-1] == ("assigned", 4)
+    member.steps.clear()
+    _stabilize(member)
+    assert ("lost", 4) not in member.steps
+    assert member.steps[-1] == ("assigned", 4)
 
 
 def test_an_assignment_of_a_membership_that_ended_is_not_taken() -> None:
@@ -70,7 +70,7 @@ def test_an_answer_to_a_join_that_was_given_up_is_void() -> None:
         )
     )
     member.poll()
-    _settle(member)
+    _stabilize(member)
     joined = [request.member_id for request in cluster.requests(JoinGroupRequest)]
     assert joined == ["", "m1", "", "m2"]
     assert list(group.members) == ["m2"]
@@ -81,32 +81,32 @@ def _fenced(_request: object) -> HeartbeatResponse:
 
 
 def test_a_fenced_static_member_stays_out() -> None:
-    """It keeps its id, hears that all is lost, and every poll says why; it joins no more."""
+    """It keeps its id, loses its partitions, and every poll raises; it does not rejoin."""
     cluster, group = _cluster()
     member = Member(cluster, group_instance_id="i1")
-    _settle(member)
+    _stabilize(member)
     joins = len(cluster.requests(JoinGroupRequest))
     cluster.faults[HeartbeatRequest] = [_fenced]
     member.sim.run(lambda: not member.group.is_member)
-    member.told.clear()
+    member.steps.clear()
     for _ in range(3):
         with pytest.raises(KafkaError) as caught:
             member.poll()
         assert caught.value.code == ErrorCode.FENCED_INSTANCE_ID
         member.sim.run_for(1_000)
-    assert member.told == [("lost", 4)]
+    assert member.steps == [("lost", 4)]
     assert len(cluster.requests(JoinGroupRequest)) == joins
     assert member.group.member_id
     group.members.clear()
-    member.group.stop()  # unsubscribed: the user decides anew
-    _settle(member)
+    member.group.stop()  # unsubscribed: the user subscribes again
+    _stabilize(member)
 
 
 def test_waiting_for_slow_members_costs_nothing() -> None:
     """No heartbeat is due in JoinGroup, so nothing is to be polled for."""
     cluster, group = _cluster()
     member = Member(cluster)
-    _settle(member)
+    _stabilize(member)
     group.members["slow"] = next(iter(group.members.values()))
     member.group.request_rejoin("test")
     member.poll()
@@ -151,4 +151,4 @@ def test_a_static_leader_that_came_back_watches_the_topics() -> None:
         cluster.logs[key] = Log()
         cluster.leaders[key] = 1
     member.sim.client.metadata.mark_stale()
-    _settle(member)
+    _stabilize(member)

@@ -1,4 +1,4 @@
-"""What a rebalance listener hears when its consumer unsubscribes or is closed."""
+"""Calls of the rebalance listener when its consumer unsubscribes or closes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.testing.cluster import Cluster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TOPIC = "left"
+TOPIC = "remaining"
 BOTH = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
 
 
@@ -32,7 +32,7 @@ def bootstrap() -> Iterator[str]:
 
 
 class Notes(RebalanceListener):
-    """Writes down what it hears; `then` is done at a revocation."""
+    """Records its calls; `then` runs at a revocation."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, tuple[TopicPartition, ...]]] = []
@@ -156,7 +156,7 @@ def test_a_listener_may_close_the_consumer(bootstrap: str) -> None:
 
 
 def test_coroutines_of_a_listener_are_awaited_by_an_async_close(bootstrap: str) -> None:
-    """The asyncio consumer tells the same."""
+    """The asyncio consumer makes the same calls."""
 
     class Waiting(Notes):
         def on_partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> Any:

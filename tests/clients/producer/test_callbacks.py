@@ -1,4 +1,4 @@
-"""What users do in `on_delivery`, and after the producer was closed."""
+"""Calls inside `on_delivery`, and after the producer is closed."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def _raises(_delivery: Delivery) -> None:
 
 
 def test_a_callback_that_raises_costs_no_other_record(caplog: pytest.LogCaptureFixture) -> None:
-    """Callbacks beside it, the other batches of the answer and later records are not touched."""
+    """Other callbacks, other batches of the response and later records are not affected."""
     rig = Rig(partitions=3, linger_ms=5)
     first = rig.send(b"a", 0)
-    told: list[int] = []
-    first.batch.callbacks = [(0, _raises), (0, lambda done: told.append(done.metadata.offset))]
+    offsets: list[int] = []
+    first.batch.callbacks = [(0, _raises), (0, lambda done: offsets.append(done.metadata.offset))]
     others = [rig.send(b"b", partition) for partition in (1, 2)]
     with caplog.at_level(logging.ERROR):
         rig.finish()
     assert [one.metadata.offset for one in others] == [0, 0]
-    assert told == [0]
+    assert offsets == [0]
     assert "Error executing user-provided callback on message for topic-partition 't-0'" in (
         caplog.text
     )

@@ -23,7 +23,7 @@ def test_less_memory_than_a_batch_is_enough() -> None:
 
 @pytest.mark.parametrize("bad", [3, b"x" * 900])
 def test_one_bad_value_of_many_is_found_before_any_is_queued(bad: object) -> None:
-    """Nobody would hold a handle of the values before it."""
+    """Otherwise the values before it would be queued without a handle."""
     rig = Rig(max_request_size=800)
     with pytest.raises((TypeError, KafkaError)):
         rig.accumulator.encoded([b"one", "two", None, bad, b"four"])

@@ -43,7 +43,7 @@ class Rig:
         self.accumulator.growth_limit = read.batch_size
         self.sender = Sender(read, client, self.accumulator)
         client.machines.append(self.sender)
-        client.metadata.want(["t"])
+        client.metadata.add_topics(["t"])
         self.sim.run(lambda: client.metadata.partition_count("t"))
 
     def send(self, value: bytes, partition: int | None = 0, key: bytes | None = None) -> Delivery:
@@ -248,10 +248,10 @@ def test_a_throttled_producer_waits_and_goes_on() -> None:
     rig.cluster.faults[ProduceRequest] = [throttle]
     rig.send(b"a")
     rig.finish()
-    began_ms = rig.sim.now_ms
+    start_ms = rig.sim.now_ms
     rig.send(b"b")
     rig.finish()
-    assert 450 <= rig.sim.now_ms - began_ms <= 600
+    assert 450 <= rig.sim.now_ms - start_ms <= 600
     assert rig.cluster.logs[T0].values == [b"a", b"b"]
 
 

@@ -32,7 +32,7 @@ def _patient_rig(**settings: int) -> Rig:
 
 @pytest.mark.parametrize("is_stored", [True, False])
 def test_what_follows_a_batch_given_up_is_stored_once(*, is_stored: bool) -> None:
-    """Whether the broker has the one given up, nobody knows: the next one keeps its sequence."""
+    """The outcome of the expired batch is unknown: the next one keeps its sequence."""
     rig = _patient_rig()
     rig.cluster.faults[ProduceRequest] = [NEVER_ANSWER if is_stored else LOSE_REQUEST] * 2
     rig.sim.latency_ms = 5
@@ -59,7 +59,7 @@ def test_what_follows_a_batch_given_up_is_stored_once(*, is_stored: bool) -> Non
 
 
 def test_a_refused_batch_does_not_double_the_one_before_it() -> None:
-    """That one is stored, but nobody told the producer, and then its leader lacks replicas."""
+    """The batch is stored, but its response is lost, and then its leader lacks replicas."""
     rig = _patient_rig()
     refusals = [_refuse(ErrorCode.NOT_ENOUGH_REPLICAS), _refuse(ErrorCode.INVALID_RECORD)]
     rig.cluster.faults[ProduceRequest] = [NEVER_ANSWER, NEVER_ANSWER, None, *refusals]
@@ -123,12 +123,12 @@ def test_sequences_go_on_behind_the_largest() -> None:
     rig.cluster.faults[ProduceRequest] = [LOSE_REQUEST]
     values = [b"%04d" % number + b"x" * 20 for number in range(8)]
     deliveries = [rig.send(value) for value in values]
-    began_ms = rig.sim.now_ms
+    start_ms = rig.sim.now_ms
     rig.finish()
     assert not any(one.error for one in deliveries)
     assert log.values == values
     assert (queue.last_acked_sequence, rig.sender.producer_epoch) == (5, 0)
-    assert rig.sim.now_ms - began_ms < 1000
+    assert rig.sim.now_ms - start_ms < 1000
 
 
 def test_batches_cut_twice_stay_in_order_without_sequences() -> None:
@@ -155,15 +155,15 @@ def test_batches_cut_twice_stay_in_order_without_sequences() -> None:
 def test_many_random_losses_with_short_lives_never_double_nor_reorder() -> None:
     """Seeds: what was acknowledged is there, nothing is twice, and the order is as sent."""
     for seed in range(70):
-        luck = random.Random(seed)
+        rng = random.Random(seed)
         rig = _patient_rig(delivery_timeout_ms=1100)
         kinds: list[object] = [None, None, LOSE_REQUEST, LOSE_ANSWER, NEVER_ANSWER]
         kinds += [_refuse(ErrorCode.NOT_ENOUGH_REPLICAS), _refuse(ErrorCode.INVALID_RECORD)]
-        rig.cluster.faults[ProduceRequest] = [luck.choice(kinds) for _ in range(60)]
+        rig.cluster.faults[ProduceRequest] = [rng.choice(kinds) for _ in range(60)]
         sent = []
         for number in range(60):
             sent.append((b"%03d" % number + b"x" * 60, rig.send(b"%03d" % number + b"x" * 60)))
-            rig.sim.run_for(luck.randrange(60))
+            rig.sim.run_for(rng.randrange(60))
         rig.finish()
         stored = rig.cluster.logs[T0].values[1:]
         assert stored == sorted(set(stored)), seed  # type: ignore[type-var]  # no value is None

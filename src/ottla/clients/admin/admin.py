@@ -27,12 +27,12 @@ class AsyncAdmin(
 ):
     """Manages a cluster from coroutines. Use as `async with AsyncAdmin(...) as admin`.
 
-    Methods on many things return one outcome each, a KafkaError among them; methods on one thing
-    raise it. Every method takes timeout in seconds (default.api.timeout.ms) and retries within.
+    Methods on several resources return an outcome for each, which may be a KafkaError; methods on
+    one resource raise it. Every method retries for `timeout` seconds (default.api.timeout.ms).
     """
 
     async def start(self) -> Self:
-        """Belong to the running loop; called by `async with` and by the first call."""
+        """Bind to the running loop; called by `async with` and by the first call."""
         self._runtime.attach()
         return self
 
@@ -43,7 +43,7 @@ class AsyncAdmin(
         *,
         timeout: float | None = None,
     ) -> Any:
-        """Send any request of the protocol and return its response, for what has no method yet."""
+        """Send any request of the protocol and return its response, for APIs without a method."""
         return await self._call(request, timeout=timeout, node_id=node_id, error_of=lambda _: 0)
 
     async def __aenter__(self) -> Self:

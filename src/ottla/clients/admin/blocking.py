@@ -1,6 +1,6 @@
-"""The admin client for programs without an event loop.
+"""The blocking admin client.
 
-Kafka: org.apache.kafka.clients.admin.Admin, each call waited for.
+Kafka: org.apache.kafka.clients.admin.Admin, with each future awaited.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ R = TypeVar("R")
 def blocking(
     method: Callable[Concatenate[AsyncAdmin, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Admin, P], R]:
-    """Make a blocking method with the arguments, result and errors of a method of AsyncAdmin."""
+    """Make a blocking method with the arguments, result and errors of an AsyncAdmin method."""
 
     @wraps(method)
     def call(self: Admin, /, *arguments: P.args, **keywords: P.kwargs) -> R:
@@ -33,7 +33,7 @@ def blocking(
 
 
 class Admin(Blocking):
-    """Every method of AsyncAdmin, waited for. Use as `with Admin(...) as admin`."""
+    """AsyncAdmin with blocking methods. Use as `with Admin(...) as admin`."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
         self._async = AsyncAdmin(config, **settings)
@@ -79,7 +79,7 @@ class Admin(Blocking):
     request = blocking(AsyncAdmin.request)
 
     def metrics(self) -> dict[MetricName, float | str]:
-        """Return what the client has measured; see AsyncAdmin.metrics."""
+        """Return the client's metrics; see AsyncAdmin.metrics."""
         return self._async.metrics()
 
     def close(self) -> None:

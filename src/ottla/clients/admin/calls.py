@@ -1,4 +1,4 @@
-"""How the admin client asks: to whom, how often, until when.
+"""Calls of the admin client: target node, retries, deadline.
 
 Kafka: org.apache.kafka.clients.admin.KafkaAdminClient's Call, .internals.AdminApiDriver.
 """
@@ -37,41 +37,41 @@ NOT_RETRIED_HERE = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.CORRUPT_MESSAGE}
 )
 MAX_COORDINATORS = 1000
-"""Coordinators that are remembered, so that a question after another needs no look-up."""
+"""Cached coordinators: later calls for the same group skip FindCoordinator."""
 NO_TOPICS: tuple[str, ...] = ()
 
 
 class AdminCalls:
-    """The base of the admin's parts: one runtime, and calls with retries."""
+    """Base of the admin's parts: one runtime, and calls with retries."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
         self._settings = read_settings(ADMIN, config, settings)
         self._settings.client_id = self._settings.client_id or "ottla-admin"
-        self._asks_controllers = _is_for_controllers(self._settings)
-        if self._asks_controllers:
+        self._uses_controllers = _is_for_controllers(self._settings)
+        if self._uses_controllers:
             self._settings.bootstrap_servers = self._settings.bootstrap_controllers
         self._runtime = Runtime(self._settings)
         self._client = self._runtime.client
-        if self._asks_controllers:
+        if self._uses_controllers:
             self._client.metadata = ControllerMetadata(
                 max_age_ms=self._settings.metadata_max_age_ms, allow_auto_create=False
             )
         self._client.metadata.allow_auto_create = False
         self._instance_id = ZERO_UUID
         self._coordinators: dict[tuple[int, str], Coordinator] = {}
-        self._looked_at: Counter[str] = Counter()  # topics of the questions that run now
+        self._topics_in_calls: Counter[str] = Counter()  # topics of the calls that are running
 
     def _deadline_ms(self, timeout: float | None) -> float:
         self._runtime.attach()
         limit = self._settings.default_api_timeout_ms if timeout is None else timeout * 1000
         return self._runtime.now_ms() + limit
 
-    def _seconds_left(self, deadline_ms: float) -> float:
-        """Return the timeout for a part of a call."""
+    def _remaining_seconds(self, deadline_ms: float) -> float:
+        """Return the timeout for the remaining part of a call."""
         return max(deadline_ms - self._runtime.now_ms(), 0) / 1000
 
-    def _patience_ms(self, deadline_ms: float) -> int:
-        """Return how long one request may take: request.timeout.ms, or what is left of the call."""
+    def _request_limit_ms(self, deadline_ms: float) -> int:
+        """Return the timeout of one request: request.timeout.ms, or less near the deadline."""
         limit: int = self._settings.request_timeout_ms
         return max(min(limit, int(deadline_ms - self._runtime.now_ms())), 1)
 
@@ -85,7 +85,7 @@ class AdminCalls:
         max_version: int | None = None,
     ) -> Any:
         """Send to a node, or to any; retry lost connections and retriable codes of error_of."""
-        if self._asks_controllers:
+        if self._uses_controllers:
             refuse_for_controllers(request)
         deadline_ms = self._deadline_ms(timeout)
         target = ANY_NODE if node_id is None else node_id
@@ -97,31 +97,31 @@ class AdminCalls:
                 pending = self._client.send(
                     target,
                     request,
-                    timeout_ms=self._patience_ms(deadline_ms),
+                    timeout_ms=self._request_limit_ms(deadline_ms),
                     max_version=max_version,
                 )
                 answer = await self._runtime.wait_for(pending)
-                code = error_of(answer) if error_of is not None else answered_code(answer)
+                code = error_of(answer) if error_of is not None else response_code(answer)
                 if not code:
                     return answer
                 failure = KafkaError(code, getattr(answer, "error_message", None))
             except KafkaError as error:
                 failure = error
-            await self._pause(failure, deadline_ms)
+            await self._wait_before_retry(failure, deadline_ms)
 
     def _check_open(self) -> None:
         """Raise KafkaError when another thread or task has closed the client."""
         if self._client.closed:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the client is closed")
 
-    async def _pause(
+    async def _wait_before_retry(
         self,
         failure: KafkaError,
         deadline_ms: float,
         *,
         not_retried: Container[ErrorCode] = NOT_RETRIED_HERE,
     ) -> None:
-        """Wait before another try; raise when there is no point or no time."""
+        """Wait for the retry backoff; raise the failure if it is not retriable or time is up."""
         retriable = failure.is_retriable and failure.code not in not_retried
         if not retriable and failure.code not in RETRY_ANYWAY:
             raise failure
@@ -130,26 +130,26 @@ class AdminCalls:
         if pending_error is not None:
             raise pending_error
         if self._runtime.now_ms() >= deadline_ms:
-            if not self._client.reached:
+            if not self._client.is_reachable:
                 raise self._client.unreachable()
             raise failure
         self._client.metadata.mark_stale()
         await self._runtime.sleep(self._settings.retry_backoff_ms)
 
     async def _refresh_until(self, deadline_ms: float) -> ClusterMetadata:
-        """Get fresh metadata of what is wanted."""
+        """Refresh the metadata of the topics in use."""
         pending = self._client.refresh()
         while not pending.done:
-            left_ms = deadline_ms - self._runtime.now_ms()
+            remaining_ms = deadline_ms - self._runtime.now_ms()
             self._check_open()
             pending_error = self._client.pending_error()
             if pending_error is not None:
                 raise pending_error
-            if left_ms <= 0:
-                if not self._client.reached:
+            if remaining_ms <= 0:
+                if not self._client.is_reachable:
                     raise self._client.unreachable()
-                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no fresh metadata came in time")
-            await self._runtime.wait_progress(left_ms)
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no metadata response in time")
+            await self._runtime.wait_progress(remaining_ms)
         pending.value  # noqa: B018 - raises what went wrong
         return self._client.metadata
 
@@ -168,7 +168,7 @@ class AdminCalls:
         max_version: int | None = None,
         key_type: int = GROUP,
     ) -> Any:
-        """Send to the coordinator of a group; look it up, and again when it has moved."""
+        """Send to the coordinator of a group; look it up again after it has moved."""
         deadline_ms = self._deadline_ms(timeout)
         known = self._coordinators.get((key_type, group_id))
         coordinator = known or Coordinator(self._client, group_id, key_type)
@@ -181,7 +181,7 @@ class AdminCalls:
                     coordinator.send(
                         request,
                         purpose="",
-                        timeout_ms=self._patience_ms(deadline_ms),
+                        timeout_ms=self._request_limit_ms(deadline_ms),
                         max_version=max_version,
                     )
                 )
@@ -193,10 +193,10 @@ class AdminCalls:
             except KafkaError as error:
                 failure = error
             coordinator.note_error(failure.code)
-            await self._pause(failure, deadline_ms)
+            await self._wait_before_retry(failure, deadline_ms)
 
     def _remember(self, coordinator: Coordinator) -> None:
-        """Keep whom to ask about a group; those that were asked longest ago are forgotten."""
+        """Cache the coordinator of a group; the least recently used entries are dropped."""
         key = (coordinator.key_type, coordinator.key)
         self._coordinators.pop(key, None)
         self._coordinators[key] = coordinator
@@ -222,9 +222,9 @@ class AdminCalls:
                 )
 
     def metrics(self) -> dict[MetricName, float | str]:
-        """Return what the client has measured, under Kafka's names; rates are of the last minute.
+        """Return the client's metrics under Kafka's names; rates cover the last minute.
 
-        Names that are not numbers (`app-info`) have texts; a mean of nothing is not a number.
+        Values are numbers or, as for `app-info`, text; a mean without samples is NaN.
         """
         return self._runtime.metrics()
 
@@ -243,14 +243,14 @@ def _is_for_controllers(settings: Settings) -> bool:
     if settings.bootstrap_controllers and settings.bootstrap_servers:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            "bootstrap.servers and bootstrap.controllers cannot be set both: ask brokers or "
+            "bootstrap.servers and bootstrap.controllers cannot both be set: connect to brokers or "
             "controllers",
         )
     return bool(settings.bootstrap_controllers)
 
 
-def answered_code(answer: Any) -> int:
-    """Return the top-level error code of an answer, 0 when it has none."""
+def response_code(answer: Any) -> int:
+    """Return the top-level error code of a response, 0 without one."""
     code: int = getattr(answer, "error_code", 0)
     return code
 

@@ -1,4 +1,4 @@
-"""The cluster: brokers, log directories, features, elections.
+"""Admin calls for the cluster: brokers, log directories, features, elections.
 
 Kafka: org.apache.kafka.clients.admin.{DescribeClusterResult, LogDirDescription, FeatureMetadata}.
 """
@@ -27,7 +27,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 class ClusterDescription(NamedTuple):
-    """The cluster at a glance; controller is None while unknown."""
+    """A described cluster; controller is None while unknown."""
 
     cluster_id: str
     controller: Node | None
@@ -63,7 +63,7 @@ class FeatureRange(NamedTuple):
 
 
 class Features(NamedTuple):
-    """What the cluster runs and what a broker could run; epoch is None while unknown."""
+    """Finalized features and those a broker supports; epoch is None while unknown."""
 
     finalized: Mapping[str, FeatureRange]
     supported: Mapping[str, FeatureRange]
@@ -84,7 +84,7 @@ class ClusterAdmin(AdminCalls):
         request = DescribeClusterRequest(
             include_cluster_authorized_operations=include_authorized_operations,
             include_fenced_brokers=include_fenced_brokers,
-            endpoint_type=CONTROLLERS if self._asks_controllers else BROKERS,
+            endpoint_type=CONTROLLERS if self._uses_controllers else BROKERS,
         )
         answer = await self._call(request, timeout=timeout)
         brokers = tuple(
@@ -121,7 +121,9 @@ class ClusterAdmin(AdminCalls):
         ids = list(broker_ids) if broker_ids is not None else await self._broker_ids(deadline_ms)
         return {
             node_id: _log_dirs(
-                await self._call(request, timeout=self._seconds_left(deadline_ms), node_id=node_id)
+                await self._call(
+                    request, timeout=self._remaining_seconds(deadline_ms), node_id=node_id
+                )
             )
             for node_id in ids
         }
@@ -180,7 +182,7 @@ class ClusterAdmin(AdminCalls):
         *,
         timeout: float | None = None,
     ) -> dict[int, tuple[int, int]]:
-        """Return which versions of which API a broker (any, by default) serves."""
+        """Return the API versions that a broker (any, by default) supports."""
         target = ANY_NODE if node_id is None else node_id
         answer = await self._call(_api_versions(), timeout=timeout, node_id=target)
         return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}

@@ -1,4 +1,4 @@
-"""Configs of topics, brokers, groups and the rest.
+"""Admin calls for configs of topics, brokers, groups and client metrics.
 
 Kafka: org.apache.kafka.clients.admin.{ConfigEntry, AlterConfigOp}, common.config.ConfigResource.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ResourceType(IntEnum):
-    """What a config belongs to."""
+    """The type of the resource that a config belongs to."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -36,7 +36,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """The source of a config value."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -50,7 +50,7 @@ class ConfigSource(IntEnum):
 
 
 class AlterOperation(IntEnum):
-    """What to do with a value."""
+    """The operation of a config change."""
 
     SET = 0
     DELETE = 1
@@ -59,14 +59,14 @@ class AlterOperation(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """One thing that has configs; the name of cluster-wide broker defaults is ''."""
+    """A resource with configs; the name of cluster-wide broker defaults is ''."""
 
     type: ResourceType
     name: str
 
 
 class ConfigSynonym(NamedTuple):
-    """One of the places that could give a value, in order of precedence."""
+    """One source that sets the value, in order of precedence."""
 
     name: str
     value: str | None
@@ -87,7 +87,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it."""
+        """Whether the value is the default."""
         return self.source == ConfigSource.DEFAULT_CONFIG
 
 
@@ -110,11 +110,11 @@ class ConfigsAdmin(AdminCalls):
         include_documentation: bool = False,
         timeout: float | None = None,
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
-        """Describe resources, all keys or (with a mapping) some; each has its own outcome."""
+        """Describe resources, all keys or (with a mapping) some; returns an outcome for each."""
         keys: dict[ConfigResource, Sequence[str] | None]
         keys = dict(resources) if isinstance(resources, Mapping) else dict.fromkeys(resources)
 
-        async def ask(node_id: int | None, part: list[ConfigResource], seconds: float) -> Outcomes:
+        async def call(node_id: int | None, part: list[ConfigResource], seconds: float) -> Outcomes:
             request = DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsRequest.DescribeConfigsResource(
@@ -136,7 +136,7 @@ class ConfigsAdmin(AdminCalls):
                 for one in answer.results
             }
 
-        return await self._ask_each(keys, ask, timeout)
+        return await self._call_each(keys, call, timeout)
 
     async def alter_configs(
         self,
@@ -145,10 +145,10 @@ class ConfigsAdmin(AdminCalls):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> dict[ConfigResource, KafkaError | None]:
-        """Change single values (KIP-339); a plain mapping sets, and a value of None deletes."""
+        """Change single values (KIP-339); a mapping of names to values sets, None deletes."""
         resource_type = IncrementalAlterConfigsRequest.AlterConfigsResource
 
-        async def ask(node_id: int | None, part: list[ConfigResource], seconds: float) -> Outcomes:
+        async def call(node_id: int | None, part: list[ConfigResource], seconds: float) -> Outcomes:
             request = IncrementalAlterConfigsRequest(
                 resources=[
                     resource_type(
@@ -175,24 +175,24 @@ class ConfigsAdmin(AdminCalls):
                 for one in answer.responses
             }
 
-        return await self._ask_each(changes, ask, timeout)
+        return await self._call_each(changes, call, timeout)
 
-    async def _ask_each(
+    async def _call_each(
         self,
         resources: Iterable[ConfigResource],
-        ask: Callable[[int | None, list[ConfigResource], float], Awaitable[Outcomes]],
+        call: Callable[[int | None, list[ConfigResource], float], Awaitable[Outcomes]],
         timeout: float | None,
     ) -> Outcomes:
-        """Ask every node about its part; one that fails is the outcome of its part alone.
+        """Call every node with its resources; a failed node is the outcome of its resources only.
 
-        Where all go to one node its failure is raised.
+        If all resources belong to one node, its failure is raised.
         """
         deadline_ms = self._deadline_ms(timeout)
         split = self._by_node(resources)
         result: Outcomes = {}
         for node_id, part in split.items():
             try:
-                result.update(await ask(node_id, part, self._seconds_left(deadline_ms)))
+                result.update(await call(node_id, part, self._remaining_seconds(deadline_ms)))
             except KafkaError as error:
                 if len(split) == 1:
                     raise
@@ -205,7 +205,7 @@ class ConfigsAdmin(AdminCalls):
         *,
         timeout: float | None = None,
     ) -> list[ConfigResource]:
-        """Return what has configs, of some types or of all."""
+        """Return the resources that have configs, of some types or of all."""
         request = ListConfigResourcesRequest(resource_types=[int(one) for one in types])
         answer = await self._call(request, timeout=timeout)
         return [
@@ -217,7 +217,7 @@ class ConfigsAdmin(AdminCalls):
     def _by_node(
         resources: Iterable[ConfigResource],
     ) -> dict[int | None, list[ConfigResource]]:
-        """Group by whom to ask: that broker for a broker's own configs, any for the rest."""
+        """Group by target: that broker for a broker's own configs, any node (None) otherwise."""
         split: dict[int | None, list[ConfigResource]] = {}
         for resource in resources:
             own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)

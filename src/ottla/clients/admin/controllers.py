@@ -1,4 +1,4 @@
-"""Asking the controllers themselves instead of brokers (bootstrap.controllers).
+"""Admin connections to controllers instead of brokers (bootstrap.controllers).
 
 Kafka: org.apache.kafka.clients.admin.internals.AdminBootstrapAddresses, KIP-919.
 """
@@ -19,7 +19,7 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 class ControllerMetadata(ClusterMetadata):
-    """The controllers of the cluster in place of its brokers; controllers know no topics here."""
+    """Metadata with the controllers in place of brokers, and without topics."""
 
     def request(self) -> Any:
         """Build the request for the controllers."""
@@ -29,7 +29,7 @@ class ControllerMetadata(ClusterMetadata):
         )
 
     def update(self, response: Any, now_ms: int) -> None:
-        """Take over a DescribeClusterResponse."""
+        """Apply a DescribeClusterResponse."""
         self.brokers = {
             one.broker_id: Node(one.broker_id, one.host, one.port, one.rack)
             for one in response.brokers

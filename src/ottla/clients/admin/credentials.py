@@ -1,4 +1,4 @@
-"""Who has SCRAM credentials, and under which id a broker knows this client's metrics.
+"""Admin calls for SCRAM credentials and the client's telemetry instance id.
 
 Kafka: org.apache.kafka.clients.admin.{UserScramCredentialsDescription, Admin.clientInstanceId}.
 KIP-554, KIP-714.
@@ -36,14 +36,14 @@ class CredentialsAdmin(AdminCalls):
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> dict[str, tuple[ScramCredential, ...] | KafkaError]:
-        """Return the credentials of users, or of all who have any.
+        """Return the SCRAM credentials of users, or of all users that have any.
 
-        RESOURCE_NOT_FOUND stands for a user who has none.
+        The outcome of a user without credentials is RESOURCE_NOT_FOUND.
         """
         name = DescribeUserScramCredentialsRequest.UserName
-        wanted = None if users is None else [name(name=user) for user in users]
+        requested = None if users is None else [name(name=user) for user in users]
         answer = await self._call(
-            DescribeUserScramCredentialsRequest(users=wanted), timeout=timeout
+            DescribeUserScramCredentialsRequest(users=requested), timeout=timeout
         )
         return {
             one.user: KafkaError(one.error_code, one.error_message)
@@ -58,9 +58,9 @@ class CredentialsAdmin(AdminCalls):
         }
 
     async def client_instance_id(self, *, timeout: float | None = None) -> Uuid:
-        """Return the id under which the cluster takes this client's metrics (KIP-714).
+        """Return the client instance id that the cluster assigned for metrics (KIP-714).
 
-        Raises UnsupportedVersion when no broker receives metrics.
+        Raises UnsupportedVersion if no broker receives metrics.
         """
         if not self._instance_id:
             request = GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID)

@@ -1,4 +1,4 @@
-"""Groups and their offsets.
+"""Admin calls for groups and their offsets.
 
 Kafka: org.apache.kafka.clients.admin.{ConsumerGroupDescription, GroupListing, MemberDescription}.
 """
@@ -42,7 +42,7 @@ _MAX_REASON_CHARACTERS = 255
 
 
 class GroupListing(NamedTuple):
-    """A line of `list_groups`."""
+    """One entry of `list_groups`."""
 
     group_id: str
     protocol_type: str
@@ -51,7 +51,7 @@ class GroupListing(NamedTuple):
 
 
 class MemberDescription(NamedTuple):
-    """A member and what it reads."""
+    """A group member and its assignment."""
 
     member_id: str
     instance_id: str | None
@@ -94,17 +94,17 @@ class GroupsAdmin(AdminCalls):
 
         The protocol type is "consumer" for consumers, "" for groups that only commit offsets.
         """
-        wanted = frozenset(protocol_types)
+        requested = frozenset(protocol_types)
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         found = []
         deadline_ms = self._deadline_ms(timeout)
         for node_id in await self._broker_ids(deadline_ms):
-            left = self._seconds_left(deadline_ms)
-            answer = await self._call(request, timeout=left, node_id=node_id)
+            remaining = self._remaining_seconds(deadline_ms)
+            answer = await self._call(request, timeout=remaining, node_id=node_id)
             found += [
                 GroupListing(one.group_id, one.protocol_type, one.group_state, one.group_type)
                 for one in answer.groups
-                if not wanted or one.protocol_type in wanted
+                if not requested or one.protocol_type in requested
             ]
         return sorted(found)
 
@@ -115,14 +115,14 @@ class GroupsAdmin(AdminCalls):
         include_authorized_operations: bool = False,
         timeout: float | None = None,
     ) -> dict[str, GroupDescription | KafkaError]:
-        """Describe groups of the consumer or the classic protocol; each has its own outcome."""
+        """Describe groups of the consumer or classic protocol; returns an outcome for each."""
         result: dict[str, GroupDescription | KafkaError] = {}
         deadline_ms = self._deadline_ms(timeout)
         for group_id in group_ids:
             try:
                 result[group_id] = await self._describe_group(
                     group_id,
-                    self._seconds_left(deadline_ms),
+                    self._remaining_seconds(deadline_ms),
                     with_operations=include_authorized_operations,
                 )
             except KafkaError as error:
@@ -202,7 +202,7 @@ class GroupsAdmin(AdminCalls):
         *,
         timeout: float | None = None,
     ) -> dict[str, KafkaError | None]:
-        """Delete empty groups with their offsets; each has its own outcome."""
+        """Delete empty groups with their offsets; returns an outcome for each."""
         result: dict[str, KafkaError | None] = {}
         deadline_ms = self._deadline_ms(timeout)
         for group_id in group_ids:
@@ -212,7 +212,7 @@ class GroupsAdmin(AdminCalls):
                     group_id,
                     request,
                     error_of=_retriable_result_code,
-                    timeout=self._seconds_left(deadline_ms),
+                    timeout=self._remaining_seconds(deadline_ms),
                 )
                 result[group_id] = error_or_none(answer.results[0].error_code)
             except KafkaError as error:
@@ -227,12 +227,12 @@ class GroupsAdmin(AdminCalls):
         require_stable: bool = False,
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what a group has committed, for some partitions or for all that have any.
+        """Return a group's committed offsets, of some partitions or of all that have one.
 
-        A partition of which the coordinator tells an error is left out, with a line in the log.
+        A partition with an error is omitted, and the error is logged.
         """
-        wanted = None if partitions is None else [TopicPartition(*one) for one in partitions]
-        request, limit = offset_fetch_request(group_id, wanted, None)
+        requested = None if partitions is None else [TopicPartition(*one) for one in partitions]
+        request, limit = offset_fetch_request(group_id, requested, None)
         request.require_stable = require_stable
         answer = await self._coordinator_call(
             group_id,
@@ -245,7 +245,7 @@ class GroupsAdmin(AdminCalls):
         committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
         for partition, outcome in read_offset_fetch(answer, names).items():
             if isinstance(outcome, KafkaError):
-                _log.warning("offset of %s-%d in %s left out: %s", *partition, group_id, outcome)
+                _log.warning("offset of %s-%d in %s omitted: %s", *partition, group_id, outcome)
             else:
                 committed[partition] = outcome
         return committed
@@ -257,9 +257,9 @@ class GroupsAdmin(AdminCalls):
         *,
         timeout: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Set the offsets of a group without members; each partition has its own outcome."""
-        wanted = as_offsets(offsets)
-        request, limit = offset_commit_request(group_id, wanted, CommitIdentity(), None)
+        """Set the offsets of a group without members; returns an outcome for each partition."""
+        requested = as_offsets(offsets)
+        request, limit = offset_commit_request(group_id, requested, CommitIdentity(), None)
         answer = await self._coordinator_call(
             group_id,
             request,
@@ -280,7 +280,7 @@ class GroupsAdmin(AdminCalls):
         *,
         timeout: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Forget committed offsets of topics that the group does not read now."""
+        """Delete committed offsets of topics that the group is not subscribed to."""
         topic_type = OffsetDeleteRequest.OffsetDeleteRequestTopic
         topics: dict[str, Any] = {}
         for name, partition in partitions:
@@ -306,19 +306,22 @@ class GroupsAdmin(AdminCalls):
         reason: str = "",
         timeout: float | None = None,
     ) -> dict[str, KafkaError | None]:
-        """Make static members leave their group, or without instance_ids (None) all members.
+        """Remove static members from their group, or all members without instance_ids (None).
 
-        Each has its own outcome, by instance id or else member id.
+        Returns an outcome for each, by instance id or else by member id.
         """
         deadline_ms = self._deadline_ms(timeout)
         if instance_ids is None:
-            left = self._seconds_left(deadline_ms)
-            group = await self._describe_group(group_id, left, with_operations=False)
+            remaining = self._remaining_seconds(deadline_ms)
+            group = await self._describe_group(group_id, remaining, with_operations=False)
             leaving = [(one.member_id, one.instance_id) for one in group.members]
         else:
             leaving = [("", one) for one in instance_ids]
             if not leaving:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "no member is named: None means all")
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    "instance_ids is empty: pass None to remove all members",
+                )
         request = LeaveGroupRequest(
             group_id=group_id,
             members=[
@@ -334,7 +337,7 @@ class GroupsAdmin(AdminCalls):
             group_id,
             request,
             error_of=lambda answer: answer.error_code,
-            timeout=self._seconds_left(deadline_ms),
+            timeout=self._remaining_seconds(deadline_ms),
         )
         return {
             one.group_instance_id or one.member_id: error_or_none(one.error_code)

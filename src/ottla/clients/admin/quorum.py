@@ -1,4 +1,4 @@
-"""The quorum of controllers, and brokers that are gone for good.
+"""Admin calls for the controller quorum, and for unregistering brokers.
 
 Kafka: org.apache.kafka.clients.admin.{QuorumInfo, RaftVoterEndpoint, UnregisterBrokerResult}.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class VoterEndpoint(NamedTuple):
-    """Where a controller listens."""
+    """A listener of a controller."""
 
     listener: str
     host: str
@@ -45,7 +45,7 @@ class ReplicaState(NamedTuple):
 
 
 class QuorumInfo(NamedTuple):
-    """The quorum at a glance; endpoints by the id of the voter."""
+    """The described quorum; endpoints by voter id."""
 
     leader_id: int
     leader_epoch: int
@@ -59,7 +59,7 @@ class QuorumAdmin(AdminCalls):
     """The part of the admin for the quorum."""
 
     async def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumInfo:
-        """Return who leads the controllers, and how far each of them is."""
+        """Return the quorum's leader, and the log end offset of each replica."""
         topic = DescribeQuorumRequest.TopicData
         request = DescribeQuorumRequest(
             topics=[
@@ -70,7 +70,7 @@ class QuorumAdmin(AdminCalls):
         )
         answer = await self._call(request, timeout=timeout)
         if len(answer.topics) != 1 or len(answer.topics[0].partitions) != 1:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the answer has no quorum in it")
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the response contains no quorum")
         found = answer.topics[0].partitions[0]
         if found.error_code:
             raise KafkaError(found.error_code, found.error_message)
@@ -95,7 +95,7 @@ class QuorumAdmin(AdminCalls):
         cluster_id: str | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Make a running controller a voter; raises KafkaError."""
+        """Add a running controller to the voters; raises KafkaError."""
         listener = AddRaftVoterRequest.Listener
         request = AddRaftVoterRequest(
             cluster_id=cluster_id,
@@ -114,14 +114,14 @@ class QuorumAdmin(AdminCalls):
         cluster_id: str | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Take a controller out of the voters; raises KafkaError."""
+        """Remove a controller from the voters; raises KafkaError."""
         request = RemoveRaftVoterRequest(
             cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id
         )
         await self._call(request, timeout=timeout)
 
     async def unregister_broker(self, broker_id: int, *, timeout: float | None = None) -> None:
-        """Forget a broker that will not come back; raises KafkaError."""
+        """Remove the registration of a broker that will not return; raises KafkaError."""
         await self._call(UnregisterBrokerRequest(broker_id=broker_id), timeout=timeout)
 
 

@@ -1,8 +1,8 @@
-"""Quotas of users, client ids and addresses.
+"""Admin calls for quotas of users, client ids and IP addresses.
 
 Kafka: org.apache.kafka.common.quota.{ClientQuotaEntity, ClientQuotaFilter, ClientQuotaAlteration}.
 
-An entity is a mapping from "user", "client-id" or "ip" to a name; None names the default.
+An entity maps "user", "client-id" or "ip" to a name; None is the default entity.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from ottla.errors import KafkaError
 
 Entity = frozenset[tuple[str, str | None]]
-"""The parts of an entity, as they key the results."""
+"""The parts of an entity: the key of a result."""
 
 
 class AnyName(Enum):
-    """A filter that takes every name of an entity type, the default included."""
+    """A filter that matches every name of an entity type, including the default."""
 
     ANY_NAME = "any"
 
@@ -51,7 +51,7 @@ class QuotasAdmin(AdminCalls):
         strict: bool = False,
         timeout: float | None = None,
     ) -> dict[Entity, dict[str, float]]:
-        """Return the limits of entities that match; without a filter, of all.
+        """Return the limits of matching entities, or of all without a filter.
 
         The filter maps an entity type to a name, None for the default or ANY_NAME. Entities with
         further types match too, unless strict.
@@ -75,7 +75,7 @@ class QuotasAdmin(AdminCalls):
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> dict[Entity, KafkaError | None]:
-        """Set and remove limits; each entity succeeds or fails as a whole and by itself."""
+        """Set and remove limits; returns an outcome for each entity."""
         request = AlterClientQuotasRequest(
             entries=[_entry(QuotaChange(*change)) for change in changes],
             validate_only=validate_only,

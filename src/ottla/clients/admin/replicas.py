@@ -1,4 +1,4 @@
-"""Replicas of partitions: where they are, where they move, and who writes to them.
+"""Admin calls for replicas: log directories, reassignments, active producers.
 
 Kafka: org.apache.kafka.clients.admin.{DescribeReplicaLogDirsResult, PartitionReassignment,
 DescribeProducersResult}.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ProducerState(NamedTuple):
-    """What a partition remembers of a producer; None for what it does not know."""
+    """A producer's state on a partition; None for values that are not set."""
 
     producer_id: int
     producer_epoch: int
@@ -34,7 +34,7 @@ class ProducerState(NamedTuple):
 
 
 class PartitionReassignment(NamedTuple):
-    """A partition that moves: all replicas, those that come and those that go."""
+    """A partition under reassignment: all replicas, those added and those removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -42,7 +42,7 @@ class PartitionReassignment(NamedTuple):
 
 
 class ReplicaPlace(NamedTuple):
-    """Where a replica is: directories and offset lags, None and -1 where there is none."""
+    """A replica's directories and offset lags; None and -1 if there is none."""
 
     current_path: str | None
     current_offset_lag: int
@@ -60,11 +60,11 @@ class ReplicasAdmin(TopicsAdmin, ClusterAdmin):
         broker_id: int | None = None,
         timeout: float | None = None,
     ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
-        """Return the producers with state in partitions, asked of leaders or of one broker."""
-        wanted = dict.fromkeys((TopicPartition(*one) for one in partitions), 0)
+        """Return the producers with state in partitions, from their leaders or from one broker."""
+        requested = dict.fromkeys((TopicPartition(*one) for one in partitions), 0)
         if broker_id is None:
-            return await self._by_leader(wanted, _ask_producers, _producers, timeout)
-        request = _ask_producers(wanted)
+            return await self._by_leader(requested, _query_producers, _producers, timeout)
+        request = _query_producers(requested)
         answer = await self._call(request, timeout=timeout, node_id=broker_id)
         return _producers(answer)
 
@@ -74,7 +74,7 @@ class ReplicasAdmin(TopicsAdmin, ClusterAdmin):
         *,
         timeout: float | None = None,
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """Return those of the partitions (of all, when none are given) that move just now."""
+        """Return the partitions (by default of all) that are being reassigned."""
         kind = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
         topics = None
         if partitions is not None:
@@ -132,7 +132,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return topics
 
 
-def _ask_producers(partitions: Mapping[TopicPartition, int]) -> DescribeProducersRequest:
+def _query_producers(partitions: Mapping[TopicPartition, int]) -> DescribeProducersRequest:
     return DescribeProducersRequest(
         topics=[
             DescribeProducersRequest.TopicRequest(name=name, partition_indexes=indexes)

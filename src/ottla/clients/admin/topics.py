@@ -1,4 +1,4 @@
-"""Topics and partitions: create, delete, describe, grow, cut.
+"""Admin calls for topics: create, delete, describe, add partitions, delete records.
 
 Kafka: org.apache.kafka.clients.admin.{Admin, NewTopic, TopicDescription, NewPartitions}.
 """
@@ -22,7 +22,7 @@ from ottla.types import Node, TopicPartition, Uuid
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
-    Answered = tuple[int, dict[Any, Any]]  # for how long to be silent in ms, outcomes by topic
+    Answered = tuple[int, dict[Any, Any]]  # throttle time in ms, outcomes by topic
 
 CORRUPT_ONLY = frozenset({ErrorCode.CORRUPT_MESSAGE})
 EARLIEST, LATEST = -2, -1
@@ -30,7 +30,7 @@ MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -3, -4, 
 
 
 class NewTopic(NamedTuple):
-    """A topic to be made. -1 leaves partitions or replication to the cluster's defaults."""
+    """A topic to create; -1 uses the cluster's default for partitions or replication."""
 
     name: str
     partitions: int = -1
@@ -40,7 +40,7 @@ class NewTopic(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """What the cluster made of a NewTopic."""
+    """A created topic as the cluster reports it."""
 
     name: str
     topic_id: Uuid
@@ -49,7 +49,7 @@ class CreatedTopic(NamedTuple):
 
 
 class TopicListing(NamedTuple):
-    """A line of `list_topics`."""
+    """One entry of `list_topics`."""
 
     name: str
     topic_id: Uuid
@@ -88,15 +88,15 @@ class TopicsAdmin(AdminCalls):
         retry_on_quota_violation: bool = True,
         timeout: float | None = None,
     ) -> dict[str, CreatedTopic | KafkaError]:
-        """Create topics; each has its own outcome.
+        """Create topics; returns an outcome for each.
 
-        What a quota refuses is asked for again after the pause that the broker names, unless
-        retry_on_quota_violation is unset or the pause goes beyond the time.
+        Requests that a quota rejects are sent again after the broker's throttle time, unless
+        retry_on_quota_violation is false or the timeout would pass.
         """
 
-        async def ask(left: list[Any], seconds: float) -> Answered:
+        async def call(remaining: list[Any], seconds: float) -> Answered:
             request = CreateTopicsRequest(
-                topics=left,
+                topics=remaining,
                 timeout_ms=self._request_timeout_ms(timeout),
                 validate_only=validate_only,
             )
@@ -107,8 +107,8 @@ class TopicsAdmin(AdminCalls):
                 for one in answer.topics
             }
 
-        wanted = [_creatable(topic) for topic in topics]
-        return await self._within_quota(ask, wanted, timeout, retries=retry_on_quota_violation)
+        requested = [_creatable(topic) for topic in topics]
+        return await self._within_quota(call, requested, timeout, retries=retry_on_quota_violation)
 
     async def create_topic(
         self,
@@ -136,15 +136,17 @@ class TopicsAdmin(AdminCalls):
         retry_on_quota_violation: bool = True,
         timeout: float | None = None,
     ) -> dict[str | Uuid, KafkaError | None]:
-        """Delete topics by name or by id; each has its own outcome (None: deleted).
+        """Delete topics by name or id; returns an outcome for each (None: deleted).
 
-        About quotas see `create_topics`.
+        For quotas, see `create_topics`.
         """
-        wanted = list(topics)
+        requested = list(topics)
         state = DeleteTopicsRequest.DeleteTopicState
 
-        async def ask(left: list[Any], seconds: float) -> Answered:
-            request = DeleteTopicsRequest(topics=left, timeout_ms=self._request_timeout_ms(timeout))
+        async def call(remaining: list[Any], seconds: float) -> Answered:
+            request = DeleteTopicsRequest(
+                topics=remaining, timeout_ms=self._request_timeout_ms(timeout)
+            )
             answer = await self._call(request, timeout=seconds, error_of=_not_controller)
             by_key: dict[Any, KafkaError | None] = {}
             for one in answer.responses:
@@ -154,10 +156,10 @@ class TopicsAdmin(AdminCalls):
 
         states = [
             state(topic_id=topic) if isinstance(topic, Uuid) else state(name=topic, topic_id=Uuid())
-            for topic in wanted
+            for topic in requested
         ]
-        by_key = await self._within_quota(ask, states, timeout, retries=retry_on_quota_violation)
-        return {topic: by_key.get(topic) for topic in wanted}
+        by_key = await self._within_quota(call, states, timeout, retries=retry_on_quota_violation)
+        return {topic: by_key.get(topic) for topic in requested}
 
     async def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
         """Delete one topic; raises KafkaError."""
@@ -188,17 +190,17 @@ class TopicsAdmin(AdminCalls):
         include_authorized_operations: bool = False,
         timeout: float | None = None,
     ) -> dict[str | Uuid, TopicDescription | KafkaError]:
-        """Describe topics by name or id (None: all); each has its own outcome."""
-        wanted = None if topics is None else list(topics)
+        """Describe topics by name or id (None: all); returns an outcome for each."""
+        requested = None if topics is None else list(topics)
         topic_type = MetadataRequest.MetadataRequestTopic
         request = MetadataRequest(
             topics=None
-            if wanted is None
+            if requested is None
             else [
                 topic_type(name=None, topic_id=topic)
                 if isinstance(topic, Uuid)
                 else topic_type(name=topic)
-                for topic in wanted
+                for topic in requested
             ],
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=include_authorized_operations,
@@ -211,10 +213,10 @@ class TopicsAdmin(AdminCalls):
             if topic.topic_id:
                 by_key[topic.topic_id] = described
             by_key[topic.name] = described
-        if wanted is None:
+        if requested is None:
             return {topic.name: by_key[topic.name] for topic in answer.topics}
         missing = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return {topic: by_key.get(topic, missing) for topic in wanted}
+        return {topic: by_key.get(topic, missing) for topic in requested}
 
     async def create_partitions(
         self,
@@ -225,16 +227,16 @@ class TopicsAdmin(AdminCalls):
         retry_on_quota_violation: bool = True,
         timeout: float | None = None,
     ) -> dict[str, KafkaError | None]:
-        """Raise the partition count of topics to a new total; each has its own outcome.
+        """Increase the partition count of topics to a new total; returns an outcome for each.
 
-        About quotas see `create_topics`.
+        For quotas, see `create_topics`.
         """
         topic_type = CreatePartitionsRequest.CreatePartitionsTopic
         placed = assignments or {}
 
-        async def ask(left: list[Any], seconds: float) -> Answered:
+        async def call(remaining: list[Any], seconds: float) -> Answered:
             request = CreatePartitionsRequest(
-                topics=left,
+                topics=remaining,
                 timeout_ms=self._request_timeout_ms(timeout),
                 validate_only=validate_only,
             )
@@ -243,7 +245,7 @@ class TopicsAdmin(AdminCalls):
                 one.name: error_or_none(one.error_code, one.error_message) for one in answer.results
             }
 
-        wanted = [
+        requested = [
             topic_type(
                 name=name,
                 count=count,
@@ -256,28 +258,32 @@ class TopicsAdmin(AdminCalls):
             )
             for name, count in counts.items()
         ]
-        return await self._within_quota(ask, wanted, timeout, retries=retry_on_quota_violation)
+        return await self._within_quota(call, requested, timeout, retries=retry_on_quota_violation)
 
     async def _within_quota(
         self,
-        ask: Callable[[list[Any], float], Awaitable[Answered]],
-        wanted: list[Any],
+        call: Callable[[list[Any], float], Awaitable[Answered]],
+        requested: list[Any],
         timeout: float | None,
         *,
         retries: bool,
     ) -> dict[Any, Any]:
-        """Ask for all, and again for what a quota refused, until the time would be up."""
+        """Call for all items, and again for those that a quota rejected, until the timeout."""
         deadline_ms = self._deadline_ms(timeout)
         outcomes: dict[Any, Any] = {}
-        left = wanted
+        remaining = requested
         while True:
-            pause_ms, answered = await ask(left, self._seconds_left(deadline_ms))
+            throttle_time_ms, answered = await call(remaining, self._remaining_seconds(deadline_ms))
             outcomes.update(answered)
-            left = [one for one in left if _is_over_quota(answered.get(_key(one)))]
-            pause_ms = max(pause_ms, self._settings.retry_backoff_ms)
-            if not left or not retries or self._runtime.now_ms() + pause_ms >= deadline_ms:
+            remaining = [one for one in remaining if _is_over_quota(answered.get(_key(one)))]
+            throttle_time_ms = max(throttle_time_ms, self._settings.retry_backoff_ms)
+            if (
+                not remaining
+                or not retries
+                or self._runtime.now_ms() + throttle_time_ms >= deadline_ms
+            ):
                 return outcomes
-            await self._runtime.sleep(pause_ms)
+            await self._runtime.sleep(throttle_time_ms)
 
     # ------------------------------------------------------------ by leader
 
@@ -290,7 +296,7 @@ class TopicsAdmin(AdminCalls):
     ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
         """Return offsets by timestamp in ms or by a special one (EARLIEST, LATEST, …).
 
-        An offset of -1 means that there is no such record.
+        Offset -1: there is no such record.
         """
 
         def build(part: Mapping[TopicPartition, int]) -> Any:
@@ -343,51 +349,51 @@ class TopicsAdmin(AdminCalls):
 
     async def _by_leader(
         self,
-        wanted: Mapping[TopicPartition, int],
+        requested: Mapping[TopicPartition, int],
         build: Callable[[Mapping[TopicPartition, int]], Any],
         read: Callable[[Any], dict[TopicPartition, Any]],
         timeout: float | None,
     ) -> dict[TopicPartition, Any]:
-        """Send each leader its part; try again for partitions whose leader was wrong."""
+        """Send each leader its partitions; retry those that were sent to a former leader."""
         deadline_ms = self._deadline_ms(timeout)
-        left = {TopicPartition(*partition): value for partition, value in wanted.items()}
-        if not left:
+        remaining = {TopicPartition(*partition): value for partition, value in requested.items()}
+        if not remaining:
             return {}
-        topics = {partition.topic for partition in left}
-        with self._looking_at(topics):
-            found = await self._ask_leaders(left, build, read, deadline_ms)
+        topics = {partition.topic for partition in remaining}
+        with self._keeping_topics(topics):
+            found = await self._query_leaders(remaining, build, read, deadline_ms)
         return {
-            TopicPartition(*partition): found[TopicPartition(*partition)] for partition in wanted
+            TopicPartition(*partition): found[TopicPartition(*partition)] for partition in requested
         }
 
     @contextmanager
-    def _looking_at(self, topics: set[str]) -> Iterator[None]:
-        """Have metadata of topics for the time of a question; it may be one of several."""
+    def _keeping_topics(self, topics: set[str]) -> Iterator[None]:
+        """Keep topics in the metadata during a call; several calls may overlap."""
         metadata = self._client.metadata
-        self._looked_at.update(topics)
-        metadata.want(topics)
+        self._topics_in_calls.update(topics)
+        metadata.add_topics(topics)
         try:
             yield
         finally:
-            self._looked_at.subtract(topics)
-            self._looked_at = +self._looked_at
-            metadata.want_only(self._looked_at)
+            self._topics_in_calls.subtract(topics)
+            self._topics_in_calls = +self._topics_in_calls
+            metadata.set_topics(self._topics_in_calls)
 
-    async def _ask_leaders(
+    async def _query_leaders(
         self,
-        left: dict[TopicPartition, int],
+        remaining: dict[TopicPartition, int],
         build: Callable[[Mapping[TopicPartition, int]], Any],
         read: Callable[[Any], dict[TopicPartition, Any]],
         deadline_ms: float,
     ) -> dict[TopicPartition, Any]:
         result: dict[TopicPartition, Any] = {}
         await self._refresh_until(deadline_ms)
-        while left:
+        while remaining:
             failure = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-            for leader, part in self._split(left, result).items():
+            for leader, part in self._split(remaining, result).items():
                 try:
                     pending = self._client.send(
-                        leader, build(part), timeout_ms=self._patience_ms(deadline_ms)
+                        leader, build(part), timeout_ms=self._request_limit_ms(deadline_ms)
                     )
                     answer = await self._runtime.wait_for(pending)
                 except KafkaError as error:
@@ -398,25 +404,27 @@ class TopicsAdmin(AdminCalls):
                         failure = outcome
                     else:
                         result[partition] = outcome
-            left = {
-                partition: value for partition, value in left.items() if partition not in result
+            remaining = {
+                partition: value
+                for partition, value in remaining.items()
+                if partition not in result
             }
-            if left:
+            if remaining:
                 try:
-                    # A leader that does not know a topic of the metadata will, or is none.
-                    await self._pause(failure, deadline_ms, not_retried=CORRUPT_ONLY)
+                    # A leader may not know a topic yet that is in the metadata, or may be stale.
+                    await self._wait_before_retry(failure, deadline_ms, not_retried=CORRUPT_ONLY)
                     await self._refresh_until(deadline_ms)
                 except KafkaError as error:
-                    result.update(dict.fromkeys(left, error))
+                    result.update(dict.fromkeys(remaining, error))
                     break
         return result
 
     def _split(
-        self, left: Mapping[TopicPartition, int], result: dict[TopicPartition, Any]
+        self, remaining: Mapping[TopicPartition, int], result: dict[TopicPartition, Any]
     ) -> dict[int, dict[TopicPartition, int]]:
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         metadata = self._client.metadata
-        for partition, value in left.items():
+        for partition, value in remaining.items():
             code = metadata.error(partition.topic)
             count = metadata.partition_count(partition.topic)
             leader = metadata.leader(partition)
@@ -433,9 +441,9 @@ class TopicsAdmin(AdminCalls):
         return limit if timeout is None else min(limit, int(timeout * 1000))
 
 
-def _key(wanted: Any) -> Any:
-    """Return by what the answer names a topic that was asked for."""
-    return getattr(wanted, "topic_id", None) or wanted.name
+def _key(requested: Any) -> Any:
+    """Return the name or id by which a response identifies a requested topic."""
+    return getattr(requested, "topic_id", None) or requested.name
 
 
 def _is_over_quota(outcome: Any) -> bool:
@@ -494,7 +502,7 @@ def _described(topic: Any, nodes: Mapping[int, Node]) -> TopicDescription | Kafk
 
 
 def _not_controller(answer: Any) -> int:
-    """Return NOT_CONTROLLER when the answer is full of it: worth another try."""
+    """Return NOT_CONTROLLER if every result has it: the call is retried."""
     outcomes = getattr(answer, "topics", None) or getattr(answer, "responses", None) or ()
     return next((o.error_code for o in outcomes if o.error_code == ErrorCode.NOT_CONTROLLER), 0)
 

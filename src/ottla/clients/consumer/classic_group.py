@@ -1,11 +1,11 @@
-"""Membership in a group by the classic protocol: join, sync, heartbeat, leave.
+"""A member of a classic group: join, sync, heartbeat, leave.
 
 Kafka: org.apache.kafka.clients.consumer.internals.{AbstractCoordinator, ConsumerCoordinator}.
 KIP-62 (max.poll.interval), KIP-345 (static members), KIP-394, KIP-429 (cooperative).
 
-The machine sends requests by itself, but partitions change hands only while the user is inside
-`poll`: the façade calls `user_poll`, runs the listener for the `Step` it gets, and reports back
-with `step_done`. So records that were handed out are never revoked under the user's hands.
+The machine sends requests on its own, but the assignment changes only inside the user's `poll`:
+the façade calls `user_poll`, runs the listener for the returned `Step`, and calls `step_done`.
+Partitions are therefore never revoked while the user processes their records.
 
     UNJOINED --user_poll, revoked--> READY_TO_JOIN --send--> JOINING --answer--> SYNCING
     SYNCING --answer--> ASSIGNED --user_poll, assigned--> STABLE --rebalance--> (as UNJOINED)
@@ -50,9 +50,9 @@ MEMBERSHIP_ENDS = frozenset(
 )
 MEMBERSHIP_ERRORS = MEMBERSHIP_ENDS | {ErrorCode.REBALANCE_IN_PROGRESS}
 NO_GENERATION = -1
-NOT_NOW = "the group is rebalancing: go on polling, then commit"
+NOT_NOW = "the group is rebalancing: call poll, then commit again"
 NO_MEMBER = (
-    "this consumer is no member of its group now, and its partitions may be others': poll to join"
+    "this consumer is not a member of its group, and its partitions may be reassigned: call poll"
 )
 GROUP_METRICS = "consumer-coordinator-metrics"
 REBALANCES = {
@@ -62,7 +62,7 @@ REBALANCES = {
 
 
 class GroupState(Enum):
-    """Where a member is in its group's life."""
+    """The states of a group member."""
 
     UNJOINED = "unjoined"
     READY_TO_JOIN = "ready to join"
@@ -72,18 +72,18 @@ class GroupState(Enum):
     STABLE = "stable"
 
 
-BEATING_STATES = frozenset({GroupState.SYNCING, GroupState.ASSIGNED, GroupState.STABLE})
+HEARTBEAT_STATES = frozenset({GroupState.SYNCING, GroupState.ASSIGNED, GroupState.STABLE})
 
 
 class Step(NamedTuple):
-    """What the façade must tell the listener: "revoked", "assigned" or "lost"."""
+    """A call of the rebalance listener: "revoked", "assigned" or "lost"."""
 
     kind: str
     partitions: tuple[TopicPartition, ...]
 
 
 class ClassicGroup:
-    """The machine of one member."""
+    """The state machine of one group member."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class ClassicGroup:
         self._settings = settings
         self._requests = GroupRequests(settings, coordinator.key)
         self._assignors = make_assignors(settings.partition_assignment_strategy)
-        # A rebalance may only be cooperative when every assignor on offer is.
+        # A rebalance is cooperative only if all configured assignors are.
         self.cooperative = all(one.cooperative for one in self._assignors.values())
         self._rejoin_needed = True
         self._reason = ""
@@ -119,17 +119,17 @@ class ClassicGroup:
         self._heartbeating = False
         self._retry_at_ms = 0
         self._failures = 0
-        self._asked: Pending[Any] | None = None
+        self._join_request: Pending[Any] | None = None
         self._counts_at_join: dict[str, int] = {}
         self._topics_at_join: tuple[str, ...] = ()
-        self._left_for_slowness = False
+        self._left_after_poll_timeout = False
         self._rebalances = client.metrics.window(GROUP_METRICS, REBALANCES)
         self._last_rebalance_ms = 0
-        self._describe_itself(client.metrics.gauge)
+        self._add_gauges(client.metrics.gauge)
 
-    def _describe_itself(self, gauge: Callable[..., None]) -> None:
-        def ago(began_ms: int, now_ms: int) -> float:
-            return (now_ms - began_ms) / 1000 if began_ms else -1.0
+    def _add_gauges(self, gauge: Callable[..., None]) -> None:
+        def ago(start_ms: int, now_ms: int) -> float:
+            return (now_ms - start_ms) / 1000 if start_ms else -1.0
 
         partitions = self.subscription
         gauge(GROUP_METRICS, "assigned-partitions", lambda _: float(len(partitions.partitions)))
@@ -137,52 +137,52 @@ class ClassicGroup:
             "last-heartbeat-seconds-ago": lambda: self._last_heartbeat_ms,
             "last-rebalance-seconds-ago": lambda: self._last_rebalance_ms,
         }
-        for name, began_ms in names.items():
-            gauge(GROUP_METRICS, name, lambda now_ms, when=began_ms: ago(when(), now_ms))
+        for name, start_ms in names.items():
+            gauge(GROUP_METRICS, name, lambda now_ms, when=start_ms: ago(when(), now_ms))
 
-    # ------------------------------------------------------------ what others ask
+    # ------------------------------------------------------------ state
 
     @property
     def identity(self) -> CommitIdentity:
-        """As whom to commit."""
+        """The identity that commits are sent with."""
         return CommitIdentity(self.generation, self.member_id, self._settings.group_instance_id)
 
     @property
     def is_member(self) -> bool:
-        """Whether the coordinator knows us in a generation."""
+        """Whether the member belongs to a generation of the group."""
         return self.generation != NO_GENERATION
 
     @property
     def watched_topics(self) -> set[str]:
-        """The topics whose metadata a member needs: its own, as the leader all of the group's."""
+        """The topics whose metadata a member needs: its own, or the group's as its leader."""
         watched = set(self._counts_at_join) if self.is_member and self.is_leader else set()
         return watched | {partition.topic for partition in self._assigned}
 
-    def why_not_commit(self) -> KafkaError | None:
-        """Return what a commit fails with before it is sent, None for a member in good standing.
+    def commit_refusal(self) -> KafkaError | None:
+        """Return the error of a commit that must not be sent, None for a current member.
 
-        Who lost its membership must not commit as an outsider: a group that is empty by now would
-        take its old positions.
+        A former member must not commit without a generation: an empty group would accept its old
+        positions.
         """
         if self.state in (GroupState.JOINING, GroupState.SYNCING):
             return KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, NOT_NOW)
         return None if self.is_member else KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER)
 
     def request_rejoin(self, reason: str) -> None:
-        """Join again at the next chance."""
+        """Request a rejoin in one of the next polls."""
         self._rejoin_needed = True
         self._reason = reason
         self.client.transport.wake()
 
-    # ------------------------------------------------------------ the user's side
+    # ------------------------------------------------------------ calls of the façade
 
     def user_poll(self, now_ms: int) -> Step | None:
-        """Take note that the user polls; return the next thing to tell the listener, if any.
+        """Record a poll of the user; return the next step for the listener, if any.
 
-        Raises KafkaError(FENCED_INSTANCE_ID) from when another has come with our instance id.
+        Raises KafkaError(FENCED_INSTANCE_ID) after another member joined with our instance id.
         """
         self._last_user_poll_ms = now_ms
-        self._left_for_slowness = False
+        self._left_after_poll_timeout = False
         if not self._steps:
             self._plan_steps()
         if not self._steps and self._fenced:
@@ -206,11 +206,11 @@ class ClassicGroup:
 
     def _wants_to_join(self) -> bool:
         self._check_topics()
-        resting = self.state in (GroupState.UNJOINED, GroupState.STABLE)
-        return self._rejoin_needed and resting and not self._fenced and self.subscription.uses_group
+        is_idle = self.state in (GroupState.UNJOINED, GroupState.STABLE)
+        return self._rejoin_needed and is_idle and not self._fenced and self.subscription.uses_group
 
     def _check_topics(self) -> None:
-        """Rejoin when the subscription or a partition count changed (the leader watches those)."""
+        """Rejoin after a change of the subscription or, as leader, of a partition count."""
         if self.state is not GroupState.STABLE or self._rejoin_needed:
             return
         if self.subscription.topics != self._topics_at_join:
@@ -236,22 +236,21 @@ class ClassicGroup:
         self._steps.append(Step("assigned", added))
 
     def step_done(self, step: Step) -> bool:
-        """Apply a step that `user_poll` has returned; whether it still stands.
+        """Apply a step that `user_poll` returned; False if the membership has ended since.
 
-        The membership may have ended while the listener ran: what the step took away is gone
-        nevertheless, but nothing more comes of it.
+        Revoked partitions are removed in that case too, but the step has no further effect.
         """
-        stands = any(step is planned for planned in self._steps)
+        is_current = any(step is planned for planned in self._steps)
         if step.kind != "assigned":
             gone = set(step.partitions)
             self.subscription.replace(p for p in self.subscription.partitions if p not in gone)
-        if stands:
+        if is_current:
             self._steps = [planned for planned in self._steps if planned is not step]
-            self._took_effect(step)
+            self._apply_step(step)
         self.client.transport.wake()
-        return stands
+        return is_current
 
-    def _took_effect(self, step: Step) -> None:
+    def _apply_step(self, step: Step) -> None:
         if step.kind == "assigned":
             self.subscription.replace(self._assigned)
             self.state = GroupState.STABLE
@@ -264,7 +263,7 @@ class ClassicGroup:
     # ------------------------------------------------------------ time
 
     def poll(self, now_ms: int) -> None:
-        """Join, heartbeat or leave, as it is time."""
+        """Join, send a heartbeat or leave, whichever is due."""
         if not self.subscription.uses_group and not self.is_member:
             return
         self.coordinator.poll(now_ms)
@@ -280,17 +279,17 @@ class ClassicGroup:
     def _topics_are_known(self) -> bool:
         if self.subscription.pattern is not None:
             return self.subscription.pattern_applied
-        self.client.metadata.want(self.subscription.topics)
+        self.client.metadata.add_topics(self.subscription.topics)
         return self.client.metadata.updated_ms >= 0
 
     def _keep_alive(self, now_ms: int) -> None:
         if now_ms - self._last_user_poll_ms > self._settings.max_poll_interval_ms:
-            if not self._left_for_slowness:
-                self._left_for_slowness = True
+            if not self._left_after_poll_timeout:
+                self._left_after_poll_timeout = True
                 self.leave("consumer poll timeout has expired.")
                 self._forget(lost=True)
             return
-        if self.state not in BEATING_STATES:
+        if self.state not in HEARTBEAT_STATES:
             return
         if now_ms - self._last_contact_ms > self._settings.session_timeout_ms:
             self.coordinator.lost()
@@ -300,7 +299,7 @@ class ClassicGroup:
             self._heartbeat(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When a heartbeat, a retry or the user's deadline comes."""
+        """Return when a heartbeat, a retry or max.poll.interval.ms is due."""
         deadlines = []
         looking = self.subscription.uses_group or self.is_member
         if looking and (found := self.coordinator.next_deadline_ms()) is not None:
@@ -310,7 +309,7 @@ class ClassicGroup:
             deadlines.append(self._retry_at_ms)
         if self.is_member:
             deadlines.append(self._last_user_poll_ms + self._settings.max_poll_interval_ms + 1)
-            beats = self.state in BEATING_STATES and not self._heartbeating
+            beats = self.state in HEARTBEAT_STATES and not self._heartbeating
             if beats and self.coordinator.known:
                 due_ms = self._last_heartbeat_ms + self._settings.heartbeat_interval_ms
                 deadlines.append(max(due_ms, self._retry_at_ms))
@@ -336,10 +335,10 @@ class ClassicGroup:
             for name, assignor in self._assignors.items()
         }
         request = self._requests.join(self.member_id, subscriptions, self._reason)
-        self._ask(request, self._joined)
+        self._send_join(request, self._joined)
 
     def _joined(self, done: Pending[Any]) -> None:
-        if self.state is not GroupState.JOINING or done is not self._asked:
+        if self.state is not GroupState.JOINING or done is not self._join_request:
             return
         if done.error is not None:
             self._join_failed(done.error)
@@ -365,10 +364,10 @@ class ClassicGroup:
             self._sync({})
 
     def _assign_when_topics_known(self, response: Any) -> None:
-        """As leader: learn about topics that only other members want, then divide them.
+        """As leader: fetch metadata of other members' topics, then assign the partitions.
 
-        With skip_assignment (a static leader that came back) the old division stays, but the
-        topics are watched from now on (KAFKA-13435).
+        With skip_assignment (a static leader that rejoined) the assignment does not change, but the
+        topics are watched (KAFKA-13435).
         """
         try:
             members = [
@@ -395,7 +394,7 @@ class ClassicGroup:
                     self._assign(members)
 
         if missing:
-            metadata.want(missing)
+            metadata.add_topics(missing)
             self.client.refresh().on_done(divide)
         else:
             divide()
@@ -411,17 +410,17 @@ class ClassicGroup:
 
     def _sync(self, assignment: Assignment) -> None:
         request = self._requests.sync(self.identity, self.protocol_name, assignment)
-        self._ask(request, self._synced)
+        self._send_join(request, self._synced)
 
-    def _ask(self, request: Any, handle: Callable[[Pending[Any]], None]) -> None:
-        """Send a request of the join; an answer to an older one, of before a `leave`, is void."""
+    def _send_join(self, request: Any, handle: Callable[[Pending[Any]], None]) -> None:
+        """Send a JoinGroup or SyncGroup; responses to earlier ones are ignored."""
         timeout_ms = self._settings.max_poll_interval_ms + JOIN_MARGIN_MS
         purpose = PURPOSE + "-join"
-        self._asked = self.coordinator.send(request, purpose=purpose, timeout_ms=timeout_ms)
-        self._asked.on_done(handle)
+        self._join_request = self.coordinator.send(request, purpose=purpose, timeout_ms=timeout_ms)
+        self._join_request.on_done(handle)
 
     def _synced(self, done: Pending[Any]) -> None:
-        if self.state is not GroupState.SYNCING or done is not self._asked:
+        if self.state is not GroupState.SYNCING or done is not self._join_request:
             return
         if done.error is not None:
             self._join_failed(done.error)
@@ -434,12 +433,12 @@ class ClassicGroup:
         except CorruptMessage as error:
             self._join_failed(error)
             return
-        self.client.metadata.want(partition.topic for partition in self._assigned)
+        self.client.metadata.add_topics(partition.topic for partition in self._assigned)
         self.state = GroupState.ASSIGNED
         self._last_contact_ms = self.client.now_ms
 
     def _join_failed(self, error: Exception) -> None:
-        """Decide what an error of join, sync or heartbeat means, and try again unless fatal."""
+        """Handle an error of join, sync or heartbeat; retry unless it is fatal."""
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
         self.coordinator.note_error(code)
         self._failures += 1
@@ -452,18 +451,18 @@ class ClassicGroup:
         elif not (isinstance(error, KafkaError) and error.is_retriable):
             self.errors.add(KafkaError(code, str(error)))
         self._rejoin_needed = True
-        # What had to be revoked is revoked: no need to ask the user again.
+        # The partitions are revoked already: no step of the user is needed.
         again = self.state in (GroupState.JOINING, GroupState.SYNCING) and not self._lost
         self.state = GroupState.READY_TO_JOIN if again else GroupState.UNJOINED
 
     def _membership_over(self, code: int) -> None:
-        """Go on as a new member; a fenced static one would steal back what it was robbed of."""
+        """End the membership and rejoin as a new member, unless the instance id is fenced."""
         self._fenced = code == ErrorCode.FENCED_INSTANCE_ID
         self._forget(lost=True, keep_id=code != ErrorCode.UNKNOWN_MEMBER_ID)
         self._retry_at_ms = 0
 
     def _forget(self, *, lost: bool, keep_id: bool = False) -> None:
-        """Be no member any more; with lost, the user hears that the partitions are gone."""
+        """Clear the membership; with lost, the listener is called for the lost partitions."""
         if not keep_id:
             self.member_id = ""
         self.generation = NO_GENERATION
@@ -485,10 +484,10 @@ class ClassicGroup:
         generation = self.generation
         timeout_ms = min(self._settings.request_timeout_ms, self._settings.session_timeout_ms)
         self.coordinator.send(request, timeout_ms=timeout_ms).on_done(
-            lambda done: self._beaten(done, generation)
+            lambda done: self._heartbeat_answered(done, generation)
         )
 
-    def _beaten(self, done: Pending[Any], generation: int) -> None:
+    def _heartbeat_answered(self, done: Pending[Any], generation: int) -> None:
         self._heartbeating = False
         error = done.error
         if error is None and not done.value.error_code:
@@ -512,9 +511,9 @@ class ClassicGroup:
                 self.errors.add(error)
 
     def commit_failed(self, code: int, sent: CommitIdentity) -> bool:
-        """Take note of what an answer to a commit says; False when it is out of date.
+        """Handle the error of a commit; False if it concerns an earlier membership.
 
-        That is an error about who we were when it was sent: it says nothing about who we are now.
+        Such an error does not apply to the current generation or member id.
         """
         if sent.generation == NO_GENERATION or code not in MEMBERSHIP_ERRORS:
             return True
@@ -527,15 +526,15 @@ class ClassicGroup:
         return True
 
     def leave(self, reason: str) -> Pending[Any] | None:
-        """Tell the coordinator; static members stay members (KIP-345)."""
+        """Send LeaveGroup; static members stay in the group (KIP-345)."""
         if self._settings.group_instance_id is not None or not self.member_id:
             return None
         return self.coordinator.send(self._requests.leave(self.member_id, reason))
 
     def leave_step(self) -> Step | None:
-        """Return what the listener is told before the member leaves; None without partitions.
+        """Return the listener's step before the member leaves; None without partitions.
 
-        Outside a generation, and in the middle of a rebalance, others may have them already.
+        Without a generation, and during a rebalance, the partitions may be reassigned: "lost".
         """
         owned = tuple(self.subscription.partitions)
         if not owned or not self.subscription.uses_group:
@@ -545,7 +544,7 @@ class ClassicGroup:
         return Step("revoked" if safe else "lost", owned)
 
     def stop(self) -> None:
-        """Stop being a member without telling anyone (after `leave`, or on unsubscribe)."""
+        """End the membership without a request (after `leave`, or on unsubscribe)."""
         self._forget(lost=False)
         self._fenced = False
         self.errors.clear()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.core import ConsumerCore, GroupMetadata, as_offsets, call_listener
 from ottla.clients.consumer.metrics import partition_metrics
-from ottla.clients.consumer.queries import Lookups
+from ottla.clients.consumer.queries import Queries
 from ottla.clients.consumer.subscription import EARLIEST, LATEST
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
@@ -36,7 +36,7 @@ class AsyncConsumer:
     """Reads records from coroutines. Use as `async with AsyncConsumer(...) as consumer`.
 
     Settings are Kafka's: keyword arguments with underscores or a mapping with dotted names.
-    Topics given first are subscribed to. Iterate (`async for record in consumer`) or `poll`.
+    Positional arguments are topics to subscribe to. Use `async for record in consumer`, or `poll`.
     """
 
     def __init__(
@@ -44,17 +44,17 @@ class AsyncConsumer:
     ) -> None:
         self._core = ConsumerCore(config, settings)
         self._runtime = self._core.runtime
-        self._lookups = Lookups(self._core)
+        self._queries = Queries(self._core)
         if topics:
             self._core.subscribe(topics, None, None)
 
     async def start(self) -> Self:
-        """Belong to the running loop; called by `async with` and by the first call."""
+        """Bind to the running loop; called by `async with` and by the first call."""
         self._runtime.attach()
         self._runtime.wake()
         return self
 
-    # ------------------------------------------------------------ what is read
+    # ------------------------------------------------------------ subscription
 
     def subscribe(
         self,
@@ -63,50 +63,50 @@ class AsyncConsumer:
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Join the group for topics by name, or for all whose whole name matches a pattern."""
+        """Join the group for topics by name, or for all topics whose full name matches."""
         self._core.subscribe(topics, pattern, listener)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without a group."""
+        """Read these partitions, without group membership."""
         self._core.assign(partitions)
 
     async def unsubscribe(self) -> None:
-        """Give up topics or partitions and leave the group."""
+        """Remove the subscription or assignment and leave the group."""
         try:
             await self._notify_listener(await self.prepare_to_leave())
         finally:
             await self.finish_unsubscribe()
 
     async def finish_unsubscribe(self) -> None:
-        """Leave the group and want nothing: what `unsubscribe` does after the listener was told."""
+        """Leave the group and clear the subscription: `unsubscribe` after the listener's call."""
         await self._leave("the consumer unsubscribed from all topics")
         self._core.unsubscribe()
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions read now."""
+        """The assigned partitions."""
         return frozenset(self._core.subscription.partitions)
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to."""
+        """The subscribed topics."""
         return frozenset(self._core.subscription.topics)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Deliver nothing from these until `resume`; membership stays."""
+        """Stop returning records of these partitions until `resume`; membership continues."""
         self._core.put_back()
         for partition in partitions:
             self._core.subscription.state(TopicPartition(*partition)).paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Deliver again."""
+        """Return records of these partitions again."""
         for partition in partitions:
             self._core.subscription.state(TopicPartition(*partition)).paused = False
         self._runtime.wake()
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions paused now."""
+        """The paused partitions."""
         states = self._core.subscription.partitions.items()
         return frozenset(partition for partition, state in states if state.paused)
 
@@ -115,30 +115,30 @@ class AsyncConsumer:
         self._core.seek(TopicPartition(*partition), offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue at the first record of these, or of all assigned partitions."""
+        """Continue at the first record of the given or of all assigned partitions."""
         for partition in partitions or self.assignment:
             self.seek(partition, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue behind the last record of these, or of all assigned partitions."""
+        """Continue after the last record of the given or of all assigned partitions."""
         for partition in partitions or self.assignment:
             self.seek(partition, LATEST)
 
     def wakeup(self) -> None:
-        """Make the `poll` that runs now, or the next one, raise WakeupError; from any thread."""
+        """Make the current or the next `poll` raise WakeupError; callable from any thread."""
         self._core.woken = True
         self._runtime.wake_from_anywhere()
 
     def enforce_rebalance(self, reason: str = "") -> None:
-        """Have the group rebalance, in one of the next polls."""
-        self._core.need_group()
+        """Request a rebalance of the group; a later poll joins again."""
+        self._core.require_coordinator()
         assert self._core.group is not None
         self._core.group.request_rejoin(reason or "rebalance enforced by user")
         self._runtime.wake()
 
     def group_metadata(self) -> GroupMetadata:
-        """Return as whom the consumer commits now."""
-        coordinator = self._core.need_group()
+        """Return the group membership that commits are sent with."""
+        coordinator = self._core.require_coordinator()
         assert self._core.group is not None
         return GroupMetadata(coordinator.key, *self._core.group.identity)
 
@@ -149,9 +149,9 @@ class AsyncConsumer:
     ) -> list[ConsumerRecord]:
         """Return the next records, at most max_records (max.poll.records).
 
-        Waits up to timeout seconds for the first. Group work and the listener run in here, so
-        call it at least every max.poll.interval.ms. Raises KafkaError for what retries cannot
-        help.
+        Waits up to timeout seconds for the first. Rebalances and their listener run inside it, so
+        call it at least every max.poll.interval.ms. Raises KafkaError for errors that are not
+        retriable.
         """
         return self._core.joined(await self._poll_with_topic(timeout, max_records))
 
@@ -163,7 +163,7 @@ class AsyncConsumer:
         return await self._next_batches(deadline_ms, max_records, with_topic=True)
 
     async def poll_batches(self, timeout: float = 1.0, max_records: int | None = None) -> Batches:
-        """As `poll`, undecorated: (partition, records) pairs of bytes; the fastest way."""
+        """Return (partition, records) pairs as they arrived, without deserializers: the fastest."""
         self._runtime.attach()
         deadline_ms = self._core.now_ms() + timeout * 1000
         return await self._next_batches(deadline_ms, max_records, with_topic=False)
@@ -180,16 +180,16 @@ class AsyncConsumer:
     async def wait_batches(
         self, deadline_ms: float, max_records: int | None, *, with_topic: bool = False
     ) -> tuple[list[tuple[TopicPartition, list[Any]]], Step | None]:
-        """Wait for records or for a step to run; nothing of both when the time is up."""
+        """Wait for records or for a listener step; return neither after the deadline."""
         core = self._core
         while True:
             with self._runtime.lock:
                 step = core.user_poll()
                 batches = core.take(max_records, with_topic=with_topic) if step is None else []
-            left_ms = deadline_ms - core.now_ms()
-            if batches or step is not None or left_ms <= 0:
+            remaining_ms = deadline_ms - core.now_ms()
+            if batches or step is not None or remaining_ms <= 0:
                 return batches, step
-            await self._runtime.wait_progress(left_ms)
+            await self._runtime.wait_progress(remaining_ms)
 
     async def _run_step(self, step: Step) -> None:
         core = self._core
@@ -197,7 +197,7 @@ class AsyncConsumer:
         if step.kind in ("prepare", "revoked") and core.auto_commit and step.partitions:
             await self._commit_quietly()
         if step.kind == "assigned" and not core.group.step_done(step):
-            return  # the membership has ended meanwhile
+            return  # the membership has ended
         try:
             result = call_listener(core.subscription.listener, step)
             if inspect.isawaitable(result):
@@ -210,11 +210,11 @@ class AsyncConsumer:
         try:
             await self.commit(timeout=min(self._core.settings.default_api_timeout_ms / 1000, 5.0))
         except KafkaError:
-            return  # at least once: what was not committed is read again
+            return  # at least once: uncommitted records are read again
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         while True:
-            for record in self._core.one_by_one(await self._poll_with_topic(1.0, None)):
+            for record in self._core.iterate(await self._poll_with_topic(1.0, None)):
                 yield record
 
     # ------------------------------------------------------------ offsets
@@ -225,53 +225,53 @@ class AsyncConsumer:
         *,
         timeout: float | None = None,
     ) -> None:
-        """Commit offsets (the next to read), or all positions; retries until timeout seconds.
+        """Commit offsets (each the next to read), or all positions; retries for timeout seconds.
 
-        Raises KafkaError: REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION and UNKNOWN_MEMBER_ID mean
-        that the partitions may belong to someone else by now.
+        Raises KafkaError; after REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION and UNKNOWN_MEMBER_ID the
+        partitions may be assigned to another member.
         """
-        await self._lookups.commit(offsets, timeout)
+        await self._queries.commit(offsets, timeout)
 
     def commit_nowait(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> Pending[Any]:
-        """Send a commit once and do not wait; the Pending holds the raw answer."""
-        wanted = self._core.consumed() if offsets is None else as_offsets(offsets)
-        return self._core.send_commit(wanted)
+        """Send a commit once, without waiting; the Pending completes with the response."""
+        requested = self._core.consumed() if offsets is None else as_offsets(offsets)
+        return self._core.send_commit(requested)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what the group has committed, None where nothing."""
-        return await self._lookups.committed(partitions, timeout)
+        """Return the group's committed offsets, None for partitions without one."""
+        return await self._queries.committed(partitions, timeout)
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
-        """Return the offset of the next record; waits until it is known."""
-        return await self._lookups.position(TopicPartition(*partition), timeout)
+        """Return the offset of the next record to read; waits until it is known."""
+        return await self._queries.position(TopicPartition(*partition), timeout)
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
-        found = await self._lookups.offsets(dict.fromkeys(partitions, EARLIEST), timeout)
+        found = await self._queries.offsets(dict.fromkeys(partitions, EARLIEST), timeout)
         return {partition: answer.offset for partition, answer in found.items()}
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the offset behind the last readable record of each partition."""
-        found = await self._lookups.offsets(dict.fromkeys(partitions, LATEST), timeout)
+        """Return the offset after the last readable record of each partition."""
+        found = await self._queries.offsets(dict.fromkeys(partitions, LATEST), timeout)
         return {partition: answer.offset for partition, answer in found.items()}
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record at or after each timestamp (ms), None where there is none."""
-        found = await self._lookups.offsets(timestamps, timeout)
+        found = await self._queries.offsets(timestamps, timeout)
         return {p: answer if answer.offset >= 0 else None for p, answer in found.items()}
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Return how many offsets are ahead, as far as the last answer told; None if unknown."""
+        """Return the offsets between the position and the last known end, None while unknown."""
         state = self._core.subscription.state(TopicPartition(*partition))
         committed_only = self._core.settings.isolation_level == "read_committed"
         end = state.last_stable_offset if committed_only else state.high_watermark
@@ -282,27 +282,27 @@ class AsyncConsumer:
         self, topic: str, *, timeout: float | None = None
     ) -> list[PartitionMetadata]:
         """Return a topic's partitions."""
-        return await self._lookups.partitions_for(topic, timeout)
+        return await self._queries.partitions_for(topic, timeout)
 
     def metrics(self) -> dict[MetricName, float | str]:
-        """Return what the client has measured, under Kafka's names; rates are of the last minute.
+        """Return the client's metrics under Kafka's names; rates cover the last minute.
 
-        Names that are not numbers (`app-info`) have texts; a mean of nothing is not a number.
+        Values are numbers or, as for `app-info`, text; a mean without samples is NaN.
         """
         return {
             **self._runtime.metrics(),
             **partition_metrics(self._core.subscription, self._core.settings.client_id),
         }
 
-    # ------------------------------------------------------------ the end
+    # ------------------------------------------------------------ close
 
     async def prepare_to_leave(self) -> Step | None:
-        """Commit when auto-commit is on; return what the listener must be told, once."""
+        """Commit with enable.auto.commit; return the listener's last step."""
         core = self._core
         if core.group is None or core.leaving or not self._runtime.attached:
             return None
         core.leaving = True
-        if core.auto_commit and core.client.reached:
+        if core.auto_commit and core.client.is_reachable:
             await self._commit_quietly()
         return core.group.leave_step()
 
@@ -320,15 +320,15 @@ class AsyncConsumer:
         if self._core.settings.internal_leave_group_on_close:
             pending = group.leave(reason)
             if pending is not None:
-                with suppress(KafkaError):  # the session will end by itself
+                with suppress(KafkaError):  # the session expires
                     await self._runtime.wait_for(pending)
         group.stop()
 
     async def close(self) -> None:
-        """Commit when auto-commit is on, leave the group, close connections; idempotent.
+        """Commit with enable.auto.commit, leave the group and close connections; idempotent.
 
-        The rebalance listener is told that its partitions are revoked, or lost when the group has
-        gone on without this member; what it raises is raised when everything is closed.
+        The rebalance listener is called for revoked partitions, or for lost ones if the group has
+        rebalanced without this member; its exception is raised after everything is closed.
         """
         if self._core.client.closed:
             return
@@ -338,7 +338,7 @@ class AsyncConsumer:
             await self.finish_close()
 
     async def finish_close(self) -> None:
-        """Leave and close: what `close` does after the listener was told."""
+        """Leave the group and close: `close` after the listener's call."""
         if self._core.client.closed:
             return
         await self._leave("the consumer is being closed")

@@ -1,4 +1,4 @@
-"""Finding a group's coordinator and talking to it.
+"""A group's coordinator: lookup and requests.
 
 Kafka: org.apache.kafka.clients.consumer.internals.AbstractCoordinator (its lookup),
 CoordinatorRequestManager.
@@ -32,7 +32,7 @@ COORDINATOR_MOVED = frozenset(
 
 
 class Coordinator:
-    """The coordinator of one key, looked up again whenever it is lost."""
+    """The coordinator of one key, looked up again after it is lost."""
 
     def __init__(self, client: Client, key: str, key_type: int = GROUP) -> None:
         self.client = client
@@ -40,35 +40,40 @@ class Coordinator:
         self.key_type = key_type
         self.node: Node | None = None
         self.fatal: KafkaError | None = None
-        self._asking = False
+        self._lookup_pending = False
         self._failures = 0
         self._retry_at_ms = 0
 
     @property
     def node_id(self) -> int:
-        """The coordinator's id, -1 while it is unknown."""
+        """The coordinator's node id, -1 while it is unknown."""
         return -1 if self.node is None else self.node.node_id
 
     @property
     def known(self) -> bool:
-        """Whether requests can be sent."""
+        """Whether the coordinator is known."""
         return self.node is not None
 
     def poll(self, now_ms: int) -> None:
-        """Look the coordinator up when it is unknown and the backoff is over."""
-        if self.known or self._asking or self._retry_at_ms > now_ms or self.fatal is not None:
+        """Send FindCoordinator if the coordinator is unknown and the backoff is over."""
+        if (
+            self.known
+            or self._lookup_pending
+            or self._retry_at_ms > now_ms
+            or self.fatal is not None
+        ):
             return
-        self._asking = True
+        self._lookup_pending = True
         request = FindCoordinatorRequest(key_type=self.key_type, coordinator_keys=[self.key])
         self.client.send(ANY_NODE, request).on_done(self._answered)
 
     def next_deadline_ms(self) -> int | None:
-        """When to look it up again."""
-        waiting = not (self.known or self._asking or self.fatal is not None)
+        """Return when the next lookup is due."""
+        waiting = not (self.known or self._lookup_pending or self.fatal is not None)
         return self._retry_at_ms if waiting else None
 
     def _answered(self, done: Pending[Any]) -> None:
-        self._asking = False
+        self._lookup_pending = False
         error = done.error
         if error is None:
             found = done.value.coordinators[0] if done.value.coordinators else done.value
@@ -83,7 +88,7 @@ class Coordinator:
             self.fatal = error
 
     def lost(self, node_id: int | None = None) -> None:
-        """Forget the coordinator; of a given node only when it still is the one."""
+        """Mark the coordinator unknown; with a node id, only if it is the current one."""
         if node_id is None or node_id == self.node_id:
             self.node = None
 
@@ -97,7 +102,7 @@ class Coordinator:
     ) -> Pending[Any]:
         """Send to the coordinator; fails with COORDINATOR_NOT_AVAILABLE while it is unknown.
 
-        A connection that is lost, or a request that times out, makes the coordinator unknown.
+        A lost connection or a timed-out request makes the coordinator unknown.
         """
         node = self.node
         if node is None:
@@ -105,7 +110,7 @@ class Coordinator:
             pending.fail(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             self.client.transport.wake()
             return pending
-        # The metadata may not list it: a broker that has just come, or an answer that lags.
+        # The metadata may not list a new broker yet: pass its address.
         sent = self.client.send(
             node.node_id,
             request,
@@ -123,6 +128,6 @@ class Coordinator:
         return sent
 
     def note_error(self, code: int) -> None:
-        """Take note of an error code in an answer of the coordinator."""
+        """Handle an error code in a response of the coordinator."""
         if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
             self.lost()

@@ -1,4 +1,4 @@
-"""What the asyncio and the blocking consumer share: settings, machines, polls, commits.
+"""The sans-IO core of the asyncio and the blocking consumer: settings, polls, commits.
 
 Kafka: org.apache.kafka.clients.consumer.internals.ClassicKafkaConsumer.
 """
@@ -21,7 +21,7 @@ from ottla.clients.consumer.offsets import (
     offset_commit_request,
     replace_commit_errors,
 )
-from ottla.clients.consumer.reading import Reading
+from ottla.clients.consumer.reading import RecordIteration
 from ottla.clients.consumer.subscription import EARLIEST, LATEST, Subscription
 from ottla.clients.interceptors import Interceptors
 from ottla.clients.serdes import deserializer
@@ -45,29 +45,29 @@ OffsetsInput = "Mapping[TopicPartition, OffsetAndMetadata | int]"
 
 
 class RebalanceListener:
-    """Subclass it and give it to `subscribe`.
+    """Base class of the listeners that `subscribe` takes.
 
-    Its methods run inside `poll`, and inside `unsubscribe` and `close`, which give everything up.
-    With AsyncConsumer they may be coroutines.
+    The methods run inside `poll`, `unsubscribe` and `close`. With AsyncConsumer they may be
+    coroutines.
     """
 
     def on_partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> Any:
-        """Prepare for losing these: the last chance to commit."""
+        """Handle the revocation of partitions; the last opportunity to commit their offsets."""
 
     def on_partitions_assigned(self, partitions: tuple[TopicPartition, ...]) -> Any:
-        """Take note of what was added."""
+        """Handle newly assigned partitions."""
 
     def on_partitions_lost(self, partitions: tuple[TopicPartition, ...]) -> Any:
-        """Take note that others may have these already: too late to commit."""
+        """Handle lost partitions: they may be reassigned already, commits would fail."""
         return self.on_partitions_revoked(partitions)
 
 
 class WakeupError(Exception):
-    """Raised by `poll` after `wakeup`: nothing is wrong, somebody wants the thread's attention."""
+    """Raised by `poll` after `wakeup`; not an error."""
 
 
 class GroupMetadata(NamedTuple):
-    """As whom a consumer commits; generation -1 while it is no member."""
+    """A consumer's group membership; generation -1 outside a group."""
 
     group_id: str
     generation: int
@@ -76,12 +76,12 @@ class GroupMetadata(NamedTuple):
 
 
 class ConsumerCore:
-    """Settings, client and machines of one consumer, tied together."""
+    """The settings, client and state machines of one consumer."""
 
     def __init__(self, config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> None:
         self.settings = settings = read_settings(CONSUMER, config, keywords)
         if settings.group_protocol != "classic":
-            raise KafkaError(ErrorCode.INVALID_CONFIG, "group.protocol: only classic is served yet")
+            raise KafkaError(ErrorCode.INVALID_CONFIG, "group.protocol: only classic is supported")
         settings.client_id = settings.client_id or "ottla-consumer"
         self.runtime = Runtime(settings)
         self.client = client = self.runtime.client
@@ -106,20 +106,20 @@ class ConsumerCore:
             client.machines.append(self.group)
             self.group.on_assigned = self.narrow_metadata
         if self.coordinator is not None:
-            client.machines.append(_Lookup(self))
+            client.machines.append(_CoordinatorLookup(self))
         client.machines += [self.positions, self.fetcher]
         client.metadata.on_update(self._metadata_changed)
         self.now_ms = self.runtime.now_ms
         self.interceptors = Interceptors(settings.interceptor_classes)
-        self._reading: Reading | None = None
-        self._looked_up: list[tuple[str, ...]] = []
+        self._iteration: RecordIteration | None = None
+        self._topics_in_queries: list[tuple[str, ...]] = []
         self.woken = False
         self.leaving = False
 
-    def need_group(self) -> Coordinator:
+    def require_coordinator(self) -> Coordinator:
         """Return the coordinator; KafkaError(INVALID_GROUP_ID) without a group.id."""
         if self.coordinator is None:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "this needs a group_id")
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "this call requires group.id")
         return self.coordinator
 
     def _metadata_changed(self) -> None:
@@ -127,7 +127,7 @@ class ConsumerCore:
             topics = self.client.metadata.topics.values()
             self.subscription.match((topic.name, topic.is_internal) for topic in topics)
 
-    # ------------------------------------------------------------ what is read
+    # ------------------------------------------------------------ subscription
 
     def subscribe(
         self,
@@ -135,61 +135,64 @@ class ConsumerCore:
         pattern: str | re.Pattern[str] | None,
         listener: Any,
     ) -> None:
-        """Want topics by name or by pattern."""
-        self.need_group()
+        """Subscribe to topics by name or by pattern."""
+        self.require_coordinator()
         if (topics is None) == (pattern is None):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "give topics or a pattern")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "subscribe takes either topics or a pattern"
+            )
         metadata = self.client.metadata
         if pattern is not None:
             self.subscription.subscribe_pattern(pattern, listener)
-            metadata.wants_all = True
+            metadata.all_topics = True
             metadata.mark_stale()
             self.narrow_metadata()
         else:
             names = [topics] if isinstance(topics, str) else list(topics or ())
             if not names:
                 raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, "no topics; to want none: unsubscribe()"
+                    ErrorCode.INVALID_REQUEST,
+                    "subscribe takes at least one topic; use unsubscribe() to remove all",
                 )
             self.subscription.subscribe(names, listener)
-            metadata.wants_all = False
+            metadata.all_topics = False
             self.narrow_metadata()
         self.runtime.wake()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take partitions by hand."""
+        """Assign partitions without a group."""
         self.put_back()
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        self.subscription.assign_by_hand(wanted)
+        requested = [TopicPartition(*partition) for partition in partitions]
+        self.subscription.assign_from_user(requested)
         self.narrow_metadata()
         self.runtime.wake()
 
     def unsubscribe(self) -> None:
-        """Want nothing; the group must have been left."""
+        """Clear the subscription; the group must have been left."""
         self.put_back()
         self.subscription.unsubscribe()
-        self.client.metadata.wants_all = False
+        self.client.metadata.all_topics = False
         self.narrow_metadata()
 
     def narrow_metadata(self) -> None:
-        """Ask for what is in use, and no more: brokers make topics that are asked for."""
+        """Limit the metadata to the topics in use: brokers may create the topics in a request."""
         topics = dict.fromkeys(self.subscription.topics)
         topics.update(dict.fromkeys(partition.topic for partition in self.subscription.partitions))
         topics.update(dict.fromkeys(() if self.group is None else self.group.watched_topics))
-        for names in self._looked_up:
+        for names in self._topics_in_queries:
             topics.update(dict.fromkeys(names))
-        self.client.metadata.want_only(topics)
+        self.client.metadata.set_topics(topics)
 
     @contextmanager
-    def looking_up(self, topics: Iterable[str]) -> Iterator[None]:
-        """Keep topics in the metadata for the time of a question about them."""
+    def keeping_topics(self, topics: Iterable[str]) -> Iterator[None]:
+        """Keep topics in the metadata during a query."""
         names = tuple(dict.fromkeys(topics))
-        self._looked_up.append(names)
-        self.client.metadata.want(names)
+        self._topics_in_queries.append(names)
+        self.client.metadata.add_topics(names)
         try:
             yield
         finally:
-            self._looked_up.remove(names)
+            self._topics_in_queries.remove(names)
             self.narrow_metadata()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -207,8 +210,8 @@ class ConsumerCore:
     # ------------------------------------------------------------ poll
 
     def user_poll(self) -> Step | None:
-        """Do what happens in every poll; return what the listener must be told."""
-        if self._reading is not None:
+        """Perform the work of every poll; return the listener's next step."""
+        if self._iteration is not None:
             self.put_back()
         now_ms = self.now_ms()
         if self.woken:
@@ -238,7 +241,7 @@ class ConsumerCore:
         return self.fetcher.take(limit or self.settings.max_poll_records, with_topic=with_topic)
 
     def joined(self, batches: list[tuple[Any, list[ConsumerRecord]]]) -> list[ConsumerRecord]:
-        """Return one list of shaped records, as interceptors leave them."""
+        """Return the records of all batches as one list, after the interceptors."""
         if len(batches) == 1:
             out = batches[0][1]
         else:
@@ -246,16 +249,16 @@ class ConsumerCore:
         self.fetcher.taken = []
         return self.interceptors.on_consume(out) if out and self.interceptors else out
 
-    def one_by_one(self, batches: list[tuple[Any, list[ConsumerRecord]]]) -> Reading:
-        """Return the same for an iterator: what it does not hand out counts as not read."""
+    def iterate(self, batches: list[tuple[Any, list[ConsumerRecord]]]) -> RecordIteration:
+        """Return an iteration over the records; those it has not returned count as not read."""
         taken = self.fetcher.taken
         records = self.joined(batches)
-        self._reading = Reading(records, taken)
-        return self._reading
+        self._iteration = RecordIteration(records, taken)
+        return self._iteration
 
     def put_back(self) -> None:
-        """End an iterator that is under way: what it has not handed out is read again."""
-        reading, self._reading = self._reading, None
+        """End the current iteration; the records it has not returned are read again."""
+        reading, self._iteration = self._iteration, None
         if reading is not None:
             reading.put_back()
 
@@ -263,7 +266,7 @@ class ConsumerCore:
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions of all partitions that have one."""
-        ahead = {} if self._reading is None else self._reading.ahead()
+        ahead = {} if self._iteration is None else self._iteration.ahead()
         return {
             partition: OffsetAndMetadata(ahead.get(state, state.position), "", state.leader_epoch)
             for partition, state in self.subscription.partitions.items()
@@ -271,22 +274,22 @@ class ConsumerCore:
         }
 
     def position_of(self, state: PartitionState) -> int | None:
-        """Return the offset behind the last record that the user has got, None while unknown."""
-        ahead = {} if self._reading is None else self._reading.ahead()
+        """Return the offset after the last record returned to the user, None while unknown."""
+        ahead = {} if self._iteration is None else self._iteration.ahead()
         return ahead.get(state, state.position)
 
     def send_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Pending[Any]:
-        """Send one commit, as the member we are; see Coordinator.send for errors.
+        """Send one commit with the current membership; see Coordinator.send for errors.
 
-        Fails unsent with UNKNOWN_MEMBER_ID or REBALANCE_IN_PROGRESS when topics are subscribed to
-        and we are no member now. What the answer says about coordinator and membership is noted.
+        With a subscription, but outside a stable generation, it fails with UNKNOWN_MEMBER_ID or
+        REBALANCE_IN_PROGRESS without being sent. Errors update coordinator and membership.
         """
-        coordinator = self.need_group()
+        coordinator = self.require_coordinator()
         assert self.group is not None
-        self.client.now_ms = self.now_ms()  # else a timeout would begin when it was last polled
+        self.client.now_ms = self.now_ms()  # else the timeout would start at the last poll
         identity = CommitIdentity()
         if self.subscription.uses_group:
-            refusal = self.group.why_not_commit()
+            refusal = self.group.commit_refusal()
             if refusal is not None:
                 refused: Pending[Any] = Pending()
                 refused.fail(refusal)
@@ -332,28 +335,28 @@ class ConsumerCore:
             self._next_auto_commit_ms = self.client.now_ms + self.settings.retry_backoff_ms
 
 
-class _Lookup:
-    """Keeps the coordinator known for consumers that only commit."""
+class _CoordinatorLookup:
+    """Looks up the coordinator for consumers that only commit."""
 
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
-        self.wanted = False
+        self.requested = False
 
     def poll(self, now_ms: int) -> None:
-        """Look the coordinator up."""
+        """Look up the coordinator."""
         coordinator = self._core.coordinator
-        if coordinator is not None and self._core.subscription.by_hand:
+        if coordinator is not None and self._core.subscription.user_assigned:
             coordinator.poll(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When to try again."""
+        """Return when the next lookup is due."""
         coordinator = self._core.coordinator
-        by_hand = self._core.subscription.by_hand
-        return coordinator.next_deadline_ms() if coordinator is not None and by_hand else None
+        user_assigned = self._core.subscription.user_assigned
+        return coordinator.next_deadline_ms() if coordinator is not None and user_assigned else None
 
 
 def call_listener(listener: Any, step: Step) -> Any:
-    """Call the listener's method for a step; empty revocations are not told."""
+    """Call the listener's method for a step; empty revocations are skipped."""
     if listener is None or (step.kind != "assigned" and not step.partitions):
         return None
     if step.kind == "assigned":
@@ -366,9 +369,10 @@ def call_listener(listener: Any, step: Step) -> Any:
 def as_offsets(
     given: Mapping[TopicPartition, OffsetAndMetadata | int],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return offsets with metadata, whichever way they were given.
+    """Return offsets with metadata, from plain offsets or OffsetAndMetadata.
 
-    KafkaError(INVALID_REQUEST) for one below 0: brokers would keep it, and nobody could read it.
+    Raises KafkaError(INVALID_REQUEST) for negative offsets: brokers would store them, but no
+    consumer could use them.
     """
     found = {
         TopicPartition(*partition): value

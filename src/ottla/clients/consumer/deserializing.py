@@ -1,4 +1,4 @@
-"""Keys and values of records from bytes to what the user reads.
+"""Deserializers of keys and values.
 
 Kafka: org.apache.kafka.clients.consumer.internals.{Deserializers, CompletedFetch.parseRecord}.
 """
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Deserialized(NamedTuple):
-    """The records before the first that cannot be read, and what is wrong with that one, if any."""
+    """The deserialized records, and the error of the first that failed, if any."""
 
     records: list[ConsumerRecord]
     failure: RecordDeserializationError | None
 
 
 class Deserializers:
-    """Those of one consumer; false when there are none."""
+    """The deserializers of one consumer; false without any."""
 
     def __init__(self, to_key: Converter | None, to_value: Converter | None) -> None:
         self._to_key, self._to_value = to_key or _same, to_value or _same
@@ -34,7 +34,7 @@ class Deserializers:
         return self._is_needed
 
     def read(self, records: list[ConsumerRecord]) -> Deserialized:
-        """Convert records of one partition as far as it goes."""
+        """Deserialize records of one partition up to the first failure."""
         out: list[ConsumerRecord] = []
         try:
             out.extend(self._converted(records))
@@ -52,7 +52,7 @@ class Deserializers:
             )
 
     def _failure(self, record: ConsumerRecord, error: Exception) -> RecordDeserializationError:
-        try:  # once more, to see which of the two it was
+        try:  # again, to find out which of the two failed
             self._to_key(record.key)
             part = "value"
         except Exception:  # noqa: BLE001 - as above

@@ -1,4 +1,4 @@
-"""Record batches that have arrived and wait for the user: decoded as they are taken.
+"""Fetched record batches, decoded when the user takes their records.
 
 Kafka: org.apache.kafka.clients.consumer.internals.CompletedFetch. Hot path: benchmarks/clients.py.
 """
@@ -28,13 +28,13 @@ class AppendedRecord(ConsumerRecord):
 
 
 def next_offset_after(records: memoryview) -> int | None:
-    """Return the offset behind the last whole batch, None when there is none; headers only."""
+    """Return the offset after the last complete batch, None without one; reads headers only."""
     position, end, found = 0, len(records), None
     while end - position >= 61:
         size = int.from_bytes(records[position + 8 : position + 12], "big") + 12
         if position + size > end:
             break
-        if records[position + 16] < 2:  # old formats: rare, so the slow way will do
+        if records[position + 16] < 2:  # message formats 0 and 1: rare, not optimized
             batches = list(iterate_batches(records, position, partial_tail=True))
             return batches[-1].next_offset if batches else found
         base = int.from_bytes(records[position : position + 8], "big")
@@ -44,15 +44,15 @@ def next_offset_after(records: memoryview) -> int | None:
 
 
 class Fetched:
-    """The answer for one partition to one Fetch, and how far the user has taken it."""
+    """The records of one partition in one Fetch response, and the user's position in them."""
 
     __slots__ = (
         "_aborted",
         "_aborted_producers",
         "_batches",
         "_check_crcs",
+        "_decoded",
         "_failure",
-        "_left",
         "_next",
         "end_offset",
         "leader_epoch",
@@ -77,10 +77,10 @@ class Fetched:
         self.leader_epoch = -1
         self.size = len(records)
         self._batches: Iterator[RecordBatch] = iterate_batches(records, partial_tail=True)
-        self._left: list[Any] = []  # Record, or ConsumerRecord after `take_with_topic`
-        self._next = 0  # the first of them that the user has not got
-        self._failure: Exception | None = None  # why nothing can be read from here on
-        # None: everything is read. Otherwise transactions to leave out, by first offset.
+        self._decoded: list[Any] = []  # Record, or ConsumerRecord after `take_with_topic`
+        self._next = 0  # index of the next record to return
+        self._failure: Exception | None = None  # raised by every further `take`
+        # None: read_uncommitted. Otherwise the aborted transactions by first offset.
         self._aborted = (
             None if aborted is None else sorted(aborted, key=lambda one: -one.first_offset)
         )
@@ -91,57 +91,57 @@ class Fetched:
     def again(
         cls, topic_partition: TopicPartition, records: list[ConsumerRecord], end_offset: int
     ) -> Fetched:
-        """Make one of records that were taken from others before."""
+        """Make one from records that were taken before."""
         nothing = memoryview(b"")
         offset = records[0].offset
         made = cls(topic_partition, nothing, offset, end_offset, aborted=None, check_crcs=False)
-        made._left = records
+        made._decoded = records
         return made
 
     def take(self, limit: int) -> list[Record]:
-        """Return up to limit records and step over them; empty when there are no more.
+        """Return up to limit records and advance; empty at the end.
 
-        Raises CorruptMessage, each time, for a batch whose checksum or structure is wrong; the
-        position stays in front of it.
+        Raises CorruptMessage, on every call, for a batch with a wrong checksum or structure; the
+        position stays at that batch.
         """
         taken = self._take(limit, self._plain)
-        if taken and isinstance(taken[0], ConsumerRecord):  # left over by the other way
+        if taken and isinstance(taken[0], ConsumerRecord):  # decoded by `take_with_topic`
             return [Record(*record[2:]) for record in taken]
         return taken
 
     def take_with_topic(self, limit: int) -> list[ConsumerRecord]:
-        """As `take`, with topic and partition."""
+        """Return ConsumerRecords, otherwise as `take`."""
         taken = self._take(limit, self._decode_with_topic)
         if taken and not isinstance(taken[0], ConsumerRecord):
             return with_topic(self.topic_partition, taken)
         return taken
 
     def give_back(self, count: int) -> None:
-        """Have the last so many records of the last `take` or `take_with_topic` taken again."""
+        """Return the last `count` records of the last `take` or `take_with_topic` to the buffer."""
         self._next -= count
-        self.position = self._left[self._next].offset
+        self.position = self._decoded[self._next].offset
 
     def _take(self, limit: int, decode: Callable[[RecordBatch], list[Any]]) -> list[Any]:
         if self._failure is not None:
             raise self._failure.with_traceback(None)
         try:
-            found = self._next < len(self._left) or self._open_batch(decode)
+            found = self._next < len(self._decoded) or self._open_batch(decode)
         except Exception as error:
             self._failure = self._located(error)
             raise self._failure from error
         if not found:
             self.position = max(self.position, self.end_offset)
             return []
-        taken = self._left[self._next : self._next + limit]
+        taken = self._decoded[self._next : self._next + limit]
         self._next += len(taken)
         self.position = taken[-1].offset + 1
         return taken
 
     def _open_batch(self, decode: Callable[[RecordBatch], list[Any]]) -> bool:
-        """Decode the next batch that has records for the user; False when there is none."""
+        """Decode the next batch with records to return; False without one."""
         for batch in self._batches:
-            self._left, self._next = self._decode(batch, decode), 0
-            if self._left:
+            self._decoded, self._next = self._decode(batch, decode), 0
+            if self._decoded:
                 return True
             self.position = max(self.position, batch.next_offset)
         return False
@@ -150,7 +150,7 @@ class Fetched:
         if not isinstance(error, KafkaError):
             return error
         place = f"{self.topic_partition} at offset {self.position}"
-        text = f"{place}: {error.message}; seek past it to go on"
+        text = f"{place}: {error.message}; seek past it to continue"
         if isinstance(error, CorruptMessage):
             return CorruptMessage(text)
         return KafkaError(error.code, text)

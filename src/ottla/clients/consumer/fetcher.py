@@ -1,10 +1,10 @@
-"""Fetches what is assigned, ahead of the user, by incremental sessions.
+"""Prefetches the assigned partitions with incremental fetch sessions.
 
 Kafka: org.apache.kafka.clients.consumer.internals.{Fetcher, FetchSessionHandler}. KIP-227, 392.
 
-Records are asked for behind what is buffered, so that the next answer is under way while the user
-works on the last one; a partition with more than `BUFFERED_FETCHES` full answers waiting is left
-out until they are taken.
+Each Fetch starts after the buffered records, so the next response arrives while the user processes
+the last one. Partitions with `BUFFERED_FETCHES` full responses in the buffer are not fetched until
+records are taken.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PartitionEntry = tuple[Uuid, int, int, int]  # topic id, fetch offset, leader ep
 
 
 class FetchSession:
-    """What the broker remembers of our Fetch requests (KIP-227)."""
+    """The state of an incremental fetch session (KIP-227)."""
 
     def __init__(self) -> None:
         self.session_id = 0
@@ -66,32 +66,32 @@ class FetchSession:
         self.partitions: dict[TopicPartition, PartitionEntry] = {}
 
     def changes(
-        self, wanted: dict[TopicPartition, PartitionEntry]
+        self, requested: dict[TopicPartition, PartitionEntry]
     ) -> tuple[dict[TopicPartition, PartitionEntry], dict[TopicPartition, PartitionEntry]]:
-        """Return what to send and what to have forgotten, and remember the wanted state."""
-        before, self.partitions = self.partitions, wanted
+        """Return the changed and the forgotten partitions, and store the requested ones."""
+        before, self.partitions = self.partitions, requested
         if self.epoch == INITIAL_EPOCH or not self.session_id:
-            return wanted, {}
-        changed = {key: entry for key, entry in wanted.items() if before.get(key) != entry}
+            return requested, {}
+        changed = {key: entry for key, entry in requested.items() if before.get(key) != entry}
         forgotten = {
             key: entry
             for key, entry in before.items()
-            if key not in wanted or wanted[key][0] != entry[0]
+            if key not in requested or requested[key][0] != entry[0]
         }
         return changed, forgotten
 
     def answered(self, session_id: int) -> None:
-        """Step to the next epoch; session id 0 means that the broker keeps no session."""
+        """Advance to the next epoch; session id 0: the broker keeps no session."""
         self.session_id = session_id
         self.epoch = INITIAL_EPOCH if not session_id else max(1, (self.epoch + 1) & 0x7FFFFFFF)
 
     def reset(self) -> None:
-        """Begin with a full request."""
+        """Continue with a full request."""
         self.session_id, self.epoch, self.partitions = 0, INITIAL_EPOCH, {}
 
 
 class Fetcher:
-    """The machine that keeps every assigned partition's buffer filled."""
+    """The state machine that fills the buffers of the assigned partitions."""
 
     def __init__(self, settings: Settings, client: Client, subscription: Subscription) -> None:
         self.client = client
@@ -105,32 +105,32 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._in_flight: set[int] = set()
         self._deadline_ms: int | None = None
-        self._left_out: set[int] = set()  # nodes some of whose partitions have full buffers
+        self._full_nodes: set[int] = set()  # leaders of partitions with full buffers
         self._turn = 0
-        self._stuck: PartitionState | None = None  # whose next record cannot be read
+        self._unreadable: PartitionState | None = None  # its next record cannot be read
         self._metrics = FetcherMetrics(client)
 
-    # ------------------------------------------------------------ asking
+    # ------------------------------------------------------------ requests
 
     def poll(self, now_ms: int) -> None:
-        """Send a Fetch to every node that has partitions to fetch and no Fetch under way."""
+        """Send a Fetch to every node with partitions to fetch and none in flight."""
         self._deadline_ms = None
-        self._left_out = set()
+        self._full_nodes = set()
         by_node: dict[int, dict[TopicPartition, PartitionEntry]] = {}
         for state in self.subscription.partitions.values():
             node_id = self._node_for(state, now_ms)
             if node_id >= 0:
                 by_node.setdefault(node_id, {})[state.topic_partition] = self._entry(state)
-        for node_id, wanted in by_node.items():
+        for node_id, requested in by_node.items():
             if node_id in self._in_flight:
                 continue
             if not self.client.is_available(node_id, PURPOSE):
                 self._wake_at(self.client.available_at_ms(node_id, PURPOSE))
                 continue
-            self._send(node_id, wanted)
+            self._send(node_id, requested)
 
     def next_deadline_ms(self) -> int | None:
-        """When a partition's backoff ends."""
+        """Return when a partition's backoff ends."""
         return self._deadline_ms
 
     def _wake_at(self, when_ms: int) -> None:
@@ -138,14 +138,14 @@ class Fetcher:
             self._deadline_ms = when_ms
 
     def _node_for(self, state: PartitionState, now_ms: int) -> int:
-        """Return where to fetch a partition from now, -1 for nowhere."""
+        """Return the node to fetch a partition from, -1 if it is not fetched now."""
         limit = BUFFERED_FETCHES * self._settings.max_partition_fetch_bytes
         if state.position is None or state.paused or state.needs_validation:
             return -1
         if state.fetching:
             return -1
         if state.buffered_bytes >= limit:
-            self._left_out.add(self.client.metadata.leader(state.topic_partition))
+            self._full_nodes.add(self.client.metadata.leader(state.topic_partition))
             return -1
         if state.retry_at_ms > now_ms:
             self._wake_at(state.retry_at_ms)
@@ -167,13 +167,13 @@ class Fetcher:
         topic_id = metadata.topic_id(state.topic_partition.topic)
         return topic_id, state.fetch_position, epoch, self._settings.max_partition_fetch_bytes
 
-    def _send(self, node_id: int, wanted: dict[TopicPartition, PartitionEntry]) -> None:
+    def _send(self, node_id: int, requested: dict[TopicPartition, PartitionEntry]) -> None:
         session = self._sessions.setdefault(node_id, FetchSession())
-        changed, forgotten = session.changes(wanted)
-        # A long poll for partitions at their end must not hold up those whose buffers will soon
-        # have room again: the broker answers one request of a connection at a time.
+        changed, forgotten = session.changes(requested)
+        # A long poll of partitions without new records must not delay those whose buffers are full
+        # now: the broker processes the requests of a connection one at a time.
         longest_wait_ms: int = self._settings.fetch_max_wait_ms
-        max_wait_ms = min(longest_wait_ms, SHORT_WAIT_MS) if node_id in self._left_out else None
+        max_wait_ms = min(longest_wait_ms, SHORT_WAIT_MS) if node_id in self._full_nodes else None
         request = FetchRequest(
             max_wait_ms=longest_wait_ms if max_wait_ms is None else max_wait_ms,
             min_bytes=self._settings.fetch_min_bytes,
@@ -185,15 +185,15 @@ class Fetcher:
             topics=_topics(changed),
             forgotten_topics_data=_forgotten(forgotten),
         )
-        asked: dict[TopicPartition, tuple[PartitionState, int, int]] = {}
+        in_request: dict[TopicPartition, tuple[PartitionState, int, int]] = {}
         names: dict[Uuid, str] = {}
-        for partition, (topic_id, offset, _, _) in wanted.items():
+        for partition, (topic_id, offset, _, _) in requested.items():
             state = self.subscription.partitions[partition]
             state.fetching = True
-            asked[partition] = (state, state.generation, offset)
+            in_request[partition] = (state, state.generation, offset)
             names[topic_id] = partition.topic
         self._in_flight.add(node_id)
-        has_ids = all(entry[0] for entry in wanted.values())
+        has_ids = all(entry[0] for entry in requested.values())
         pending = self.client.send(
             node_id,
             request,
@@ -201,30 +201,30 @@ class Fetcher:
             timeout_ms=self._settings.request_timeout_ms + self._settings.fetch_max_wait_ms,
             max_version=None if has_ids else 12,
         )
-        pending.on_done(lambda done: self._answered(done, node_id, asked, names))
+        pending.on_done(lambda done: self._answered(done, node_id, in_request, names))
 
-    # ------------------------------------------------------------ answers
+    # ------------------------------------------------------------ responses
 
     def _answered(
         self,
         done: Pending[Any],
         node_id: int,
-        asked: dict[TopicPartition, tuple[PartitionState, int, int]],
+        requested: dict[TopicPartition, tuple[PartitionState, int, int]],
         names: dict[Uuid, str],
     ) -> None:
         self._in_flight.discard(node_id)
-        for state, _, _ in asked.values():
+        for state, _, _ in requested.values():
             state.fetching = False
         session = self._sessions[node_id]
         if done.error is not None:
             session.reset()
-            self._lost(done.error, asked)
+            self._lost(done.error, requested)
             return
         response = done.value
         if response.error_code:
             session.reset()
             if response.error_code not in SESSION_LOST:
-                self._lost(KafkaError(response.error_code), asked)
+                self._lost(KafkaError(response.error_code), requested)
             elif response.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR:
                 self.client.metadata.mark_stale()
             return
@@ -232,24 +232,24 @@ class Fetcher:
         answers = [one for topic in response.responses for one in topic.partitions]
         size = sum(len(one.records or b"") for one in answers)
         if size:
-            self._metrics.came(size)
+            self._metrics.fetched_bytes(size)
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for answer in topic.partitions:
-                question = asked.get(TopicPartition(name, answer.partition_index))
-                if question is not None:
-                    self._take_over(answer, *question)
+                expected = requested.get(TopicPartition(name, answer.partition_index))
+                if expected is not None:
+                    self._process_partition(answer, *expected)
 
-    def _lost(self, error: Exception, asked: dict[TopicPartition, Any]) -> None:
+    def _lost(self, error: Exception, requested: dict[TopicPartition, Any]) -> None:
         if isinstance(error, KafkaError) and not error.is_retriable:
             self.errors.add(error)
         self.client.metadata.mark_stale()
         until_ms = self.client.now_ms + self._settings.retry_backoff_ms
-        for state, _, _ in asked.values():
+        for state, _, _ in requested.values():
             state.retry_at_ms = max(state.retry_at_ms, until_ms)
             state.preferred_replica = -1
 
-    def _take_over(
+    def _process_partition(
         self, answer: Any, state: PartitionState, generation: int, fetch_offset: int
     ) -> None:
         partition = state.topic_partition
@@ -291,7 +291,7 @@ class Fetcher:
         code = answer.error_code
         state.retry_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
         leader = answer.current_leader
-        if leader.leader_id >= 0 and self.client.metadata.learn_leader(
+        if leader.leader_id >= 0 and self.client.metadata.update_leader(
             state.topic_partition, leader.leader_id, leader.leader_epoch
         ):
             state.retry_at_ms = 0
@@ -299,7 +299,7 @@ class Fetcher:
             self.client.metadata.mark_stale()
             state.preferred_replica = -1
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            if state.preferred_replica >= 0:  # a follower may lag: the leader decides
+            if state.preferred_replica >= 0:  # a follower may lag: fetch from the leader
                 state.preferred_replica = -1
                 state.retry_at_ms = 0
             elif not state.buffered:
@@ -310,7 +310,7 @@ class Fetcher:
                 text = f"fetch of {state.topic_partition}: {error.message}"
                 self.errors.add(KafkaError(code, text), state)
 
-    # ------------------------------------------------------------ taking
+    # ------------------------------------------------------------ buffered records
 
     def take(
         self,
@@ -319,13 +319,13 @@ class Fetcher:
         *,
         with_topic: bool = False,
     ) -> list[tuple[TopicPartition, list[Any]]]:
-        """Return up to limit records of the buffered ones, partition after partition.
+        """Return up to limit buffered records, by partition, and advance the positions.
 
-        Shaped ones are deserialized ConsumerRecords, others Records. The partition to begin with
-        changes from call to call. Advances positions. `taken` is what shaped ones were made of.
+        With with_topic they are deserialized ConsumerRecords, and `taken` holds them before
+        deserialization; else Records. The first partition rotates from call to call.
 
-        Raises CorruptMessage or RecordDeserializationError for a record that cannot be read, when
-        there are none before it; then each time, until its partition is paused, sought or given up.
+        Raises CorruptMessage or RecordDeserializationError if the first record is unreadable, on
+        every call until its partition is paused, unassigned or has another position.
         """
         self.taken = []
         states = [state for state in self.subscription.partitions.values() if state.buffered]
@@ -343,18 +343,18 @@ class Fetcher:
                         limit -= len(records)
             except Exception:
                 state.position = state.buffered[0].position
-                self._stuck = state
+                self._unreadable = state
                 if not out:
                     raise
                 break
         return out
 
     def _in_turn(self, states: list[PartitionState]) -> list[PartitionState]:
-        """Return them in the order of this call: who is to raise an error comes first."""
+        """Return the partitions in the order of this call, one with an error first."""
         self._turn += 1
         start = self._turn % len(states)
         turned = states[start:] + states[:start]
-        stuck, self._stuck = self._stuck, None
+        stuck, self._unreadable = self._unreadable, None
         if stuck is not None and stuck in turned:
             turned.remove(stuck)
             turned.insert(0, stuck)
@@ -381,7 +381,7 @@ class Fetcher:
     def _read(
         self, state: PartitionState, fetched: Fetched, records: list[ConsumerRecord]
     ) -> list[ConsumerRecord]:
-        """Deserialize; raises when the first record is one that cannot be."""
+        """Deserialize; raises if the first record fails."""
         if not records:
             return records
         read = self.deserializers.read(records) if self.deserializers else None
@@ -396,7 +396,7 @@ class Fetcher:
 
     @property
     def has_records(self) -> bool:
-        """Whether `take` may return something."""
+        """Whether `take` may return records."""
         return any(s.buffered and not s.paused for s in self.subscription.partitions.values())
 
 

@@ -9,4 +9,4 @@ from typing import Any
 
 
 def untrack(record: Any) -> None:
-    """Leave a record alone: uncompiled, the collector is not spoken to."""
+    """Do nothing: only the compiled function excludes a record."""

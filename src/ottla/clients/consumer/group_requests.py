@@ -28,7 +28,7 @@ MAX_REASON_CHARS = 255
 
 
 class GroupRequests:
-    """Fills in what the settings say."""
+    """Builds the requests with the values of the settings."""
 
     def __init__(self, settings: Settings, group_id: str) -> None:
         self._settings = settings
@@ -37,7 +37,7 @@ class GroupRequests:
     def join(
         self, member_id: str, subscriptions: Mapping[str, Member], reason: str
     ) -> JoinGroupRequest:
-        """Ask to join with a subscription by assignor; the reason is for the broker's log."""
+        """Return JoinGroup with a subscription per assignor; the broker logs the reason."""
         return JoinGroupRequest(
             group_id=self._group_id,
             session_timeout_ms=self._settings.session_timeout_ms,
@@ -57,7 +57,7 @@ class GroupRequests:
     def sync(
         self, member: CommitIdentity, protocol_name: str | None, assignment: Assignment
     ) -> SyncGroupRequest:
-        """Ask for one's partitions; the leader hands in everybody's."""
+        """Return SyncGroup; the leader's contains the assignment of all members."""
         return SyncGroupRequest(
             group_id=self._group_id,
             generation_id=member.generation,
@@ -74,7 +74,7 @@ class GroupRequests:
         )
 
     def heartbeat(self, member: CommitIdentity) -> HeartbeatRequest:
-        """Say that the member lives."""
+        """Return Heartbeat."""
         return HeartbeatRequest(
             group_id=self._group_id,
             generation_id=member.generation,
@@ -83,7 +83,7 @@ class GroupRequests:
         )
 
     def leave(self, member_id: str, reason: str) -> LeaveGroupRequest:
-        """Say goodbye."""
+        """Return LeaveGroup."""
         return LeaveGroupRequest(
             group_id=self._group_id,
             members=[LeaveGroupRequest.MemberIdentity(member_id=member_id, reason=reason)],

@@ -1,8 +1,8 @@
-"""What a consumer measures of its records: consumed, how far behind, how they come.
+"""Consumer metrics: records consumed, fetch sizes and rates, lag and lead.
 
 Kafka: org.apache.kafka.clients.consumer.internals.{FetchMetricsManager, ConsumerRebalanceMetrics}.
 
-Bytes are those of the batches as they came, compressed; Kafka's consumer counts them unpacked.
+Bytes count the batches as received, compressed; Kafka's consumer counts decompressed bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FETCH_SIZE = sized("fetch-size")
 
 
 class FetcherMetrics:
-    """Fed by the fetcher, once an answer and once a batch that is handed over."""
+    """Fetch metrics, updated once per response and once per taken batch."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -35,12 +35,12 @@ class FetcherMetrics:
         self._lag = window(FETCHES, {"records-lag-max": Window.highest})
         self._lead = window(FETCHES, {"records-lead-min": Window.lowest})
 
-    def came(self, size: int) -> None:
-        """Count an answer with so many bytes of records."""
+    def fetched_bytes(self, size: int) -> None:
+        """Record the bytes of records in a response."""
         self._size.record(size, self._client.now_ms)
 
     def taken(self, state: PartitionState, records: int, size: int) -> None:
-        """Count records handed over, and the bytes of what was thereby used up."""
+        """Record the number and bytes of the records returned to the user."""
         now_ms = self._client.now_ms
         name = state.topic_partition.topic
         topic = self._topics.get(name)
@@ -62,21 +62,21 @@ class FetcherMetrics:
 
 
 def lag_of(state: PartitionState) -> int | None:
-    """Return how many offsets are ahead of the user; None while the end is unknown."""
+    """Return the offsets between the position and the end; None while the end is unknown."""
     if state.high_watermark is None or state.position is None:
         return None
     return max(state.high_watermark - state.position, 0)
 
 
 def lead_of(state: PartitionState) -> int | None:
-    """Return how many offsets the user is behind the start of the log; None while unknown."""
+    """Return the offsets between the log start and the position; None while unknown."""
     if state.log_start_offset is None or state.position is None:
         return None
     return max(state.position - state.log_start_offset, 0)
 
 
 def partition_metrics(subscription: Subscription, client_id: str) -> dict[MetricName, float | str]:
-    """Return lag and lead of each assigned partition now."""
+    """Return the current lag and lead of each assigned partition."""
     found: dict[MetricName, float | str] = {}
     looks: dict[str, Callable[[PartitionState], int | None]]
     looks = {"records-lag": lag_of, "records-lead": lead_of}

@@ -1,4 +1,4 @@
-"""Positions: from committed offsets, by timestamp, after a change of leader; and commits.
+"""Positions: from committed offsets, by timestamp, after a leader change; and commits.
 
 Kafka: org.apache.kafka.clients.consumer.internals.{OffsetFetcher, CommitRequestManager,
 OffsetsRequestManager}. KIP-320 (leader epochs), KIP-447 (stable offsets), KIP-1106 (by_duration).
@@ -41,7 +41,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """What a lookup by time found."""
+    """The result of an offset query by timestamp."""
 
     offset: int
     timestamp: int
@@ -49,7 +49,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 def read_reset_policy(text: str) -> int | tuple[str, int] | None:
-    """Return EARLIEST, LATEST, None (raise instead), or ("by_duration", milliseconds)."""
+    """Return EARLIEST, LATEST, None (raise an error), or ("by_duration", milliseconds)."""
     fixed = {"earliest": EARLIEST, "latest": LATEST, "none": None}
     if text.lower() in fixed:
         return fixed[text.lower()]
@@ -72,7 +72,7 @@ def _duration_ms(text: str) -> int:
     return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
 
 
-# ---------------------------------------------------------------- building and reading messages
+# ---------------------------------------------------------------- requests and responses
 
 
 def list_offsets_request(
@@ -82,7 +82,7 @@ def list_offsets_request(
     committed_only: bool,
     timeout_ms: int,
 ) -> ListOffsetsRequest:
-    """Ask for offsets by timestamp (or special one), of partitions with one leader."""
+    """Return ListOffsets with a timestamp (or special one) for partitions of one leader."""
     topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
     for partition, timestamp in timestamps.items():
         topic = topics.get(partition.topic)
@@ -109,7 +109,7 @@ def list_offsets_request(
 def offset_fetch_request(
     group_id: str, partitions: Iterable[TopicPartition] | None, metadata: ClusterMetadata | None
 ) -> tuple[OffsetFetchRequest, int | None]:
-    """Return the request for committed offsets (None: all of the group) and a version limit."""
+    """Return OffsetFetch for partitions (None: all of the group), and a version limit."""
     group = OffsetFetchRequest.OffsetFetchRequestGroup
     topics: dict[str, Any] = {}
     for name, partition in partitions or ():
@@ -121,16 +121,18 @@ def offset_fetch_request(
                 partition_indexes=[],
             )
         topic.partition_indexes.append(partition)
-    asked = group(group_id=group_id, topics=None if partitions is None else list(topics.values()))
+    requested = group(
+        group_id=group_id, topics=None if partitions is None else list(topics.values())
+    )
     has_ids = partitions is not None and all(topic.topic_id for topic in topics.values())
     limit = None if has_ids and topics else FIRST_VERSION_WITH_TOPIC_IDS - 1
-    return OffsetFetchRequest(groups=[asked]), limit
+    return OffsetFetchRequest(groups=[requested]), limit
 
 
 def read_offset_fetch(
     response: Any, names: Mapping[Uuid, str]
 ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError | None]:
-    """Return what is committed, None where nothing is; raises the group's error."""
+    """Return the committed offsets, None for partitions without one; raises group errors."""
     group = response.groups[0]
     if group.error_code:
         raise KafkaError(group.error_code)
@@ -151,7 +153,7 @@ def read_offset_fetch(
 
 
 class CommitIdentity(NamedTuple):
-    """As whom a group's offsets are committed; the defaults are an outsider's."""
+    """The membership in an OffsetCommit; the defaults are those of a non-member."""
 
     generation: int = -1
     member_id: str = ""
@@ -164,7 +166,7 @@ def offset_commit_request(
     identity: CommitIdentity,
     metadata: ClusterMetadata | None,
 ) -> tuple[OffsetCommitRequest, int | None]:
-    """Return the request and a version limit for topics whose id is not known."""
+    """Return OffsetCommit, and a version limit if a topic id is unknown."""
     topics: dict[str, OffsetCommitRequest.OffsetCommitRequestTopic] = {}
     for (name, partition), committed in offsets.items():
         topic = topics.get(name)
@@ -194,7 +196,7 @@ def offset_commit_request(
 
 
 def first_commit_error(response: Any) -> KafkaError | None:
-    """Return the first error in an answer to OffsetCommit."""
+    """Return the first error in an OffsetCommit response."""
     for topic in response.topics:
         for partition in topic.partitions:
             if partition.error_code:
@@ -203,20 +205,20 @@ def first_commit_error(response: Any) -> KafkaError | None:
 
 
 def replace_commit_errors(response: Any, code: ErrorCode) -> None:
-    """Have an answer to OffsetCommit say code wherever it has an error."""
+    """Replace all errors in an OffsetCommit response by code."""
     for topic in response.topics:
         for partition in topic.partitions:
             if partition.error_code:
                 partition.error_code = code
 
 
-# ---------------------------------------------------------------- the machine
+# ---------------------------------------------------------------- state machine
 
 
 class Positions:
-    """Finds a position for every assigned partition that has none, and validates after elections.
+    """Finds positions for assigned partitions without one, and validates them after elections.
 
-    Order: what the group committed; else the reset policy; else an error for the user.
+    Order: the group's committed offset; else the reset policy; else an error for the user.
     """
 
     def __init__(
@@ -239,22 +241,23 @@ class Positions:
         self._deadline_ms: int | None = None
 
     def poll(self, now_ms: int) -> None:
-        """Ask for what is missing and not asked for yet."""
+        """Send the requests for positions that are missing or need validation."""
         self._deadline_ms = None
         states = self.subscription.partitions.values()
         self._check_epochs(states)
         if any(state.needs_committed for state in states):
             self._fetch_committed(now_ms)
         self._look_up(
-            [state for state in states if state.reset_to is not None and not state.looking_up],
+            [state for state in states if state.reset_to is not None and not state.lookup_pending],
             now_ms,
         )
         self._validate(
-            [state for state in states if state.needs_validation and not state.looking_up], now_ms
+            [state for state in states if state.needs_validation and not state.lookup_pending],
+            now_ms,
         )
 
     def next_deadline_ms(self) -> int | None:
-        """When a backoff ends."""
+        """Return when a backoff ends."""
         return self._deadline_ms
 
     def _wake_at(self, when_ms: int) -> None:
@@ -282,10 +285,10 @@ class Positions:
         request.require_stable = True
         names = dict(self.client.metadata.topic_names)
         self.coordinator.send(request, max_version=limit).on_done(
-            lambda done: self._got_committed(done, missing, names)
+            lambda done: self._committed_received(done, missing, names)
         )
 
-    def _got_committed(
+    def _committed_received(
         self, done: Pending[Any], missing: list[PartitionState], names: dict[Uuid, str]
     ) -> None:
         self._fetching_committed = False
@@ -322,7 +325,7 @@ class Positions:
         policy = self._policy
         if policy is None:
             text = f"no offset for {state.topic_partition}: nothing valid is committed and "
-            # Until the user seeks, or commits for the group in another way: look again.
+            # The user may seek, or commit by other means: query again.
             self._retry_committed_at_ms = self.client.now_ms + self._settings.retry_backoff_ms
             self.errors.add(
                 KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text + "auto.offset.reset is none"),
@@ -346,10 +349,10 @@ class Positions:
                 committed_only=self._committed_only,
                 timeout_ms=self._settings.request_timeout_ms,
             )
-            asked = {s.topic_partition: (s, s.generation) for s in group}
+            requested = {s.topic_partition: (s, s.generation) for s in group}
             for state in group:
-                state.looking_up = True
-            self._send(leader, request, asked, self._looked_up)
+                state.lookup_pending = True
+            self._send(leader, request, requested, self._offset_found)
 
     def _leader_now(self, state: PartitionState, now_ms: int) -> int:
         if state.retry_at_ms > now_ms:
@@ -357,7 +360,7 @@ class Positions:
             return -1
         leader = self.client.metadata.leader(state.topic_partition)
         if leader < 0:
-            self.client.metadata.want((state.topic_partition.topic,))
+            self.client.metadata.add_topics((state.topic_partition.topic,))
             self.client.metadata.mark_stale()
         return leader
 
@@ -365,17 +368,17 @@ class Positions:
         self,
         leader: int,
         request: Any,
-        asked: dict[TopicPartition, tuple[PartitionState, int]],
+        requested: dict[TopicPartition, tuple[PartitionState, int]],
         handle: Callable[[PartitionState, Any], None],
     ) -> None:
         def answered(done: Pending[Any]) -> None:
             current = {
                 key: state
-                for key, (state, generation) in asked.items()
+                for key, (state, generation) in requested.items()
                 if state.generation == generation
             }
             for state in current.values():
-                state.looking_up = False
+                state.lookup_pending = False
             if done.error is not None:
                 for state in current.values():
                     self._try_again(state, done.error)
@@ -402,8 +405,8 @@ class Positions:
         if not (isinstance(error, KafkaError) and error.is_retriable) and code not in fenced:
             self.errors.add(KafkaError(code, f"{state.topic_partition}: {error}"), state)
 
-    def _looked_up(self, state: PartitionState, answer: Any) -> None:
-        if answer.offset < 0:  # a time behind the newest record: nothing older, so the end
+    def _offset_found(self, state: PartitionState, answer: Any) -> None:
+        if answer.offset < 0:  # the time is after the newest record: use the end
             state.request_reset(LATEST)
             return
         state.seek(answer.offset)
@@ -412,7 +415,7 @@ class Positions:
     # ------------------------------------------------------ validation after elections, KIP-320
 
     def _check_epochs(self, states: Iterable[PartitionState]) -> None:
-        """Have a position validated whose record was read under an older leader."""
+        """Mark positions for validation that were read under an older leader epoch."""
         for state in states:
             if state.position is None or state.leader_epoch < 0 or state.needs_validation:
                 continue
@@ -448,10 +451,10 @@ class Positions:
                     )
                 ],
             )
-            state.looking_up = True
-            asked = {state.topic_partition: (state, state.generation)}
+            state.lookup_pending = True
+            requested = {state.topic_partition: (state, state.generation)}
             epoch = known.leader_epoch
-            self._send(leader, request, asked, partial(self._validated, epoch))
+            self._send(leader, request, requested, partial(self._validated, epoch))
 
     def _validated(self, epoch: int, state: PartitionState, answer: Any) -> None:
         state.needs_validation = False
@@ -459,8 +462,8 @@ class Positions:
         if answer.end_offset < 0 or state.position is None:
             return
         if answer.end_offset < state.fetch_position:
-            # The log was cut below what we read: continue from the cut (KAFKA-2334: never from
-            # an end offset that merely looks lower while a new leader catches up).
+            # The log was truncated below the position: continue from there (KAFKA-2334: not from
+            # an end offset that is only lower because a new leader lags).
             cut = answer.end_offset
             if cut < state.position:
                 state.seek(cut)

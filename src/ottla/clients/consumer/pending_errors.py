@@ -1,4 +1,4 @@
-"""Errors that wait for the user's next call, each once.
+"""Errors kept for the user's next call, without duplicates.
 
 Kafka: the exceptions kept by org.apache.kafka.clients.consumer.internals.{OffsetFetcherUtils,
 ConsumerMetadata} until the next poll.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MAX_KEPT = 100
 
 
-class _Trouble(NamedTuple):
+class _PendingError(NamedTuple):
     error: KafkaError
     state: PartitionState | None
     generation: int
@@ -26,31 +26,31 @@ class _Trouble(NamedTuple):
 
 
 class PendingErrors:
-    """What a machine has to tell the user: one error of a code and partition, the oldest first.
+    """The pending errors of a state machine: one per code and partition, oldest first.
 
-    A user that comes seldom hears of a trouble once, not once for every try meanwhile. Those of a
-    partition are forgotten with a seek and when it is taken away.
+    A user that polls rarely gets an error once, not once per retry. Errors of a partition are
+    dropped by a seek and when it is unassigned.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[PartitionState | None, int], _Trouble] = {}
+        self._kept: dict[tuple[PartitionState | None, int], _PendingError] = {}
 
     def add(self, error: KafkaError, state: PartitionState | None = None) -> None:
-        """Keep an error, of the whole machine or of a partition."""
+        """Add an error, general or of a partition."""
         self._forget_what_is_over()
         key = (state, int(error.code))
         if key not in self._kept and len(self._kept) < MAX_KEPT:
-            self._kept[key] = _Trouble(error, state, -1 if state is None else state.generation)
+            self._kept[key] = _PendingError(error, state, -1 if state is None else state.generation)
 
     def pop(self) -> KafkaError | None:
-        """Return the oldest and keep it no longer; None when there is none."""
+        """Remove and return the oldest error; None without one."""
         self._forget_what_is_over()
         if not self._kept:
             return None
         return self._kept.pop(next(iter(self._kept))).error
 
     def clear(self) -> None:
-        """Keep none."""
+        """Remove all errors."""
         self._kept.clear()
 
     def _forget_what_is_over(self) -> None:

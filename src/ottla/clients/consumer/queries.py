@@ -1,4 +1,4 @@
-"""A consumer's questions that are answered by waiting: commits, committed, offsets by time.
+"""A consumer's waiting calls: commits, committed offsets, offset queries.
 
 Kafka: the blocking calls of org.apache.kafka.clients.consumer.KafkaConsumer.
 """
@@ -37,7 +37,7 @@ RETRY_ANYWAY = frozenset(
 
 
 class Deadline:
-    """How long a call may still take."""
+    """The deadline of a call."""
 
     def __init__(self, core: ConsumerCore, timeout: float | None) -> None:
         limit_ms = core.settings.default_api_timeout_ms if timeout is None else timeout * 1000
@@ -45,29 +45,31 @@ class Deadline:
         self._end_ms = core.now_ms() + limit_ms
         self._last: KafkaError | None = None
 
-    async def pause(self, error: KafkaError | None = None, *, backoff: bool = True) -> None:
-        """Wait for progress before another try; raise when the error or the time forbids one."""
+    async def wait_before_retry(
+        self, error: KafkaError | None = None, *, backoff: bool = True
+    ) -> None:
+        """Wait for progress or the backoff; raise a fatal error, or after the deadline."""
         self._last = error or self._last
         if error is not None and not error.is_retriable and error.code not in RETRY_ANYWAY:
             raise error
         pending_error = self._core.client.pending_error()
         if pending_error is not None:
             raise pending_error
-        left_ms = self._end_ms - self._core.now_ms()
-        if left_ms <= 0:
-            if not self._core.client.reached:
+        remaining_ms = self._end_ms - self._core.now_ms()
+        if remaining_ms <= 0:
+            if not self._core.client.is_reachable:
                 raise self._core.client.unreachable()
             raise self._last or KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         self._core.runtime.wake()
         if error is not None and backoff:
-            wait_ms = min(self._core.settings.retry_backoff_ms, left_ms)
+            wait_ms = min(self._core.settings.retry_backoff_ms, remaining_ms)
             await self._core.runtime.sleep(wait_ms)
         else:
-            await self._core.runtime.wait_progress(left_ms)
+            await self._core.runtime.wait_progress(remaining_ms)
 
 
-class Lookups:
-    """The questions of one consumer."""
+class Queries:
+    """The waiting calls of one consumer."""
 
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
@@ -75,13 +77,13 @@ class Lookups:
 
     async def _find_coordinator(self, deadline: Deadline) -> Coordinator:
         self._core.runtime.attach()
-        coordinator = self._core.need_group()
+        coordinator = self._core.require_coordinator()
         while not coordinator.known:
             if coordinator.fatal is not None:
                 error, coordinator.fatal = coordinator.fatal, None
                 raise error
             coordinator.poll(self._core.now_ms())
-            await deadline.pause()
+            await deadline.wait_before_retry()
         return coordinator
 
     async def commit(
@@ -93,32 +95,32 @@ class Lookups:
         from ottla.clients.consumer.core import as_offsets
 
         deadline = Deadline(self._core, timeout)
-        wanted = self._core.consumed() if offsets is None else as_offsets(offsets)
-        if not wanted:
+        requested = self._core.consumed() if offsets is None else as_offsets(offsets)
+        if not requested:
             return
         while True:
             await self._find_coordinator(deadline)
             error: KafkaError | None
             try:
-                answer = await self._core.runtime.wait_for(self._core.send_commit(wanted))
+                answer = await self._core.runtime.wait_for(self._core.send_commit(requested))
                 error = first_commit_error(answer)
             except KafkaError as failure:
                 error = failure
             if error is None:
                 return
-            await deadline.pause(error)
+            await deadline.wait_before_retry(error)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Ask the coordinator, with retries."""
-        wanted = [TopicPartition(*partition) for partition in partitions]
+        """Fetch committed offsets from the coordinator, with retries."""
+        requested = [TopicPartition(*partition) for partition in partitions]
         deadline = Deadline(self._core, timeout)
         while True:
             coordinator = await self._find_coordinator(deadline)
-            request, limit = offset_fetch_request(coordinator.key, wanted, self._client.metadata)
+            request, limit = offset_fetch_request(coordinator.key, requested, self._client.metadata)
             request.require_stable = (
-                True  # as Java asks: what a transaction left open is waited for
+                True  # as Kafka's client: wait for offsets of open transactions
             )
             names = dict(self._client.metadata.topic_names)
             try:
@@ -131,10 +133,10 @@ class Lookups:
                         raise one
             except KafkaError as error:
                 coordinator.note_error(error.code)
-                await deadline.pause(error)
+                await deadline.wait_before_retry(error)
             else:
                 good = {p: o for p, o in found.items() if not isinstance(o, KafkaError)}
-                return {partition: good.get(partition) for partition in wanted}
+                return {partition: good.get(partition) for partition in requested}
 
     async def position(self, partition: TopicPartition, timeout: float | None) -> int:
         """Wait until the position is known."""
@@ -148,41 +150,41 @@ class Lookups:
             error = self._core.positions.errors.pop()
             if error is not None:
                 raise error
-            await deadline.pause()
+            await deadline.wait_before_retry()
 
     async def offsets(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Ask the leaders for offsets by timestamp, each until it answers."""
+        """Query the leaders for offsets by timestamp, with retries."""
         self._core.runtime.attach()
         deadline = Deadline(self._core, timeout)
-        wanted = {TopicPartition(*partition): when for partition, when in timestamps.items()}
-        with self._core.looking_up(partition.topic for partition in wanted):
-            return await self._ask_leaders(wanted, deadline)
+        requested = {TopicPartition(*partition): when for partition, when in timestamps.items()}
+        with self._core.keeping_topics(partition.topic for partition in requested):
+            return await self._query_leaders(requested, deadline)
 
-    async def _ask_leaders(
-        self, left: dict[TopicPartition, int], deadline: Deadline
+    async def _query_leaders(
+        self, remaining: dict[TopicPartition, int], deadline: Deadline
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         metadata = self._client.metadata
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
         while True:
             by_leader: dict[int, dict[TopicPartition, int]] = {}
-            for partition, when in left.items():
+            for partition, when in remaining.items():
                 leader = metadata.leader(partition)
                 if leader >= 0:
                     by_leader.setdefault(leader, {})[partition] = when
             failure: KafkaError | None = None
             for leader, part in by_leader.items():
-                failure = await self._ask_leader(leader, part, found) or failure
+                failure = await self._query_leader(leader, part, found) or failure
             for partition in found:
-                left.pop(partition, None)
-            if not left:
+                remaining.pop(partition, None)
+            if not remaining:
                 return found
-            self._raise_topic_error(left)
+            self._raise_topic_error(remaining)
             metadata.mark_stale()
-            await deadline.pause(failure)
+            await deadline.wait_before_retry(failure)
 
-    async def _ask_leader(
+    async def _query_leader(
         self,
         leader: int,
         part: dict[TopicPartition, int],
@@ -211,9 +213,9 @@ class Lookups:
                     )
         return failure
 
-    def _raise_topic_error(self, left: Mapping[TopicPartition, int]) -> None:
+    def _raise_topic_error(self, remaining: Mapping[TopicPartition, int]) -> None:
         metadata = self._client.metadata
-        for partition in left:
+        for partition in remaining:
             code = metadata.error(partition.topic)
             if code and not KafkaError(code).is_retriable:
                 raise KafkaError(code, f"topic {partition.topic!r}: {ErrorCode(code).text}")
@@ -229,8 +231,8 @@ class Lookups:
         self._core.runtime.attach()
         deadline = Deadline(self._core, timeout)
         metadata = self._client.metadata
-        with self._core.looking_up((topic,)):
+        with self._core.keeping_topics((topic,)):
             while not metadata.partition_count(topic):
                 code = metadata.error(topic)
-                await deadline.pause(KafkaError(code) if code else None, backoff=False)
+                await deadline.wait_before_retry(KafkaError(code) if code else None, backoff=False)
             return list(metadata.topics[topic].partitions)

@@ -1,4 +1,4 @@
-"""The records of one poll while an iterator hands them out, one by one.
+"""Iteration over the records of one poll.
 
 Kafka: none; its consumer has no iterator.
 """
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     Taken = tuple[PartitionState, int, list[ConsumerRecord]]
 
 
-class Reading:
-    """What was taken for an iterator, and how far that has come.
+class RecordIteration:
+    """The records taken for an iterator, and the iterator's position.
 
-    Positions stand behind everything that was taken. What the iterator has not handed out yet must
-    not be committed, and is put back when the user goes on in another way. Nothing is counted a
-    record: the iterator of the list knows where it is.
+    The partitions' positions are after all taken records. Records that the iterator has not
+    returned must not be committed, and are put back when the user calls another method. No counter
+    is kept per record: the list iterator knows its position.
 
-    `taken` are the records as they came, with each partition's state and its generation.
+    `taken` holds the records before deserialization, with each partition's state and generation.
     """
 
     def __init__(self, records: list[ConsumerRecord], taken: list[Taken]) -> None:
@@ -39,17 +39,17 @@ class Reading:
         return self._rest
 
     def __len__(self) -> int:
-        """How many records are still to be handed out."""
+        """Return the number of remaining records."""
         return length_hint(self._rest)
 
     def ahead(self) -> dict[PartitionState, int]:
-        """Return the first offset not handed out, of each partition that has one."""
-        left = len(self)
-        if not left:
+        """Return the offset of the first remaining record of each partition."""
+        remaining = len(self)
+        if not remaining:
             return {}
         first = {
             TopicPartition(record.topic, record.partition): record.offset
-            for record in reversed(self._records[-left:])
+            for record in reversed(self._records[-remaining:])
         }
         return {
             state: first[state.topic_partition]
@@ -58,7 +58,7 @@ class Reading:
         }
 
     def put_back(self) -> None:
-        """End the iterator; what it has not handed out is the next to be taken."""
+        """End the iterator and return the remaining records to the buffers."""
         for state, offset in self.ahead().items():
             assert state.position is not None
             records = [

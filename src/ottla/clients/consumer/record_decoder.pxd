@@ -1,4 +1,4 @@
-# C types for record_decoder.py (Cython's augmenting file): the logic stands there, only types stand here.
+# C types for record_decoder.py (Cython's augmenting file): the logic is in the .py file, only types are here.
 import cython
 
 from ottla.clients.consumer cimport gc_tracking

@@ -1,6 +1,6 @@
-"""Consumer records made straight from the bytes of a batch, in one walk.
+"""Decodes consumer records directly from the bytes of a batch.
 
-Compiled by Cython with `shape.pxd` beside it; runs uncompiled too.
+Compiled by Cython with `record_decoder.pxd`; runs uncompiled too.
 
 Kafka: org.apache.kafka.clients.consumer.internals.CompletedFetch.parseRecord.
 Hot path: all of it. benchmarks/clients.py.
@@ -21,7 +21,7 @@ _LARGEST_BASE = 1 << 62
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as a consumer gets it; the timestamp is in ms since the epoch."""
+    """A record returned to the user; the timestamp is in ms since the epoch."""
 
     topic: str
     partition: int
@@ -47,14 +47,14 @@ def simple_records(
     topic: str,
     partition: int,
 ) -> list[ConsumerRecord] | None:
-    """Return the records of a plain payload; None when any has headers or anything is wrong.
+    """Return the records of an uncompressed payload; None for records with headers or invalid ones.
 
-    Those are for the general way, which also says what is wrong. With log_append_time (ms) all
+    `RecordBatch.records` decodes those, and reports what is invalid. With log_append_time (ms) all
     records have that timestamp.
     """
     raw = plain
     end = len(plain)
-    if count < 0 or count > end // 7 + 1:  # a record takes seven bytes at least
+    if count < 0 or count > end // 7 + 1:  # a record has at least seven bytes
         return None
     if base_offset > _LARGEST_BASE or base_offset < -_LARGEST_BASE:
         return None
@@ -84,10 +84,10 @@ def simple_records(
         key = raw[key_start : key_start + key_size] if key_size >= 0 else None
         value = raw[value_start : value_start + value_size] if value_size >= 0 else None
         fields = (topic, partition, base_offset + offset_delta, timestamp, key, value, ())
-        # written out: Cython calls the type's slot, twice as fast as a bound __new__
+        # Not a bound __new__: Cython calls the type's slot directly, twice as fast.
         record: ConsumerRecord = tuple.__new__(kind, fields)
-        # Bytes, text and numbers make no cycles; looking for some cost a sixth of `poll`. The
-        # collector finds that out itself for plain tuples, but not for named ones.
+        # Bytes, text and numbers form no cycles; searching for them cost a sixth of `poll`. The
+        # collector untracks such tuples itself, but not named tuples.
         gc_tracking.untrack(record)
         records.append(record)
     return records if cursor.position == end else None

@@ -1,4 +1,4 @@
-"""What a consumer reads and where it is: the topics wanted, the partitions had, their positions.
+"""A consumer's subscription and assignment, with the position of each partition.
 
 Kafka: org.apache.kafka.clients.consumer.internals.SubscriptionState.
 """
@@ -23,10 +23,10 @@ EARLIEST, LATEST = -2, -1
 class PartitionState:
     """One assigned partition.
 
-    `position` is the next offset the user gets, None until it is known; `fetch_position` the next
-    offset to ask for, ahead of it by what is buffered. `reset_to` is the timestamp (or EARLIEST,
-    LATEST) to look a position up with. `generation` rises with every seek, so that answers to
-    older questions are recognised.
+    `position` is the offset of the next record to return, None until it is known; `fetch_position`
+    the next offset to fetch, after the buffered records. `reset_to` is the timestamp (or EARLIEST,
+    LATEST) of a pending offset query. `generation` increases with every seek: responses to earlier
+    requests are ignored.
     """
 
     __slots__ = (
@@ -39,7 +39,7 @@ class PartitionState:
         "last_stable_offset",
         "leader_epoch",
         "log_start_offset",
-        "looking_up",
+        "lookup_pending",
         "needs_committed",
         "needs_validation",
         "paused",
@@ -62,7 +62,7 @@ class PartitionState:
         self.paused = False
         self.reset_to: int | None = None
         self.needs_committed = True
-        self.looking_up = False
+        self.lookup_pending = False
         self.retry_at_ms = 0
         self.fetching = False
         self.generation = 0
@@ -75,7 +75,7 @@ class PartitionState:
         self.preferred_until_ms = 0
 
     def seek(self, offset: int, leader_epoch: int = -1) -> None:
-        """Continue at offset; what is buffered is dropped."""
+        """Set the position; buffered records are dropped."""
         self.drop()
         self.position = self.fetch_position = offset
         self.leader_epoch = self.validated_epoch = leader_epoch
@@ -84,55 +84,55 @@ class PartitionState:
         self.reset_to = None
 
     def request_reset(self, timestamp: int) -> None:
-        """Look the position up by timestamp (EARLIEST, LATEST or milliseconds)."""
+        """Request a position by timestamp (EARLIEST, LATEST or milliseconds)."""
         self.drop()
         self.position = None
         self.needs_committed = False
         self.reset_to = timestamp
 
     def drop(self) -> None:
-        """Forget buffered records and answers under way."""
+        """Drop buffered records and ignore responses in flight."""
         self.generation += 1
         self.buffered.clear()
         self.buffered_bytes = 0
-        self.looking_up = False
+        self.lookup_pending = False
         self.needs_validation = False
 
 
 class Subscription:
-    """Topics by name, by pattern, or partitions by hand: one of the three."""
+    """Topics by name, topics by pattern, or user-assigned partitions."""
 
     def __init__(self, *, exclude_internal: bool) -> None:
         self.topics: tuple[str, ...] = ()
         self.pattern: re.Pattern[str] | None = None
         self.pattern_applied = False
-        self.by_hand = False
+        self.user_assigned = False
         self.listener: Any = None
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self._exclude_internal = exclude_internal
 
     @property
     def uses_group(self) -> bool:
-        """Whether a group decides on the partitions."""
-        return not self.by_hand and (bool(self.topics) or self.pattern is not None)
+        """Whether the group assigns the partitions."""
+        return not self.user_assigned and (bool(self.topics) or self.pattern is not None)
 
     def subscribe(self, topics: Iterable[str], listener: Any) -> None:
-        """Want topics by name."""
-        self._refuse_mixing(by_hand=False)
+        """Subscribe to topics by name."""
+        self._refuse_mixing(user_assigned=False)
         self._refuse_other_kind(is_other=self.pattern is not None)
         self.topics = tuple(dict.fromkeys(topics))
         self.listener = listener
 
     def subscribe_pattern(self, pattern: str | re.Pattern[str], listener: Any) -> None:
-        """Want the topics whose whole name matches."""
-        self._refuse_mixing(by_hand=False)
+        """Subscribe to the topics whose full name matches."""
+        self._refuse_mixing(user_assigned=False)
         self._refuse_other_kind(is_other=self.pattern is None and bool(self.topics))
         self.pattern = re.compile(pattern)
         self.pattern_applied = False
         self.listener = listener
 
     def match(self, names: Iterable[tuple[str, bool]]) -> bool:
-        """Apply the pattern to (name, is internal); True when the topics changed."""
+        """Apply the pattern to (name, is internal) pairs; True if the topics changed."""
         assert self.pattern is not None
         found = tuple(
             sorted(
@@ -146,30 +146,30 @@ class Subscription:
         self.pattern_applied = True
         return changed
 
-    def assign_by_hand(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take exactly these partitions, without a group."""
-        wanted = list(partitions)
-        self._refuse_mixing(by_hand=True)
-        self.by_hand = bool(wanted)
-        self.replace(wanted)
+    def assign_from_user(self, partitions: Iterable[TopicPartition]) -> None:
+        """Assign these partitions, without a group."""
+        requested = list(partitions)
+        self._refuse_mixing(user_assigned=True)
+        self.user_assigned = bool(requested)
+        self.replace(requested)
 
-    def replace(self, wanted: Iterable[TopicPartition]) -> None:
-        """Set the assignment; partitions that stay keep their state."""
+    def replace(self, requested: Iterable[TopicPartition]) -> None:
+        """Set the assignment; remaining partitions keep their state."""
         before = self.partitions
         self.partitions = {
             partition: before.get(partition) or PartitionState(partition)
-            for partition in dict.fromkeys(wanted)
+            for partition in dict.fromkeys(requested)
         }
         for partition in before.keys() - self.partitions.keys():
             before[partition].drop()
 
     def unsubscribe(self) -> None:
-        """Want nothing."""
-        self.topics, self.pattern, self.by_hand, self.listener = (), None, False, None
+        """Clear the subscription and the assignment."""
+        self.topics, self.pattern, self.user_assigned, self.listener = (), None, False, None
         self.replace(())
 
-    def _refuse_mixing(self, *, by_hand: bool) -> None:
-        self._refuse_other_kind(is_other=self.uses_group if by_hand else self.by_hand)
+    def _refuse_mixing(self, *, user_assigned: bool) -> None:
+        self._refuse_other_kind(is_other=self.uses_group if user_assigned else self.user_assigned)
 
     @staticmethod
     def _refuse_other_kind(*, is_other: bool) -> None:

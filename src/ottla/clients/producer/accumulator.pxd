@@ -1,4 +1,4 @@
-# C types for accumulator.py (Cython's augmenting file): the logic stands there.
+# C types for accumulator.py (Cython's augmenting file): the logic is in the .py file.
 import cython
 
 from ottla.clients.producer.batches cimport Delivery, PartitionQueue, ProducerBatch, delivery_of

@@ -1,14 +1,14 @@
-"""Records that wait to be sent, by partition.
+"""The record accumulator: queued records by partition.
 
 Kafka: org.apache.kafka.clients.producer.internals.{RecordAccumulator, ProducerBatch}.
 Hot path: `append`; compiled with `accumulator.pxd`, runs uncompiled too. benchmarks/clients.py.
 
-Memory is taken from `buffer.memory` in steps of `batch.size`: most appends only compare numbers.
-A batch is due at its linger time, or at `batch.size` when nothing of its partition is in flight
-(Nagle's rule). Otherwise it goes on growing, up to `growth_limit`: a busy producer makes large
-batches, and few requests, without being configured for it. A record keeps the order in
-which it was appended: unsent batches leave from the left of `closed`, then `open`; batches that
-must be sent again stand in `retries`, ahead of both, and are sent one at a time.
+Memory is reserved from `buffer.memory` in steps of `batch.size`: most appends only compare numbers.
+A batch is due after linger.ms, or at `batch.size` if no batch of its partition is in flight
+(Nagle's algorithm). Otherwise it grows up to `growth_limit`: a busy producer sends large batches in
+few requests without configuration. Records are sent in the order of their appends: unsent batches
+from the left of `closed`, then `open`; batches to retry are in `retries`, before both, and are sent
+one at a time.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ MAX_GROWTH_BYTES = 1_000_000
 
 
 class Topic:
-    """The queues of a topic, and the sticky choice among those that it has now.
+    """The queues of a topic, and its current sticky partition.
 
-    A topic that was made again may have fewer partitions: what waits for the others stays queued.
+    A recreated topic may have fewer partitions: batches of the removed ones stay queued.
     """
 
     __slots__ = ("count", "name", "queues", "sticky", "version")
@@ -61,7 +61,7 @@ class Topic:
 
 
 class Accumulator:
-    """All queues, and the memory they share."""
+    """The queues of all partitions, and their shared memory."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class Accumulator:
         owner: Any = None,
     ) -> None:
         self.lock: AbstractContextManager[Any] = lock or nullcontext()
-        # No more than a request: a record that is too large must not slip into room left over.
-        # Nor than all memory: a batch takes it in steps of this size.
+        # At most a request: a record above max.request.size must not fit into remaining memory.
+        # At most buffer.memory: batches reserve memory in steps of this size.
         limits = (settings.batch_size, settings.max_request_size, settings.buffer_memory)
         self.batch_size: int = max(min(limits), 1)
         self.growth_limit = max(self.batch_size, min(settings.max_request_size, MAX_GROWTH_BYTES))
@@ -110,11 +110,11 @@ class Accumulator:
         timestamp_ms: int | None,
         headers: Any = (),
     ) -> Delivery | None:
-        """Queue a record; None when it must wait: topic not known yet, or memory used up.
+        """Queue a record; None if the caller must wait for metadata or memory.
 
-        Without a timestamp it gets the wall clock's. Raises KafkaError(MESSAGE_TOO_LARGE) for a
-        record above max.request.size, INVALID_REQUEST for a partition the topic does not have and
-        for a producer that is closed, TypeError for what is neither bytes nor text (see serdes).
+        The default timestamp is the wall clock. Raises KafkaError(MESSAGE_TOO_LARGE) for a record
+        above max.request.size, INVALID_REQUEST for an unknown partition and for a closed producer,
+        TypeError for keys and values that are neither bytes nor str (see serdes).
         """
         if self.to_value is not None:
             value = self.to_value(value)
@@ -155,9 +155,9 @@ class Accumulator:
             return delivery_of(batch, len(records) - 1)
 
     def encoded(self, values: Sequence[Any]) -> Sequence[bytes | None]:
-        """Return values as `append_many` takes them; the same object if they are all bytes.
+        """Return values in the form of `append_many`; the same object if they are all bytes.
 
-        Raises what `append` raises for any one of them, before a record of them is queued.
+        Raises the errors that `append` would raise for any of them.
         """
         given: Sequence[Any] = values
         if self.to_value is not None:
@@ -179,9 +179,9 @@ class Accumulator:
     def append_many(
         self, topic: str, values: Sequence[bytes | None], start: int, deliveries: Deliveries
     ) -> int:
-        """Queue values without keys from index start on; return the index of the first left over.
+        """Queue values without keys from index start; return the index of the first not queued.
 
-        Less than the whole means that the rest must wait, as `append` says.
+        A smaller index than the length means that the caller must wait, as for `append`.
         """
         state = self._topics.get(topic)
         if (state is None or state.version != self._metadata.version) and (
@@ -205,7 +205,7 @@ class Accumulator:
         return start
 
     def _make_room(self, queue: PartitionQueue, size: int) -> ProducerBatch | None:
-        """Return the batch that takes the next record, with memory for it; None without any."""
+        """Return a batch with memory for the next record; None if memory is exhausted."""
         if self.closing:
             raise producer_closed()
         batch = queue.open
@@ -264,11 +264,11 @@ class Accumulator:
         return partition
 
     def _next_sticky(self, state: Topic) -> PartitionQueue:
-        """Take another partition for records without a key, batch.size bytes later (KIP-794)."""
+        """Choose the next sticky partition, after batch.size bytes (KIP-794)."""
         metadata = self._metadata
         usable = [q for q in state.queues[: state.count] if metadata.leader(q.topic_partition) >= 0]
         if self._availability_ms > 0:
-            # What is ready longer than this is not taken: its broker is slow, or away.
+            # Partitions with older ready batches are avoided: their broker is slow or unavailable.
             late_ms = self._now_ms() - self._availability_ms - self._linger_ms
             usable = [q for q in usable if not q.waits_since(late_ms)] or usable
         loads = [queue.queued_bytes if self._adaptive else 0 for queue in usable]
@@ -276,7 +276,7 @@ class Accumulator:
         return state.sticky
 
     def _refresh(self, topic: str) -> Topic | None:
-        """Make the topic's queues agree with the metadata; None while it is unknown."""
+        """Update the topic's queues from the metadata; None while it is unknown."""
         count = self._metadata.partition_count(topic)
         if not count:
             return None
@@ -307,9 +307,9 @@ class Accumulator:
         return now_ms
 
     def close(self) -> None:
-        """Take no more records; what is there becomes due.
+        """Reject further records; queued ones become due.
 
-        Open batches are closed, so that every later append has to make room, and is refused there.
+        Open batches are closed, so that later appends reserve memory, where they are rejected.
         """
         with self.lock:
             self.closing = True
@@ -323,7 +323,7 @@ class Accumulator:
         return self._topics[partition.topic].queues[partition.partition]
 
     def is_due(self, queue: PartitionQueue, now_ms: int, linger_ms: int) -> bool:
-        """Whether the partition has something that should leave now."""
+        """Whether the partition has a batch that is due."""
         if queue.closed:
             return True
         batch = queue.open
@@ -345,19 +345,19 @@ class Accumulator:
             else:
                 return None
             queue.queued_bytes -= batch.reserved
-            self.used_bytes -= batch.reserved - batch.size  # give back what it did not fill
+            self.used_bytes -= batch.reserved - batch.size  # release unused memory
             batch.reserved = batch.size
             return batch
 
     def release(self, batch: ProducerBatch, *, error: KafkaError | None = None) -> None:
-        """Finish a batch and give its memory back: its bytes are in nobody's hands any more."""
+        """Complete a batch and release its memory: the transport no longer uses its bytes."""
         with self.lock:
             self.used_bytes -= batch.reserved
             del self.unfinished[batch]
         batch.finish(error=error)
 
     def split(self, batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
-        """Halve a batch that the broker found too large; sequences stay what they were."""
+        """Split a batch that the broker rejected as too large; sequences do not change."""
         middle = len(batch.records) // 2
         halves = []
         for start, records in ((0, batch.records[:middle]), (middle, batch.records[middle:])):
@@ -372,7 +372,7 @@ class Accumulator:
         first, second = halves
         batch.split_into = [(0, first), (middle, second)]
         with self.lock:
-            # The halves give back together what the batch had taken.
+            # Together the halves hold the memory of the batch.
             first.reserved = batch.reserved // 2
             second.reserved = batch.reserved - first.reserved
             del self.unfinished[batch]
@@ -392,7 +392,7 @@ class Accumulator:
 def _fill(
     batch: ProducerBatch, values: Sequence[bytes | None], start: int, timestamp_ms: int
 ) -> int:
-    """Append values until the batch has no room left; return how many went in, at least one."""
+    """Append values up to the batch's reserved memory; return their number, at least one."""
     room = batch.reserved - batch.size
     append = batch.records.append
     before = len(batch.records)
@@ -408,20 +408,20 @@ def _fill(
 
 
 def producer_closed() -> KafkaError:
-    """Return what is raised for records that come after `close`."""
+    """Return the error for records after `close`."""
     return KafkaError(
         ErrorCode.INVALID_REQUEST, "Cannot perform operation after producer has been closed"
     )
 
 
 def encode_headers(given: Any) -> Headers:
-    """Return headers as pairs of text and bytes, from pairs or a mapping."""
+    """Return headers as pairs of str and bytes, from pairs or a mapping."""
     pairs = given.items() if hasattr(given, "items") else given
     return tuple((name, to_bytes(value)) for name, value in pairs)
 
 
 def headers_size(headers: Headers) -> int:
-    """Return about how many bytes headers take."""
+    """Return the approximate size of headers in bytes."""
     return sum(len(name) + len(value or b"") + 4 for name, value in headers)
 
 

@@ -1,4 +1,4 @@
-# C types for batches.py (Cython's augmenting file): the logic stands there, only types stand here.
+# C types for batches.py (Cython's augmenting file): the logic is in the .py file, only types are here.
 import cython
 
 

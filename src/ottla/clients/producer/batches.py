@@ -1,7 +1,7 @@
-"""Records that travel together, and the handles by which their senders follow them.
+"""Producer batches, and the handles of their records.
 
 Kafka: org.apache.kafka.clients.producer.internals.{ProducerBatch, FutureRecordMetadata}.
-Hot path: the fields' places; compiled with `batches.pxd`, runs uncompiled too.
+Hot path: field access; compiled with `batches.pxd`, runs uncompiled too.
 benchmarks/clients.py.
 """
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ottla.clients")
 
 RECORD_OVERHEAD = 12
-"""Typical bytes of a record besides key, value and headers: lengths, deltas, attributes."""
+"""Typical size of a record without key, value and headers: lengths, deltas, attributes."""
 BATCH_OVERHEAD = 61
 
 RecordInput = tuple[int, bytes | None, bytes | None, "Headers"]
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was stored. offset is -1 when the broker did not say (acks=0, duplicates)."""
+    """Where a record was stored; offset is -1 if unknown (acks=0, duplicates)."""
 
     topic: str
     partition: int
@@ -74,12 +74,12 @@ class ProducerBatch:
         self.topic_partition = topic_partition
         self.records: list[RecordInput] = []
         self.size = BATCH_OVERHEAD
-        self.reserved = 0  # bytes of buffer.memory that it holds: the size it may grow to
-        self.full = False  # has reached batch.size once
+        self.reserved = 0  # reserved bytes of buffer.memory: the size it may grow to
+        self.full = False  # has reached batch.size
         self.created_ms = created_ms
         self.owner = owner
         self.attempts = 0
-        self.order = (0, 0)  # its turn in the partition, and where it stood in what it was cut from
+        self.order = (0, 0)  # sequence in the partition, and index in the batch it was split from
         self.retry_at_ms = 0
         self.producer_id = -1
         self.producer_epoch = -1
@@ -95,7 +95,7 @@ class ProducerBatch:
         self.split_into: list[tuple[int, ProducerBatch]] | None = None
 
     def when_done(self) -> Pending[ProducerBatch]:
-        """Return a Pending that is complete when the batch is; it never fails."""
+        """Return a Pending that completes with the batch; it never fails."""
         if self.pending is None:
             self.pending = Pending()
             if self.done:
@@ -103,7 +103,7 @@ class ProducerBatch:
         return self.pending
 
     def finish(self, *, error: KafkaError | None = None) -> None:
-        """Mark it acknowledged or failed and tell everyone who asked."""
+        """Mark the batch acknowledged or failed, and run callbacks and waiters."""
         self.error = error
         self.done = True
         self.payload = None
@@ -111,14 +111,14 @@ class ProducerBatch:
             self.pending.complete(self)
         callbacks, self.callbacks = self.callbacks, None
         for index, callback in callbacks or ():
-            tell(callback, delivery_of(self, index))
+            run_callback(callback, delivery_of(self, index))
 
 
 class Delivery:
-    """What became of one record: a light handle, made for every send.
+    """The handle of one sent record.
 
-    `done`, `error`, `metadata` look; `result(timeout)` waits in a thread; `await` waits in a
-    coroutine. The record's batch is kept alive by it, so do not collect millions of them.
+    `done`, `error` and `metadata` do not wait; `result(timeout)` waits in a thread; `await` waits
+    in a coroutine. A handle keeps the record's batch in memory: do not keep millions of them.
     """
 
     __slots__ = ("batch", "position")
@@ -144,7 +144,7 @@ class Delivery:
 
     @property
     def error(self) -> KafkaError | None:
-        """Why the record could not be stored, None while unknown or when it was."""
+        """The error of a failed record, None before that or when acknowledged."""
         batch, index = self._resolve()
         if batch.error is not None and batch.record_errors:
             text = batch.record_errors.get(index)
@@ -154,7 +154,7 @@ class Delivery:
 
     @property
     def metadata(self) -> RecordMetadata:
-        """Where the record was stored; raises its error, or KafkaError when not done yet."""
+        """Where the record was stored; raises its error, or KafkaError if it is not done."""
         if not self.done:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not delivered yet")
         error = self.error
@@ -173,9 +173,9 @@ class Delivery:
         )
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait, at most timeout seconds, in a thread that is not the client's own.
+        """Wait up to timeout seconds, in a thread other than the client's own.
 
-        Raises the record's KafkaError, TimeoutError when the time is up first.
+        Raises the record's KafkaError, or TimeoutError after the timeout.
         """
         if not self.batch.done:
             self.batch.owner.wait(self.batch, timeout)
@@ -190,7 +190,7 @@ class Delivery:
 def delivery_of(batch: ProducerBatch, position: int) -> Delivery:
     """Return the handle of a batch's record.
 
-    A constructor would turn its arguments into Python objects once more.
+    A constructor would convert its arguments to Python objects again.
     """
     delivery = Delivery.__new__(Delivery)
     delivery.batch = batch
@@ -198,8 +198,8 @@ def delivery_of(batch: ProducerBatch, position: int) -> Delivery:
     return delivery
 
 
-def tell(callback: Callable[[Delivery], None], delivery: Delivery) -> None:
-    """Call a user's callback; what it raises is logged: it must not cost other records theirs."""
+def run_callback(callback: Callable[[Delivery], None], delivery: Delivery) -> None:
+    """Call a user's callback; its exception is logged, and other callbacks still run."""
     try:
         callback(delivery)
     except Exception:  # noqa: BLE001 - as in Kafka, the user's error stays the user's
@@ -210,7 +210,7 @@ def tell(callback: Callable[[Delivery], None], delivery: Delivery) -> None:
 
 
 class Deliveries(Sequence[Delivery]):
-    """The handles of many records, made only when they are looked at."""
+    """The handles of many records, created on access."""
 
     def __init__(self) -> None:
         self._runs: list[tuple[ProducerBatch, int, int]] = []  # batch, first position, count
@@ -218,7 +218,7 @@ class Deliveries(Sequence[Delivery]):
         self._length = 0
 
     def add(self, batch: ProducerBatch, position: int, count: int) -> None:
-        """Take in count records of a batch, from position on."""
+        """Add count records of a batch, from position."""
         if count:
             self._runs.append((batch, position, count))
             self._starts.append(self._length)
@@ -251,13 +251,13 @@ class Deliveries(Sequence[Delivery]):
 
     @property
     def error(self) -> KafkaError | None:
-        """Return the first error there is."""
+        """Return the first error, None without one."""
         errors = (delivery_of(batch, position).error for batch, position, _ in self._runs)
         return next((error for error in errors if error is not None), None)
 
 
 class PartitionQueue:
-    """Everything that one partition still has to send, and its idempotence state."""
+    """The batches of one partition, and its idempotence state."""
 
     __slots__ = (
         "closed",
@@ -288,10 +288,10 @@ class PartitionQueue:
         self.last_acked_sequence = -1
         self.needs_reset = False
         self.sent_count = 0
-        self.unresolved_sequence = -1  # behind batches given up of which nobody knows the outcome
+        self.unresolved_sequence = -1  # after expired batches with unknown outcome
 
     def waits_since(self, when_ms: int) -> bool:
-        """Whether a batch was made at that time or earlier and has not been sent since."""
+        """Whether an unsent batch was created at or before that time."""
         for waiting in (self.retries, self.closed):
             if waiting:
                 first: ProducerBatch = waiting[0]
@@ -300,5 +300,5 @@ class PartitionQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits and nothing is in flight."""
+        """Whether no batch is queued or in flight."""
         return not (self.open or self.closed or self.retries or self.in_flight)

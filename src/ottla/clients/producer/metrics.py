@@ -1,4 +1,4 @@
-"""What a producer measures of its records: sent, retried, failed, and how they are batched.
+"""Producer metrics: records sent, retried and failed, batch sizes, buffer memory.
 
 Kafka: org.apache.kafka.clients.producer.internals.SenderMetricsRegistry, BufferPool.
 """
@@ -20,7 +20,7 @@ COMPRESSION = "compression-rate"
 
 
 class TopicWindows:
-    """The windows of one topic."""
+    """The metrics of one topic."""
 
     __slots__ = ("compression", "failed", "retried", "sent", "sent_bytes")
 
@@ -34,7 +34,7 @@ class TopicWindows:
 
 
 class SenderMetrics:
-    """Fed by the sender, once a batch or a request."""
+    """The sender's metrics, updated once per batch or request."""
 
     def __init__(self, client: Client, accumulator: Accumulator) -> None:
         self._client = client
@@ -62,7 +62,7 @@ class SenderMetrics:
         return found
 
     def sent(self, batches: list[ProducerBatch]) -> None:
-        """Count a request with these batches, whose bytes are made."""
+        """Record a request with these encoded batches."""
         now_ms = self._client.now_ms
         records = 0
         for batch in batches:
@@ -80,17 +80,17 @@ class SenderMetrics:
         self._records_per_request.record(records, now_ms)
 
     def retried(self, batch: ProducerBatch) -> None:
-        """Count a batch that is to be sent again."""
+        """Record a batch that is retried."""
         now_ms, count = self._client.now_ms, len(batch.records)
         self._retried.record(count, now_ms)
         self._topic(batch).retried.record(count, now_ms)
 
     def failed(self, batch: ProducerBatch) -> None:
-        """Count a batch that is given up."""
+        """Record a failed batch."""
         now_ms, count = self._client.now_ms, len(batch.records)
         self._failed.record(count, now_ms)
         self._topic(batch).failed.record(count, now_ms)
 
     def split(self) -> None:
-        """Count a batch that was too large and is sent in halves."""
+        """Record a batch that is split."""
         self._split.record(1, self._client.now_ms)

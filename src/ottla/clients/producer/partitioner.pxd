@@ -1,4 +1,4 @@
-# C types for partitioner.py (Cython's augmenting file): the logic stands there.
+# C types for partitioner.py (Cython's augmenting file): the logic is in the .py file.
 import cython
 
 cdef unsigned int _MULTIPLIER

@@ -1,6 +1,6 @@
-"""Which partition a record goes to.
+"""The producer's partitioners.
 
-Compiled by Cython with `partitioner.pxd` beside it; runs uncompiled too.
+Compiled by Cython with `partitioner.pxd`; runs uncompiled too.
 
 Kafka: org.apache.kafka.clients.producer.internals.BuiltInPartitioner,
 org.apache.kafka.common.utils.Utils.murmur2. KIP-480, KIP-794. Hot path: benchmarks/clients.py.
@@ -29,7 +29,7 @@ CACHED_KEYS = 65_536
 
 
 def murmur2(data: bytes) -> int:
-    """Return the 32-bit hash that every Kafka client uses for keys, unsigned."""
+    """Return the unsigned 32-bit hash that Kafka's clients use for keys."""
     length = len(data)
     value = _SEED ^ length
     whole = length & ~3
@@ -50,17 +50,17 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(maxsize=CACHED_KEYS)
 def key_hash(key: bytes) -> int:
-    """Return the positive hash of a key; keys come back, so answers are kept."""
+    """Return the positive hash of a key; results are cached."""
     return murmur2(key) & 0x7FFFFFFF
 
 
 def partition_for_key(key: bytes, count: int) -> int:
-    """Return the partition of a key among count."""
+    """Return the partition of a key, of count partitions."""
     return key_hash(key) % count
 
 
 class RoundRobinPartitioner:
-    """Every partition of a topic that has a leader in turn, whatever the keys."""
+    """All partitions with a leader in turn, regardless of keys."""
 
     def __init__(self) -> None:
         self.metadata: ClusterMetadata | None = None
@@ -68,7 +68,7 @@ class RoundRobinPartitioner:
         self._available: dict[str, tuple[int, list[int]]] = {}  # with the metadata's version
 
     def __call__(self, topic: str, key: bytes | None, count: int) -> int:  # noqa: ARG002 - a plug-in's
-        """Return the partition after the last one; without any leader, one of all."""
+        """Return the next partition with a leader; without leaders, the next of all."""
         turn = self._counts[topic] = self._counts.get(topic, -1) + 1
         if self.metadata is None:
             return turn % count
@@ -89,8 +89,8 @@ def load_partitioner(
 ) -> Callable[[str, bytes | None, int], int] | None:
     """Return the function of `partitioner.class`, None for the built-in choice.
 
-    It is given as a function (topic, key, partition count) -> partition, as a dotted name of one,
-    or as Kafka's RoundRobinPartitioner. Raises KafkaError(INVALID_CONFIG) for anything else.
+    The setting is a function (topic, key, partition count) -> partition, its dotted name, or
+    Kafka's RoundRobinPartitioner. Raises KafkaError(INVALID_CONFIG) for anything else.
     """
     if given is None:
         return None
@@ -115,7 +115,7 @@ def load_partitioner(
 
 
 def choose_by_load(queued_bytes: Sequence[int], rng: Random) -> int:
-    """Return an index, the likelier the shorter its queue is (KIP-794's adaptive choice).
+    """Return an index, with a higher probability for shorter queues (adaptive choice of KIP-794).
 
     With equal queues every index is equally likely.
     """

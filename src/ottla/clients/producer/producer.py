@@ -1,4 +1,4 @@
-"""The asyncio producer, and what it shares with the blocking one.
+"""The asyncio producer, and the core that it shares with the blocking one.
 
 Kafka: org.apache.kafka.clients.producer.KafkaProducer.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.interceptors import Interceptors, ProducerRecord
 from ottla.clients.producer.accumulator import Accumulator, producer_closed
-from ottla.clients.producer.batches import Deliveries, tell
+from ottla.clients.producer.batches import Deliveries, run_callback
 from ottla.clients.producer.sender import Sender
 from ottla.clients.serdes import serializer
 from ottla.clients.settings import PRODUCER, read_settings
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 
 class ProducerCore:
-    """Settings, client, accumulator and sender of one producer, tied together."""
+    """The settings, client, accumulator and sender of one producer."""
 
     def __init__(self, config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> None:
         self.settings = settings = read_settings(PRODUCER, config, keywords)
         if settings.transactional_id is not None:
             raise KafkaError(
-                ErrorCode.INVALID_CONFIG, "transactional.id: transactions are not served yet"
+                ErrorCode.INVALID_CONFIG, "transactional.id: transactions are not supported"
             )
         settings.client_id = settings.client_id or "ottla-producer"
         _check_delivery_timeout(settings)
         self.runtime = Runtime(settings)
         self.client = self.runtime.client
-        rng = self.client._rng  # noqa: SLF001 - one source of luck for the whole client
+        rng = self.client._rng  # noqa: SLF001 - one random source per client
         self.accumulator = Accumulator(
             settings, self.client.metadata, rng=rng, lock=threading.Lock(), owner=self
         )
@@ -62,9 +62,9 @@ class ProducerCore:
         self.interceptors = Interceptors(settings.interceptor_classes)
 
     def blocked(self, topic: str, waited_ms: float) -> None:
-        """Prepare for another try of an append that had to wait.
+        """Request metadata for an append that has to wait.
 
-        Raises KafkaError when waiting is in vain or max.block.ms has passed.
+        Raises KafkaError if waiting cannot succeed, or after max.block.ms.
         """
         if self.client.closed or self.accumulator.closing:
             raise producer_closed()
@@ -75,25 +75,25 @@ class ProducerCore:
         if code and not ErrorCode(code).is_retriable:
             raise KafkaError(code, f"topic {topic!r}: {ErrorCode(code).text}")
         if waited_ms >= self.settings.max_block_ms:
-            raise self._why_blocked(topic, waited_ms)
+            raise self._blocked_error(topic, waited_ms)
         if not self.client.metadata.partition_count(topic):
-            self.client.metadata.want((topic,))
+            self.client.metadata.add_topics((topic,))
             self.client.metadata.mark_stale()
         self.runtime.wake()
 
-    def _why_blocked(self, topic: str, waited_ms: float) -> KafkaError:
-        if not self.client.reached:
+    def _blocked_error(self, topic: str, waited_ms: float) -> KafkaError:
+        if not self.client.is_reachable:
             return self.client.unreachable()
         if self.client.metadata.partition_count(topic):
-            text = "the buffer (buffer.memory) stayed full: the brokers take records too slowly"
+            text = "the buffer (buffer.memory) stayed full: the brokers accept records too slowly"
         else:
             text = f"topic {topic!r} does not exist; create it, or allow its auto-creation"
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"after {int(waited_ms)} ms: {text}")
 
-    # ------------------------------------------------------------ what deliveries call
+    # ------------------------------------------------------------ called by deliveries
 
     def wait(self, batch: ProducerBatch, timeout: float | None) -> None:
-        """Block this thread until the batch is done; TimeoutError when the time is up."""
+        """Block this thread until the batch is done; raises TimeoutError."""
         with self.runtime.progress:
             if not self.runtime.progress.wait_for(lambda: batch.done, timeout):
                 raise TimeoutError(f"no acknowledgement within {timeout} s")
@@ -104,7 +104,7 @@ class ProducerCore:
 
 
 def _check_delivery_timeout(settings: Settings) -> None:
-    """Refuse a delivery.timeout.ms that ends before one try can; raise a default one silently."""
+    """Reject a delivery.timeout.ms below linger.ms + request.timeout.ms; adjust the default."""
     min_ms = min(settings.linger_ms + settings.request_timeout_ms, MAX_INT)
     if settings.delivery_timeout_ms >= min_ms:
         return
@@ -120,7 +120,7 @@ class AsyncProducer:
     """Sends records from coroutines. Use as `async with AsyncProducer(...) as producer`.
 
     Settings are Kafka's: keyword arguments with underscores (`linger_ms=20`) or a mapping with
-    dotted names. Raises KafkaError(INVALID_CONFIG) for unknown or bad ones.
+    dotted names. Raises KafkaError(INVALID_CONFIG) for unknown or invalid ones.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
@@ -130,7 +130,7 @@ class AsyncProducer:
         self._interceptors = self._core.interceptors
 
     async def start(self) -> Self:
-        """Belong to the running loop; called by `async with` and by the first send."""
+        """Bind to the running loop; called by `async with` and by the first send."""
         self._runtime.attach()
         self._runtime.wake()
         return self
@@ -148,8 +148,8 @@ class AsyncProducer:
     ) -> Delivery:
         """Queue a record; waits only for unknown topics and for memory.
 
-        Await the returned Delivery for the record's place. on_delivery is called on the event
-        loop. Raises KafkaError as max.block.ms passes, and for records that can never be sent.
+        Await the returned Delivery for the record's metadata. on_delivery is called on the event
+        loop. Raises KafkaError after max.block.ms, and for records that cannot be sent.
         """
         if self._interceptors:
             record = ProducerRecord(topic, value, key, partition, timestamp_ms, headers)
@@ -157,8 +157,8 @@ class AsyncProducer:
         else:
             queued = self._append(topic, value, key, partition, timestamp_ms, headers)
             if queued is None:
-                rest = (value, key, partition, timestamp_ms, headers)
-                queued = await self._send_later(topic, rest)
+                fields = (value, key, partition, timestamp_ms, headers)
+                queued = await self._send_waiting(topic, fields)
             delivery = queued
         if on_delivery is not None:
             call_on_delivery(delivery, on_delivery)
@@ -168,37 +168,37 @@ class AsyncProducer:
         try:
             delivery = self._append(*record)
             if delivery is None:
-                delivery = await self._send_later(record.topic, record[1:])
+                delivery = await self._send_waiting(record.topic, record[1:])
         except KafkaError as error:
             self._interceptors.refused(error)
             raise
         call_on_delivery(delivery, self._interceptors.delivered)
         return delivery
 
-    async def _send_later(self, topic: str, rest: tuple[Any, ...]) -> Delivery:
+    async def _send_waiting(self, topic: str, fields: tuple[Any, ...]) -> Delivery:
         self._runtime.attach()
-        began_ms = self._core.now_ms()
+        start_ms = self._core.now_ms()
         while True:
-            waited_ms = self._core.now_ms() - began_ms
+            waited_ms = self._core.now_ms() - start_ms
             with self._runtime.lock:
                 self._core.blocked(topic, waited_ms)
             await self._runtime.wait_progress(min(self._core.settings.max_block_ms, 1000))
-            delivery = self._append(topic, *rest)
+            delivery = self._append(topic, *fields)
             if delivery is not None:
                 return delivery
 
     async def send_and_wait(
-        self, topic: str, value: Any = None, key: Any = None, **rest: Any
+        self, topic: str, value: Any = None, key: Any = None, **options: Any
     ) -> Any:
         """Send one record and wait for its RecordMetadata."""
-        return await (await self.send(topic, value, key, **rest))
+        return await (await self.send(topic, value, key, **options))
 
     async def send_many(self, topic: str, values: Iterable[Any]) -> Deliveries:
         """Queue many values without keys, several times as fast as one by one.
 
-        Raises what `send` raises; a value that can never be sent is found before any is queued.
+        Raises the errors of `send`; a value that cannot be sent is rejected before any is queued.
         """
-        given = values if type(values) is tuple else tuple(values)  # nobody may change it
+        given = values if type(values) is tuple else tuple(values)  # must not change meanwhile
         deliveries = Deliveries()
         if self._interceptors:
             for value in given:
@@ -207,14 +207,14 @@ class AsyncProducer:
             return deliveries
         accumulator = self._core.accumulator
         encoded = accumulator.encoded(given)
-        began_ms = self._core.now_ms()
+        start_ms = self._core.now_ms()
         start = 0
         while (upto := accumulator.append_many(topic, encoded, start, deliveries)) < len(given):
             if upto > start:
-                began_ms = self._core.now_ms()
+                start_ms = self._core.now_ms()
             start = upto
             with self._runtime.lock:
-                self._core.blocked(topic, self._core.now_ms() - began_ms)
+                self._core.blocked(topic, self._core.now_ms() - start_ms)
             await self._runtime.wait_progress(1000)
         return deliveries
 
@@ -236,24 +236,24 @@ class AsyncProducer:
             accumulator.flushing -= 1
 
     async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
-        """Return the topic's partitions; raises KafkaError when max.block.ms passes."""
+        """Return the topic's partitions; raises KafkaError after max.block.ms."""
         self._runtime.attach()
-        began_ms = self._core.now_ms()
+        start_ms = self._core.now_ms()
         while not (known := self._core.client.metadata.topics.get(topic)) or not known.partitions:
             with self._runtime.lock:
-                self._core.blocked(topic, self._core.now_ms() - began_ms)
+                self._core.blocked(topic, self._core.now_ms() - start_ms)
             await self._runtime.wait_progress(1000)
         return list(known.partitions)
 
     def metrics(self) -> dict[MetricName, float | str]:
-        """Return what the client has measured, under Kafka's names; rates are of the last minute.
+        """Return the client's metrics under Kafka's names; rates cover the last minute.
 
-        Names that are not numbers (`app-info`) have texts; a mean of nothing is not a number.
+        Values are numbers or, as for `app-info`, text; a mean without samples is NaN.
         """
         return self._runtime.metrics()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Deliver what was sent, at most timeout seconds long, then close; idempotent."""
+        """Wait up to timeout seconds for pending deliveries, then close; idempotent."""
         if self._core.client.closed:
             return
         self._core.accumulator.close()
@@ -264,7 +264,7 @@ class AsyncProducer:
             self._core.sender.abort_all()
         self._interceptors.close()
         await self._runtime.aclose()
-        with self._runtime.lock:  # what an answer brought back meanwhile
+        with self._runtime.lock:  # batches that a late response returned to the queue
             self._core.sender.abort_all()
 
     async def __aenter__(self) -> Self:
@@ -280,7 +280,7 @@ class AsyncProducer:
 
 
 def call_on_delivery(delivery: Delivery, callback: Callable[[Delivery], None]) -> None:
-    """Have the callback called with the delivery once it is done."""
+    """Call the callback with the delivery once it is done."""
     batch = delivery.batch
     with batch.owner.runtime.lock:
         if not batch.done:
@@ -288,4 +288,4 @@ def call_on_delivery(delivery: Delivery, callback: Callable[[Delivery], None]) -
                 batch.callbacks = []
             batch.callbacks.append((delivery.position, callback))
             return
-    tell(callback, delivery)  # without the lock: it may close the producer, which waits for others
+    run_callback(callback, delivery)  # without the lock: it may close the producer

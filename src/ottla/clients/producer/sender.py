@@ -1,15 +1,14 @@
-"""Sends batches to leaders, retries them in order, and keeps idempotence.
+"""Sends batches to partition leaders, with ordered retries and idempotence.
 
 Kafka: org.apache.kafka.clients.producer.internals.{Sender, TransactionManager}.
 
-Ordering: up to `max.in.flight.requests.per.connection` (at most 5) batches of a partition travel
-at once. When one of them fails and may be retried, nothing new of that partition leaves until
-those in flight have been answered; then the failed ones go out again one at a time, oldest first.
-Sequence numbers tell the broker what it has already; when they cannot be continued (a batch was
-refused, the broker forgot us) the partition starts at zero again under the next producer epoch
-(KIP-360). Of a batch that was given up nobody knows for sure whether the broker has it: later
-ones keep their numbers, under which the broker may have them too, until one of them is accepted,
-or is refused for the gap. New ones wait for that.
+Ordering: up to `max.in.flight.requests.per.connection` (at most 5) batches of a partition are in
+flight. After a retriable failure no new batch of the partition is sent until those in flight have
+responses; then the failed ones are retried one at a time, oldest first. Sequence numbers let the
+broker detect duplicates; if they cannot be continued (a batch was rejected, the broker lost the
+producer's state) the partition restarts at sequence zero with the next producer epoch (KIP-360). An
+expired batch may or may not be stored: later batches keep their sequences, because the broker may
+have them too, until one is accepted or is rejected for the gap. New batches wait for that.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ Sent = list[tuple["PartitionQueue", "ProducerBatch"]]
 
 
 class Sender:
-    """The machine between accumulator and client."""
+    """The state machine between accumulator and client."""
 
     def __init__(self, settings: Settings, client: Client, accumulator: Accumulator) -> None:
         self.client = client
@@ -72,8 +71,8 @@ class Sender:
         self._settings = settings
         self._compression = Compression[settings.compression_type.upper()]
         self._level = _level(settings)
-        self._asking_id = False
-        self._ask_id_at_ms = 0
+        self._id_pending = False
+        self._id_retry_at_ms = 0
         self._id_failures = 0
         self._rotation = 0
         self._deadline_ms: int | None = None
@@ -82,14 +81,14 @@ class Sender:
     # ------------------------------------------------------------ time
 
     def poll(self, now_ms: int) -> None:
-        """Send what is due and can be sent; give up what waited too long."""
+        """Send the batches that are due, and fail those past delivery.timeout.ms."""
         self.accumulator.now_ms = now_ms
         self._deadline_ms = None
         if not self.accumulator.active:
             return
         self._expire(now_ms)
         if self.idempotent and self.producer_id < 0:
-            self._ask_for_id(now_ms)
+            self._request_producer_id(now_ms)
             return
         for node_id, queues in self._ready_by_node(now_ms).items():
             if self.client.is_available(node_id):
@@ -106,7 +105,7 @@ class Sender:
             queues = [queue for queue in queues if self._is_ready(queue, now_ms)]
 
     def next_deadline_ms(self) -> int | None:
-        """When something becomes due."""
+        """Return when the next batch is due."""
         return self._deadline_ms
 
     def _wake_at(self, when_ms: int) -> None:
@@ -125,7 +124,7 @@ class Sender:
             elif self._is_ready(queue, now_ms):
                 leader = metadata.leader(queue.topic_partition)
                 if leader < 0:
-                    metadata.want((queue.topic_partition.topic,))
+                    metadata.add_topics((queue.topic_partition.topic,))
                     metadata.mark_stale()
                 else:
                     by_node.setdefault(leader, []).append(queue)
@@ -189,7 +188,7 @@ class Sender:
         return 0 if batch is None else batch.size
 
     def _prepare(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Give the batch its sequence and its bytes, unless it has them from an earlier try."""
+        """Assign the batch's sequence and encode it, unless an earlier attempt did."""
         if self.idempotent and batch.base_sequence < 0:
             self._number(queue, batch)
         if batch.payload is None:
@@ -235,7 +234,7 @@ class Sender:
         pending = self.client.send(node_id, request, expects_response=self.acks != 0)
         pending.on_done(lambda done: self._answered(done, sent))
 
-    # ------------------------------------------------------------ answers
+    # ------------------------------------------------------------ responses
 
     def _answered(self, done: Pending[Any], sent: Sent) -> None:
         if done.error is not None:
@@ -274,27 +273,27 @@ class Sender:
         self, queue: PartitionQueue, batch: ProducerBatch, base_offset: int, append_ms: int
     ) -> None:
         if _counts(queue, batch):
-            self._note_stored(queue, batch)
-        if batch.done:  # given up while it was in flight
+            self._record_stored(queue, batch)
+        if batch.done:  # expired while in flight
             return
         queue.in_flight.remove(batch)
         batch.base_offset, batch.log_append_time_ms = base_offset, append_ms
         self.accumulator.release(batch)
-        self._settle(queue)
+        self._resume_sequences(queue)
 
     @staticmethod
-    def _note_stored(queue: PartitionQueue, batch: ProducerBatch) -> None:
+    def _record_stored(queue: PartitionQueue, batch: ProducerBatch) -> None:
         following = _following(batch)
         last = (following - 1) & SEQUENCE_MASK
         if not _is_before(last, queue.last_acked_sequence):
             queue.last_acked_sequence = last
         if queue.unresolved_sequence >= 0 and not _is_before(following, queue.unresolved_sequence):
-            queue.unresolved_sequence = -1  # no gap was found before it
+            queue.unresolved_sequence = -1  # there is no gap before it
 
     def _refused(self, queue: PartitionQueue, batch: ProducerBatch, answer: Any) -> None:
         leader = answer.current_leader
         if leader.leader_id >= 0:
-            self.client.metadata.learn_leader(
+            self.client.metadata.update_leader(
                 queue.topic_partition, leader.leader_id, leader.leader_epoch
             )
         if answer.record_errors:
@@ -307,7 +306,7 @@ class Sender:
     def _failed(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
         if error.code in STALE_METADATA:
             self.client.metadata.mark_stale()
-        if batch.done:  # given up while it was in flight
+        if batch.done:  # expired while in flight
             return
         queue.in_flight.remove(batch)
         now_ms = self.client.now_ms
@@ -320,10 +319,10 @@ class Sender:
         if self.idempotent and error.code in LOST_STATE:
             self._bump_epoch(queue)
         elif error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.idempotent:
-            if self._is_behind_a_gap(queue, batch):
+            if self._is_after_gap(queue, batch):
                 self._bump_epoch(queue)
         elif not error.is_retriable:
-            self._give_up(queue, batch, error)
+            self._fail_batch(queue, batch, error)
             return
         elapsed_ms = now_ms - batch.created_ms
         if (
@@ -331,40 +330,40 @@ class Sender:
             or elapsed_ms >= self._settings.delivery_timeout_ms
             or self.client.closed
         ):
-            self._give_up(queue, batch, error)
+            self._fail_batch(queue, batch, error)
             return
         batch.retry_at_ms = now_ms + self.client.backoff.after(batch.attempts)
         self._metrics.retried(batch)
         self._requeue(queue, batch)
 
     @staticmethod
-    def _is_behind_a_gap(queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Whether nothing that is still to come can make the refused sequence the next one."""
+    def _is_after_gap(queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Whether no batch in flight or to retry can close the gap before this sequence."""
         earlier = (*queue.retries, *queue.in_flight)
         if any(other.order < batch.order for other in earlier):
             return False
         if queue.unresolved_sequence >= 0:
             return batch.base_sequence == queue.unresolved_sequence
-        # Nothing before it is missing: the broker forgot us.
+        # No earlier batch is missing: the broker lost the producer's state.
         return batch.base_sequence == (queue.last_acked_sequence + 1) & SEQUENCE_MASK
 
     def _requeue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         insort(queue.retries, batch, key=_order)
         self.accumulator.active[queue] = None
-        self._settle(queue)
+        self._resume_sequences(queue)
 
-    def _give_up(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
+    def _fail_batch(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
         if _counts(queue, batch):
-            # Even if the broker refused it, of those before it one may be stored unanswered.
+            # An earlier batch may be stored although its response was lost.
             following, known = _following(batch), queue.unresolved_sequence
             if known < 0 or _is_before(known, following):
                 queue.unresolved_sequence = following
         self._metrics.failed(batch)
         self.accumulator.release(batch, error=error)
-        self._settle(queue)
+        self._resume_sequences(queue)
 
     def _bump_epoch(self, queue: PartitionQueue) -> None:
-        """Begin a new epoch for the partition once its requests in flight are answered."""
+        """Start a new epoch for the partition after its requests in flight have responses."""
         if queue.needs_reset:
             return
         queue.needs_reset = True
@@ -374,12 +373,12 @@ class Sender:
             else:
                 self.producer_epoch += 1
 
-    def _settle(self, queue: PartitionQueue) -> None:
-        """Decide how the sequences go on, once nothing is in flight."""
+    def _resume_sequences(self, queue: PartitionQueue) -> None:
+        """Decide how the sequences continue, once no batch is in flight."""
         if queue.in_flight:
             return
         if queue.unresolved_sequence >= 0 and not queue.retries:
-            # Nothing is left that could find out.
+            # No batch is left that could reveal the gap.
             if queue.next_sequence != (queue.last_acked_sequence + 1) & SEQUENCE_MASK:
                 self._bump_epoch(queue)
             queue.unresolved_sequence = -1
@@ -388,7 +387,7 @@ class Sender:
             for batch in queue.retries:
                 batch.base_sequence, batch.payload = -1, None
 
-    # ------------------------------------------------------------ giving up, producer id
+    # ------------------------------------------------------------ expiration, producer id
 
     def _expire(self, now_ms: int) -> None:
         limit_ms = self._settings.delivery_timeout_ms
@@ -405,14 +404,14 @@ class Sender:
         for waiting in (queue.in_flight, queue.retries):
             for batch in [one for one in waiting if one.created_ms <= created_before_ms]:
                 waiting.remove(batch)
-                self._give_up(queue, batch, self._too_late(queue, batch))
+                self._fail_batch(queue, batch, self._too_late(queue, batch))
         while True:
             unsent = queue.closed[0] if queue.closed else queue.open
             if unsent is None or unsent.created_ms > created_before_ms:
                 return
             taken = self.accumulator.take(queue)
             assert taken is unsent
-            self._give_up(queue, taken, self._too_late(queue, taken))
+            self._fail_batch(queue, taken, self._too_late(queue, taken))
 
     def _too_late(self, queue: PartitionQueue, batch: ProducerBatch) -> KafkaError:
         waited_ms = self.client.now_ms - batch.created_ms
@@ -425,18 +424,18 @@ class Sender:
             text += f"; {pending_error.message}"
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
-    def _ask_for_id(self, now_ms: int) -> None:
-        if self._asking_id:
+    def _request_producer_id(self, now_ms: int) -> None:
+        if self._id_pending:
             return
-        if self._ask_id_at_ms > now_ms:
-            self._wake_at(self._ask_id_at_ms)
+        if self._id_retry_at_ms > now_ms:
+            self._wake_at(self._id_retry_at_ms)
             return
-        self._asking_id = True
+        self._id_pending = True
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
-        self.client.send(ANY_NODE, request).on_done(self._got_id)
+        self.client.send(ANY_NODE, request).on_done(self._producer_id_received)
 
-    def _got_id(self, done: Pending[Any]) -> None:
-        self._asking_id = False
+    def _producer_id_received(self, done: Pending[Any]) -> None:
+        self._id_pending = False
         error = done.error
         if error is None and done.value.error_code:
             error = KafkaError(done.value.error_code)
@@ -446,7 +445,7 @@ class Sender:
             self.producer_epoch = done.value.producer_epoch
             return
         self._id_failures += 1
-        self._ask_id_at_ms = self.client.now_ms + self.client.backoff.after(self._id_failures)
+        self._id_retry_at_ms = self.client.now_ms + self.client.backoff.after(self._id_failures)
         if not (isinstance(error, KafkaError) and error.is_retriable):
             self._fail_all(error)
 
@@ -462,7 +461,7 @@ class Sender:
                 self.accumulator.release(batch, error=failure)
 
     def abort_all(self) -> None:
-        """Fail everything that is not delivered: the producer is closed without waiting."""
+        """Fail all pending batches: the producer is closed."""
         self._fail_all(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed"))
 
 
@@ -472,15 +471,15 @@ def _order(batch: ProducerBatch) -> tuple[int, int]:
 
 def _oldest_ms(queue: PartitionQueue) -> int | None:
     waiting: tuple[Sequence[ProducerBatch], ...] = (queue.in_flight, queue.retries, queue.closed)
-    moments = [one[0].created_ms for one in waiting if one]
+    times = [one[0].created_ms for one in waiting if one]
     last = queue.open
     if last is not None:
-        moments.append(last.created_ms)
-    return min(moments, default=None)
+        times.append(last.created_ms)
+    return min(times, default=None)
 
 
 def _counts(queue: PartitionQueue, batch: ProducerBatch) -> bool:
-    """Whether the batch has one of the sequences that the partition goes by now."""
+    """Whether the batch's sequence belongs to the partition's current producer epoch."""
     now = (queue.producer_id, queue.producer_epoch)
     return batch.base_sequence >= 0 and (batch.producer_id, batch.producer_epoch) == now
 
@@ -490,7 +489,7 @@ def _following(batch: ProducerBatch) -> int:
 
 
 def _is_before(sequence: int, other: int) -> bool:
-    """Whether a sequence comes before another one; behind the largest they begin at zero again."""
+    """Whether a sequence precedes another one; sequences wrap around to zero."""
     return 0 < (other - sequence) & SEQUENCE_MASK < HALF_OF_SEQUENCES
 
 
@@ -502,9 +501,9 @@ def _level(settings: Settings) -> int | None:
 def is_idempotent(settings: Settings) -> bool:
     """Whether sequences are used; KafkaError(INVALID_CONFIG) for settings that exclude it.
 
-    As in Kafka: acks other than all and no retries switch it off, unless it was asked for by name.
+    As in Kafka, acks other than all and zero retries disable it, unless it is enabled explicitly.
     """
-    asked = "enable.idempotence" in settings.given or settings.transactional_id is not None
+    requested = "enable.idempotence" in settings.given or settings.transactional_id is not None
     if not settings.enable_idempotence:
         return False
     conflicts = [
@@ -518,7 +517,7 @@ def is_idempotent(settings: Settings) -> bool:
     ]
     if not conflicts:
         return True
-    if asked or "at most 5 requests in flight" in conflicts:
+    if requested or "at most 5 requests in flight" in conflicts:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"enable.idempotence needs {' and '.join(conflicts)}"
         )

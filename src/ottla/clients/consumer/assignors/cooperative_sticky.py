@@ -1,4 +1,4 @@
-"""The sticky assignment, reached without stopping anyone: partitions change hands in two steps.
+"""The cooperative sticky assignor: partitions move to another member in two rebalances.
 
 Kafka: org.apache.kafka.clients.consumer.CooperativeStickyAssignor. KIP-429.
 """
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 class CooperativeStickyAssignor:
-    """Withholds a partition that must move until its owner has given it up.
+    """Withholds a moved partition until its owner has revoked it.
 
-    The owner sees that it lost the partition, revokes it and joins again; in that next round the
-    partition is free and goes to its new owner.
+    The owner sees that the partition is no longer assigned, revokes it and rejoins; the next
+    rebalance assigns it to its new owner.
     """
 
     name = "cooperative-sticky"
     cooperative = True
 
     def assign(self, partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
-        """Balance, then take out what still has another owner."""
+        """Balance, then remove the partitions that another member still owns."""
         members = [_with_generation(member) for member in members]
         result = balance(partition_counts, members)
         owned = {member.member_id: frozenset(member.owned) for member in members}
-        # Whatever generation the claim is of: who makes it reads the partition until it hears more.
+        # In any generation: the claiming member reads the partition until its next rebalance.
         leaving = {
             partition
             for name, partitions in owned.items()

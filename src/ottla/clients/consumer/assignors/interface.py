@@ -1,4 +1,4 @@
-"""What every assignor takes and gives.
+"""The interface of partition assignors, and their wire format.
 
 Kafka: org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.
 """
@@ -28,7 +28,7 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class Member(NamedTuple):
-    """A member as the leader of its group sees it."""
+    """A group member with its subscription."""
 
     member_id: str
     topics: tuple[str, ...]
@@ -40,25 +40,25 @@ class Member(NamedTuple):
 
     @property
     def order(self) -> tuple[str, str]:
-        """Sort key: static members by instance id first, so that restarts change nothing."""
+        """Sort key: static members first, by instance id, so that restarts keep the order."""
         return ("0" + self.instance_id if self.instance_id else "1", self.member_id)
 
 
 class Assignor(Protocol):
-    """Divides partitions among members; the same input must give the same answer everywhere."""
+    """Assigns partitions to members; deterministic on every client."""
 
     name: str
     cooperative: bool
 
     def assign(self, partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
-        """Return each member's partitions; topics without a count do not exist (yet)."""
+        """Return each member's partitions; topics without a count do not exist."""
 
     def user_data(self, owned: Iterable[TopicPartition], generation: int) -> bytes | None:
-        """Return what to send along with a subscription."""
+        """Return the user data of a subscription."""
 
 
 def encode_subscription(member: Member) -> bytes:
-    """Return a member's subscription with its version in front."""
+    """Return a member's subscription, prefixed by its version."""
     body = ConsumerProtocolSubscription(
         topics=list(member.topics),
         user_data=member.user_data,
@@ -74,7 +74,7 @@ def encode_subscription(member: Member) -> bytes:
 
 
 def decode_subscription(member_id: str, instance_id: str | None, data: Buffer) -> Member:
-    """Read a subscription of any version; newer ones are read as the newest known."""
+    """Decode a subscription of any version; newer ones as the newest known version."""
     version, view = _split(data)
     body = codec.decode(ConsumerProtocolSubscription, min(version, SUBSCRIPTION_VERSION), view)
     owned = tuple(
@@ -94,7 +94,7 @@ def decode_subscription(member_id: str, instance_id: str | None, data: Buffer) -
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """Return an assignment with its version in front."""
+    """Return an assignment, prefixed by its version."""
     body = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=numbers)
@@ -106,7 +106,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: Buffer) -> list[TopicPartition]:
-    """Read an assignment; no bytes at all mean no partitions."""
+    """Decode an assignment; empty bytes mean no partitions."""
     if not len(data):
         return []
     version, view = _split(data)
@@ -121,7 +121,7 @@ def decode_assignment(data: Buffer) -> list[TopicPartition]:
 def _split(data: Buffer) -> tuple[int, memoryview]:
     view = memoryview(data)
     if len(view) < 2:
-        raise CorruptMessage("a consumer protocol message begins with its version")
+        raise CorruptMessage("a consumer protocol message starts with its version")
     version = int.from_bytes(view[:2], "big", signed=True)
     if version < 0:
         raise CorruptMessage(f"consumer protocol version {version}")

@@ -1,4 +1,4 @@
-"""The assignors that a consumer may offer, by the names of the setting.
+"""The built-in assignors, by the names in partition.assignment.strategy.
 
 Kafka: org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.getAssignorInstances.
 """

@@ -1,6 +1,6 @@
-"""Per topic, consecutive partitions to members in order; the first ones get one more.
+"""The range assignor: per topic, consecutive partitions to members in order.
 
-Kafka: org.apache.kafka.clients.consumer.RangeAssignor (without racks; KIP-881 is not followed yet).
+Kafka: org.apache.kafka.clients.consumer.RangeAssignor (without racks: KIP-881 is not implemented).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class RangeAssignor:
     cooperative = False
 
     def assign(self, partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
-        """Divide each topic by itself."""
+        """Assign each topic separately; the first members get one partition more."""
         result: Assignment = {member.member_id: [] for member in members}
         for topic, count in sorted(partition_counts.items()):
             interested = sorted(
@@ -41,5 +41,5 @@ class RangeAssignor:
         return result
 
     def user_data(self, owned: Iterable[TopicPartition], generation: int) -> bytes | None:  # noqa: ARG002
-        """Send nothing along."""
+        """Return no user data."""
         return None

@@ -1,4 +1,4 @@
-"""All partitions of all topics, dealt out in turn to members that want them.
+"""The round-robin assignor: all partitions in turn to the subscribed members.
 
 Kafka: org.apache.kafka.clients.consumer.RoundRobinAssignor.
 """
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class RoundRobinAssignor:
-    """Even over topics, with no memory of what was."""
+    """Balanced over all topics, without regard to the previous assignment."""
 
     name = "roundrobin"
     cooperative = False
 
     def assign(self, partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
-        """Deal the sorted partitions out."""
+        """Assign the sorted partitions in turn."""
         result: Assignment = {member.member_id: [] for member in members}
         circle = sorted(members, key=lambda m: m.order)
-        wanted = {topic for member in members for topic in member.topics}
+        requested = {topic for member in members for topic in member.topics}
         turn = 0
-        for topic in sorted(wanted & set(partition_counts)):
+        for topic in sorted(requested & set(partition_counts)):
             for partition in range(partition_counts[topic]):
                 while topic not in circle[turn % len(circle)].topics:
                     turn += 1
@@ -38,5 +38,5 @@ class RoundRobinAssignor:
         return result
 
     def user_data(self, owned: Iterable[TopicPartition], generation: int) -> bytes | None:  # noqa: ARG002
-        """Send nothing along."""
+        """Return no user data."""
         return None

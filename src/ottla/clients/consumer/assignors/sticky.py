@@ -1,10 +1,10 @@
-"""As even as can be, moving as little as can be.
+"""The sticky assignor: balanced, with as few moved partitions as possible.
 
 Kafka: org.apache.kafka.clients.consumer.{StickyAssignor, internals.AbstractStickyAssignor}.
 
-Members keep what they own as long as the balance allows; what is left goes to whoever has least.
-Then partitions move from fuller to emptier members while that makes a difference of two or more
-smaller. Ownership claims of an older generation lose against newer ones (KIP-341).
+Members keep the partitions they own as far as the balance allows; unassigned ones go to the member
+with the fewest. Then partitions move from members with more to members with fewer while the
+difference is two or more. Claims of an older generation lose against newer ones (KIP-341).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class StickyUserData(Struct, versions="0-1", flexible="none"):
-    """What an eager sticky member says about its last assignment."""
+    """The user data of an eager sticky member: its last assignment."""
 
     previous_assignment: list[TopicPartitions]
     generation: int32 = field("1+", default=-1)
@@ -49,15 +49,15 @@ def balance(partition_counts: Mapping[str, int], members: list[Member]) -> Assig
         for number in range(partition_counts[topic])
         if TopicPartition(topic, number) not in owners
     ]
-    _hand_out(unowned, result, topics)
-    _level_out(result, topics)
+    _deliver(unowned, result, topics)
+    _balance(result, topics)
     return result
 
 
 def _valid_claims(
     partition_counts: Mapping[str, int], members: list[Member]
 ) -> dict[TopicPartition, str]:
-    """Return who may keep what: the claim of the newest generation, nobody's when two tie."""
+    """Return the valid claims: those of the newest generation, none if two members tie."""
     claims: dict[TopicPartition, tuple[int, str]] = {}
     for member in members:
         for partition in member.owned:
@@ -72,10 +72,10 @@ def _valid_claims(
     return {partition: owner for partition, (_, owner) in claims.items() if owner}
 
 
-def _hand_out(
+def _deliver(
     unowned: list[TopicPartition], result: Assignment, topics: Mapping[str, frozenset[str]]
 ) -> None:
-    """Give each partition to the member with the fewest that wants its topic."""
+    """Assign each partition to the subscribed member with the fewest."""
     order = {member_id: index for index, member_id in enumerate(result)}
     by_load = sorted((len(parts), order[name], name) for name, parts in result.items())
     for partition in unowned:
@@ -87,8 +87,8 @@ def _hand_out(
                 break
 
 
-def _level_out(result: Assignment, topics: Mapping[str, frozenset[str]]) -> None:
-    """Move partitions from the fullest to the emptiest while that helps."""
+def _balance(result: Assignment, topics: Mapping[str, frozenset[str]]) -> None:
+    """Move partitions from the member with the most to the one with the fewest."""
     while True:
         names = sorted(result, key=lambda name: len(result[name]))
         moved = False
@@ -96,10 +96,10 @@ def _level_out(result: Assignment, topics: Mapping[str, frozenset[str]]) -> None
             for giver in reversed(names):
                 if len(result[giver]) - len(result[taker]) < 2:
                     break
-                wanted = [p for p in result[giver] if p.topic in topics[taker]]
-                if wanted:
-                    result[giver].remove(wanted[-1])
-                    result[taker].append(wanted[-1])
+                requested = [p for p in result[giver] if p.topic in topics[taker]]
+                if requested:
+                    result[giver].remove(requested[-1])
+                    result[taker].append(requested[-1])
                     moved = True
                     break
             if moved:
@@ -109,13 +109,13 @@ def _level_out(result: Assignment, topics: Mapping[str, frozenset[str]]) -> None
 
 
 class StickyAssignor:
-    """The eager one: it tells the leader through its own user data what it had."""
+    """The eager variant: its user data report the last assignment to the leader."""
 
     name = "sticky"
     cooperative = False
 
     def assign(self, partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
-        """Balance from what the user data say."""
+        """Balance, starting from the assignments in the user data."""
         return balance(partition_counts, [_with_user_data(member) for member in members])
 
     def user_data(self, owned: Iterable[TopicPartition], generation: int) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Records that cannot be read, iterators that are left, and errors that wait for the user."""
+"""Unreadable records, abandoned iterators, and pending errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _position(consumer: Any, partition: TopicPartition) -> int | None:
 
 
 def test_a_value_that_cannot_be_read_costs_no_other_record() -> None:
-    """Those before it come, then its error at every poll; past it, the rest."""
+    """The records before it, then its error at every poll; after a seek, the remaining ones."""
     cluster = _two()
     _write(cluster, T0, b"0", b"1", b"no json", b"3")
     consumer = _reader(cluster, T0, value_deserializer="json")
@@ -90,7 +90,7 @@ def test_a_bad_value_takes_nothing_of_other_partitions_along() -> None:
 
 
 def test_a_key_is_named_as_what_cannot_be_read() -> None:
-    """Which of the two it was is told."""
+    """The error names the key or the value."""
     cluster = _two()
     cluster.logs[T0].append(bytes(encode_batch([(0, b"short", b"1", ())])))
     consumer = _reader(cluster, T0, key_deserializer="long")
@@ -136,7 +136,7 @@ def _iterate(consumer: Any) -> Iterator[Any]:
     while True:
         while (step := consumer.core.user_poll()) is not None:
             consumer.core.group.step_done(step)
-        yield from consumer.core.one_by_one(consumer.core.take(None, with_topic=True))
+        yield from consumer.core.iterate(consumer.core.take(None, with_topic=True))
 
 
 def test_what_an_iterator_has_not_handed_out_is_not_committed() -> None:
@@ -176,16 +176,16 @@ def test_after_a_break_the_rest_comes_again(taken: int, deserializer: str | None
 
 
 def test_an_iterator_that_was_overtaken_hands_out_nothing_twice() -> None:
-    """A poll in the loop gets the rest, a seek is obeyed at once."""
+    """A poll in the loop returns the remaining records, a seek takes effect at once."""
     cluster = _two()
     _write(cluster, T0, b"0", b"1", b"2", b"3")
     consumer = _reader(cluster, T0)
-    reading = consumer.core.one_by_one(consumer.core.take(None, with_topic=True))
+    reading = consumer.core.iterate(consumer.core.take(None, with_topic=True))
     records = iter(reading)
     assert next(records).value == b"0"
     assert [record.value for record in consumer.poll(1)] == [b"1"]
     assert next(records, None) is None
-    records = iter(consumer.core.one_by_one(consumer.core.take(None, with_topic=True)))
+    records = iter(consumer.core.iterate(consumer.core.take(None, with_topic=True)))
     assert next(records).value == b"2"
     consumer.core.seek(T0, 1)
     assert next(records, None) is None
@@ -275,18 +275,18 @@ def test_who_comes_late_hears_an_error_once_a_partition() -> None:
     _write(cluster, T0, b"0")
     consumer = _refused(cluster)
     consumer.sim.run_for(500)
-    told = []
+    messages = []
     for _ in range(5):
         try:
             consumer.poll()
         except KafkaError as error:
-            told.append(error.message)
-    assert len(told) == 2
-    assert len(set(told)) == 2
+            messages.append(error.message)
+    assert len(messages) == 2
+    assert len(set(messages)) == 2
 
 
 def test_a_seek_and_a_new_assignment_forget_a_partitions_errors() -> None:
-    """They are about what the user no longer asks for."""
+    """They concern positions that are no longer requested."""
     cluster = _two()
     consumer = _refused(cluster)
     consumer.core.seek(T0, 0)
