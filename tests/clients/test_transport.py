@@ -149,7 +149,7 @@ def test_mixed_subscriptions_are_refused() -> None:
     consumer = AsyncConsumer("t", bootstrap_servers="h:1", group_id="g")
     with pytest.raises(KafkaError, match="exclude each other"):
         consumer.assign([("t", 0)])
-    with pytest.raises(KafkaError, match="requires group.id"):
+    with pytest.raises(KafkaError, match=r"requires group\.id"):
         AsyncConsumer("t", bootstrap_servers="h:1")
 
 
