@@ -10,7 +10,7 @@ import pytest
 from ottla.cli.commands.broker_api_versions import broker_text
 from ottla.cli.commands.cluster import endpoint_lines
 from ottla.cli.commands.delete_records import parse_offsets
-from ottla.cli.commands.features import feature_lines, parse_level, parse_release, release_levels
+from ottla.cli.commands.features import feature_lines, parse_level
 from ottla.cli.commands.get_offsets import Rule, parse_rule
 from ottla.cli.commands.leader_election import parse_partitions
 from ottla.cli.commands.log_dirs import as_json
@@ -21,8 +21,9 @@ from ottla.cli.commands.metadata_quorum import (
     table,
 )
 from ottla.cli.main import COMMANDS, main
+from ottla.cli.options.failures import ToolError
 from ottla.cli.options.regex_check import re2_problem
-from ottla.cli.options.tool import ToolError
+from ottla.cli.options.releases import parse_release, release_levels
 from ottla.clients.admin.cluster import (
     ClusterDescription,
     FeatureRange,

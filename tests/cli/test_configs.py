@@ -10,7 +10,7 @@ import pytest
 from ottla.cli.commands import client_metrics, configs
 from ottla.cli.entities.scram_credentials import Credential, parse_credential
 from ottla.cli.main import main
-from ottla.cli.options.tool import ToolError
+from ottla.cli.options.failures import ToolError
 from ottla.clients.admin.configs import (
     AlterOperation,
     ConfigChange,

@@ -9,13 +9,8 @@ import click
 import pytest
 
 from ottla.cli.main import main
-from ottla.cli.options.connection import (
-    consumer_settings,
-    key_values,
-    producer_settings,
-    read_file,
-    require,
-)
+from ottla.cli.options.connection import consumer_settings, key_values, producer_settings, read_file
+from ottla.cli.options.flags import require
 from ottla.cli.output.java_names import java_text
 from ottla.errors import ErrorCode, KafkaError
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from ottla.cli.commands.dump_log import dump_log_command
 from ottla.cli.dump.batches import NO_LIMIT, DumpOptions, dump_log
-from ottla.cli.dump.decoders import DECODER_PACKAGE, plain_parser
+from ottla.cli.dump.decoders import DECODER_PACKAGE, decoder_class_parser
 from ottla.cli.output.message_json import RawJson, json_text, message_json
 from ottla.metadata.framing import MessageAndVersion, encode_record
 from ottla.protocol.records.metadata import ClientQuotaRecord, PartitionRecord
@@ -106,7 +106,7 @@ def test_unknown_decoders_are_refused_by_name(log: Path) -> None:
     result = run("--files", str(log), "--value-decoder-class", "com.example.Mine")
     assert result.exit_code == 1
     assert result.stderr.startswith("Failed to load decoder class com.example.Mine")
-    parse = plain_parser(f"{DECODER_PACKAGE}LongDecoder", f"{DECODER_PACKAGE}StringDecoder")
+    parse = decoder_class_parser(f"{DECODER_PACKAGE}LongDecoder", f"{DECODER_PACKAGE}StringDecoder")
     assert parse(Record(0, 0, pack(">q", -5), b"v")) == ("-5", "v")
 
 

@@ -7,10 +7,10 @@ import signal
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.perf.verifiable_consumer import Run as ConsumerRun
-from ottla.cli.perf.verifiable_events import EventWriter, StopRequest
-from ottla.cli.perf.verifiable_producer import Run as ProducerRun
-from ottla.cli.perf.verifiable_producer import _keys, _timestamps
+from ottla.cli.verify.events import EventWriter, StopRequest
+from ottla.cli.verify.verifiable_consumer import Run as ConsumerRun
+from ottla.cli.verify.verifiable_producer import Run as ProducerRun
+from ottla.cli.verify.verifiable_producer import _keys, _timestamps
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.record import Record
 from ottla.types import TopicPartition

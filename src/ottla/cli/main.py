@@ -125,7 +125,9 @@ COMMANDS: dict[str, Command] = {
         "ottla.cli.commands.quickstart", "quickstart", "A node, a topic, a pipeline."
     ),
     "replica-verification": Command(
-        "ottla.cli.perf.replica_verification", "replica_verification", "Compare replicas' batches."
+        "ottla.cli.verify.replica_verification",
+        "replica_verification",
+        "Compare replicas' batches.",
     ),
     "server-start": Command(
         "ottla.cli.commands.server_start", "server_start", "Run a node: broker and controller."
@@ -137,10 +139,10 @@ COMMANDS: dict[str, Command] = {
         "ottla.cli.commands.topics", "topics", "Create, list, describe, change topics."
     ),
     "verifiable-consumer": Command(
-        "ottla.cli.perf.verifiable_consumer", "verifiable_consumer", "Read and tell all, as JSON."
+        "ottla.cli.verify.verifiable_consumer", "verifiable_consumer", "Read and tell all, as JSON."
     ),
     "verifiable-producer": Command(
-        "ottla.cli.perf.verifiable_producer", "verifiable_producer", "Send numbers and tell all."
+        "ottla.cli.verify.verifiable_producer", "verifiable_producer", "Send numbers and tell all."
     ),
 }
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options.connection import open_admin, require
-from ottla.cli.options.tool import ToolCommand, failures_reported, server_options
+from ottla.cli.options.connection import open_admin
+from ottla.cli.options.failures import failures_reported
+from ottla.cli.options.flags import require, server_options
+from ottla.cli.options.joptsimple import ToolCommand
 from ottla.cli.output.java_names import java_text
 from ottla.errors import KafkaError
 from ottla.protocol.api_keys import ApiKey, request_class

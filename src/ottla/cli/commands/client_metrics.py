@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options.connection import open_admin, require
-from ottla.cli.options.tool import ToolCommand, fail, server_options
+from ottla.cli.options.connection import open_admin
+from ottla.cli.options.failures import fail
+from ottla.cli.options.flags import require, server_options
+from ottla.cli.options.joptsimple import ToolCommand
 from ottla.clients.admin.configs import AlterOperation, ConfigChange, ConfigResource, ResourceType
 from ottla.errors import KafkaError
 from ottla.types import Uuid

@@ -11,7 +11,8 @@ import click
 
 from ottla.cli.options.argparse4j import INTEGER, ToolGroup
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.tool import current_name, fail, failures_reported
+from ottla.cli.options.failures import fail, failures_reported
+from ottla.cli.options.flags import command_config_file
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _run(options: dict[str, Any], action: Callable[[Admin], None]) -> None:
         failures_reported(),
         open_admin(
             options["bootstrap_server"] or "",
-            current_name(options, "config"),
+            command_config_file(options, "config"),
             bootstrap_controller=options["bootstrap_controller"],
         ) as admin,
     ):

@@ -13,19 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from ottla.cli.entities.config_resources import alter_resource, describe_resources
-from ottla.cli.entities.quota_entities import alter_quotas, describe_quotas
+from ottla.cli.entities.quotas import alter_quotas, describe_quotas
+from ottla.cli.entities.resources import alter_resource, describe_resources
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.tool import (
-    ToolCommand,
-    ToolError,
-    controller_option,
-    fail,
-    given_arguments,
-    java_integer,
-    refuse_together,
-    server_options,
-)
+from ottla.cli.options.failures import ToolError, fail
+from ottla.cli.options.flags import controller_option, server_options
+from ottla.cli.options.java_numbers import java_integer
+from ottla.cli.options.joptsimple import ToolCommand, given_arguments, refuse_together
 from ottla.cli.output.java_names import java_text
 from ottla.config.properties import PropertiesError, parse_properties
 from ottla.errors import KafkaError

@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.commands.console_producer import key_values_raw
-from ottla.cli.options.connection import (
-    bootstrap_option,
-    consumer_settings,
-    key_values,
-    read_file,
-    require,
-)
-from ottla.cli.options.tool import INTEGER, LONG, ToolCommand, fail, java_integer, version_option
+from ottla.cli.options.connection import consumer_settings, key_values, key_values_raw, read_file
+from ottla.cli.options.failures import fail
+from ottla.cli.options.flags import bootstrap_option, require, version_option
+from ottla.cli.options.java_numbers import java_integer
+from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand
 from ottla.cli.output.coordinator_formatter import coordinator_formatter
 from ottla.cli.output.formatter import FormatError, Formatter
 from ottla.cli.output.java_names import java_text

@@ -11,15 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options.connection import (
-    bootstrap_option,
-    key_values,
-    producer_settings,
-    read_file,
-    require,
-)
+from ottla.cli.options.connection import key_values, key_values_raw, producer_settings, read_file
+from ottla.cli.options.flags import bootstrap_option, require, version_option
+from ottla.cli.options.joptsimple import INTEGER, ToolCommand
 from ottla.cli.options.line_reader import LineError, LineReader, Message
-from ottla.cli.options.tool import INTEGER, ToolCommand, version_option
 from ottla.cli.output.java_names import java_text
 from ottla.errors import ErrorCode, KafkaError
 
@@ -112,12 +107,6 @@ def console_producer(**options: Any) -> None:
             shown = f"org.apache.kafka.common.KafkaException: {error}"
         click.echo(shown, err=True)
         sys.exit(1)
-
-
-def key_values_raw(pairs: tuple[str, ...]) -> dict[str, str]:
-    """Read name=value flags whose blanks count (a separator may be one)."""
-    key_values(pairs)
-    return dict(pair.split("=", 1) for pair in pairs)
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:

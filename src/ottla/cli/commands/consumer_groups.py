@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.commands.group_offsets import (
-    GroupCommandError,
-    GroupFlags,
-    check_scenario,
-    delete_offsets,
-    reset_offsets,
-)
+from ottla.cli.groups.flags import GroupCommandError, GroupFlags
+from ottla.cli.groups.offset_deletion import delete_offsets
+from ottla.cli.groups.offset_reset import check_scenario, reset_offsets
+from ottla.cli.groups.tables import print_members, print_offsets, print_states
 from ottla.cli.options.connection import SettingsFileError, open_admin
+from ottla.cli.options.flags import server_options
+from ottla.cli.options.joptsimple import LONG, ToolCommand
 from ottla.cli.options.regex_check import re2_problem
-from ottla.cli.options.tool import LONG, ToolCommand, server_options
-from ottla.cli.output.group_tables import print_members, print_offsets, print_states
 from ottla.cli.output.java_names import java_text
 from ottla.clients.settings import SettingsError
 from ottla.errors import KafkaError

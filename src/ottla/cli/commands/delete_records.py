@@ -9,17 +9,16 @@ from typing import Any
 
 import click
 
-from ottla.cli.options.connection import open_admin, require
-from ottla.cli.options.tool import (
-    ToolCommand,
-    ToolError,
-    failures_reported,
+from ottla.cli.options.connection import open_admin
+from ottla.cli.options.failures import ToolError, failures_reported
+from ottla.cli.options.flags import require, server_options
+from ottla.cli.options.joptsimple import ToolCommand
+from ottla.cli.options.json_files import (
     json_array,
     json_number,
     json_object,
     json_string,
     read_json,
-    server_options,
 )
 from ottla.cli.output.java_names import java_text
 from ottla.errors import KafkaError

@@ -17,8 +17,8 @@ from ottla.cli.dump.decoders import (
     DECODER_PACKAGE,
     DecoderError,
     coordinator_parser,
+    decoder_class_parser,
     metadata_parser,
-    plain_parser,
     remote_log_parser,
 )
 from ottla.cli.dump.indexes import (
@@ -29,8 +29,8 @@ from ottla.cli.dump.indexes import (
     dump_time_index,
     dump_transaction_index,
 )
-from ottla.cli.options.connection import require
-from ottla.cli.options.tool import INTEGER, ToolCommand, version_option
+from ottla.cli.options.flags import require, version_option
+from ottla.cli.options.joptsimple import INTEGER, ToolCommand
 from ottla.errors import OttlaError
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class _Dump:
             return remote_log_parser
         if flags["share_group_state_decoder"]:
             return coordinator_parser("share")
-        return plain_parser(
+        return decoder_class_parser(
             flags["key_decoder_class"] or STRING_DECODER,
             flags["value_decoder_class"] or STRING_DECODER,
         )

@@ -11,22 +11,20 @@ import click
 
 from ottla.cli.options.argparse4j import ToolGroup
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.tool import (
-    ToolError,
-    controller_option,
-    fail,
-    failures_reported,
-    java_integer,
-    place_options,
+from ottla.cli.options.failures import ToolError, fail, failures_reported
+from ottla.cli.options.flags import controller_option, place_options
+from ottla.cli.options.java_numbers import java_integer
+from ottla.cli.options.releases import (
+    KNOWN_METADATA_VERSIONS,
+    MAPPED,
+    parse_release,
+    release_levels,
 )
 from ottla.errors import KafkaError
 from ottla.metadata.features import (
-    KRAFT_VERSION,
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
-    METADATA_VERSION_NAMES,
     SUPPORTED_FEATURES,
-    default_levels,
 )
 
 if TYPE_CHECKING:
@@ -36,20 +34,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-# Kafka 4.3's tool knows of the next metadata.version too, though no 4.3 node runs it.
-KNOWN_METADATA_VERSIONS = {**METADATA_VERSION_NAMES, LATEST_METADATA_VERSION + 1: "4.4-IV0"}
-KRAFT_VERSION_1_SINCE = 21
 SHORT_BITS = 16
 DEPENDENCIES = {("eligible.leader.replicas.version", 1): {METADATA_VERSION: 23}}
-# The order in which Kafka's tool lists a release's features.
-MAPPED = (
-    KRAFT_VERSION,
-    "transaction.version",
-    "group.version",
-    "eligible.leader.replicas.version",
-    "share.version",
-    "streams.version",
-)
 
 EXAMPLES = """
 \b
@@ -312,25 +298,3 @@ def parse_level(text: str) -> tuple[str, int]:
         raise ToolError(
             f"Can't parse feature=level string {text}: unable to parse {level.strip()} as a short."
         ) from error
-
-
-def parse_release(text: str) -> int:
-    """Read `4.3-IV0`, `4.3` or `4.3.0` as a metadata.version; ToolError in Kafka's words."""
-    release = ".".join(text.split(".")[:2])
-    found = [level for level, name in KNOWN_METADATA_VERSIONS.items() if name == text]
-    found = found or [
-        level for level, name in METADATA_VERSION_NAMES.items() if name.startswith(f"{release}-IV")
-    ]
-    if not found:
-        names = ", ".join(KNOWN_METADATA_VERSIONS.values())
-        raise ToolError(
-            f"Unknown metadata.version '{text}'. Supported metadata.version are: {names}"
-        )
-    return found[-1]
-
-
-def release_levels(metadata_version: int) -> dict[str, int]:
-    """Return the level that each feature has in a fresh cluster of a metadata.version."""
-    levels = dict.fromkeys(SUPPORTED_FEATURES, 0) | default_levels(metadata_version)
-    levels[KRAFT_VERSION] = int(metadata_version >= KRAFT_VERSION_1_SINCE)
-    return levels

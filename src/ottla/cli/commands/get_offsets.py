@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ottla.cli.options.connection import open_admin, require
-from ottla.cli.options.tool import ToolCommand, ToolError, fail, java_integer, server_options
+from ottla.cli.options.connection import open_admin
+from ottla.cli.options.failures import ToolError, fail
+from ottla.cli.options.flags import require, server_options
+from ottla.cli.options.java_numbers import java_integer
+from ottla.cli.options.joptsimple import ToolCommand
 from ottla.cli.output.java_names import java_text
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition

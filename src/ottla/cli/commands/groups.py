@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options.connection import open_admin, require
-from ottla.cli.options.tool import ToolCommand, fail, failures_reported, server_options
+from ottla.cli.options.connection import open_admin
+from ottla.cli.options.failures import fail, failures_reported
+from ottla.cli.options.flags import require, server_options
+from ottla.cli.options.joptsimple import ToolCommand
 
 if TYPE_CHECKING:
     from ottla.clients.admin.groups import GroupListing

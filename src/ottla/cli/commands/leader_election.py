@@ -11,19 +11,15 @@ from typing import Any
 import click
 
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.tool import (
-    INTEGER,
-    ToolCommand,
-    ToolError,
-    current_name,
-    fail,
-    failures_reported,
+from ottla.cli.options.failures import ToolError, fail, failures_reported
+from ottla.cli.options.flags import command_config_file, server_options
+from ottla.cli.options.joptsimple import INTEGER, ToolCommand
+from ottla.cli.options.json_files import (
     json_array,
     json_number,
     json_object,
     json_string,
     read_json,
-    server_options,
 )
 from ottla.cli.output.java_names import java_text
 from ottla.clients.admin.cluster import PREFERRED, UNCLEAN
@@ -57,7 +53,7 @@ def leader_election(**options: Any) -> None:
     with failures_reported():
         _check(options)
         partitions = _partitions(options)
-        config_file = current_name(options, "admin.config")
+        config_file = command_config_file(options, "admin.config")
         with open_admin(options["bootstrap_server"], config_file) as admin:
             kind = options["election_type"].lower()
             outcomes = admin.elect_leaders(ELECTION_TYPES[kind], partitions)

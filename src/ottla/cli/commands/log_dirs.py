@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options.connection import open_admin, require
-from ottla.cli.options.tool import ToolCommand, ToolError, failures_reported, server_options
+from ottla.cli.options.connection import open_admin
+from ottla.cli.options.failures import ToolError, failures_reported
+from ottla.cli.options.flags import require, server_options
+from ottla.cli.options.joptsimple import ToolCommand
 from ottla.cli.output.java_names import java_class
 
 if TYPE_CHECKING:

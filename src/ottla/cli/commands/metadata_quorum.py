@@ -16,14 +16,9 @@ import click
 
 from ottla.cli.options.argparse4j import INTEGER, ToolGroup
 from ottla.cli.options.connection import open_admin, read_file
-from ottla.cli.options.tool import (
-    ToolError,
-    controller_option,
-    fail,
-    failures_reported,
-    java_integer,
-    place_options,
-)
+from ottla.cli.options.failures import ToolError, fail, failures_reported
+from ottla.cli.options.flags import controller_option, place_options
+from ottla.cli.options.java_numbers import java_integer
 from ottla.clients.admin.quorum import VoterEndpoint
 from ottla.config.properties import parse_properties
 from ottla.types import Uuid

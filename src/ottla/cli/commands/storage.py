@@ -13,22 +13,18 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from ottla.cli.commands.features import parse_release, release_levels
 from ottla.cli.options.argparse4j import ToolGroup
+from ottla.cli.options.failures import ToolError
+from ottla.cli.options.java_numbers import java_integer
 from ottla.cli.options.node_config import load_broker_config
-from ottla.cli.options.tool import ToolError, java_integer
+from ottla.cli.options.releases import MAPPED, parse_release, release_levels
 from ottla.errors import CorruptMessage
 from ottla.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
-    GROUP_VERSION,
-    KRAFT_VERSION,
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
-    SHARE_VERSION,
-    STREAMS_VERSION,
     SUPPORTED_FEATURES,
-    TRANSACTION_VERSION,
     metadata_version_name,
     parse_metadata_version,
 )
@@ -49,14 +45,6 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.storage.directories.log_dir import MetaProperties
 
-_MAPPING_ORDER = (
-    KRAFT_VERSION,
-    TRANSACTION_VERSION,
-    GROUP_VERSION,
-    ELIGIBLE_LEADER_REPLICAS_VERSION,
-    SHARE_VERSION,
-    STREAMS_VERSION,
-)
 # Feature and level → the metadata.version below which it cannot be.
 _DEPENDENCIES = {(ELIGIBLE_LEADER_REPLICAS_VERSION, 1): 23}
 _CONFIG = click.option(
@@ -191,8 +179,8 @@ def version_mapping(release_version: str | None) -> None:
         _fail(str(error))
     click.echo(f"metadata.version={level} ({text})")
     levels = release_levels(level)
-    for name in _MAPPING_ORDER:
-        click.echo(f"{name}={levels.get(name, 0)}")
+    for name in MAPPED:
+        click.echo(f"{name}={levels[name]}")
 
 
 @storage.command("feature-dependencies", help="Show what feature levels need of other features.")

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ottla.cli.options.connection import bootstrap_option, open_admin, require
-from ottla.cli.options.tool import INTEGER, ToolCommand, fail, version_option
+from ottla.cli.options.connection import open_admin
+from ottla.cli.options.failures import fail
+from ottla.cli.options.flags import bootstrap_option, require, version_option
+from ottla.cli.options.joptsimple import INTEGER, ToolCommand
 from ottla.clients.settings import SettingsError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import Uuid

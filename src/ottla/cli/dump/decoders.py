@@ -1,4 +1,4 @@
-"""How `ottla dump-log` shows keys and values: as text, or as what internal topics keep in them.
+"""Key and value decoders of `ottla dump-log`: text, and the records of internal topics.
 
 Kafka: the MessageParser classes of org.apache.kafka.tools.DumpLogSegments.
 """
@@ -6,11 +6,18 @@ Kafka: the MessageParser classes of org.apache.kafka.tools.DumpLogSegments.
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
+from ottla.cli.output.coordinator_records import (
+    CoordinatorRecord,
+    UnknownTypeError,
+    coordinator_kinds,
+    read_coordinator_record,
+    read_message,
+    read_version,
+)
 from ottla.cli.output.message_json import RawJson, json_list, json_text, message_json
 from ottla.errors import CorruptMessage, OttlaError
 from ottla.metadata.framing import FRAME_VERSION, decode_record
@@ -27,14 +34,13 @@ from ottla.protocol.records.remote_log import (
     RemoteLogSegmentMetadataUpdateRecord,
     RemotePartitionDeleteMetadataRecord,
 )
-from ottla.protocol.schema import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla.protocol.schema import Struct
     from ottla.records.record import Record
 
-_VERSION = Layout(">h")
 _INT32 = Layout(">i")
 _INT64 = Layout(">q")
 DECODER_PACKAGE = "org.apache.kafka.tools.api."
@@ -48,14 +54,14 @@ class Shown(NamedTuple):
 
 
 class DecoderError(Exception):
-    """A decoder that there is not, or a record that a decoder cannot take."""
+    """An unknown decoder, or a record that a decoder cannot decode."""
 
 
 # ---------------------------------------------------------------- applications' records
 
 
-def plain_parser(key_decoder: str, value_decoder: str) -> Callable[[Record], Shown]:
-    """Return a parser by the names of Kafka's decoder classes; DecoderError names an unknown."""
+def decoder_class_parser(key_decoder: str, value_decoder: str) -> Callable[[Record], Shown]:
+    """Return a parser by the names of Kafka's decoder classes; raises DecoderError."""
     read_key, read_value = _decoder(key_decoder), _decoder(value_decoder)
 
     def parse(record: Record) -> Shown:
@@ -72,8 +78,8 @@ def _decoder(name: str) -> Callable[[bytes], str]:
     if found is None:
         known = ", ".join(_DECODERS)
         raise DecoderError(
-            f"Failed to load decoder class {name}: it is Java code of your own or not known. "
-            f"The decoders here are {known}."
+            f"Failed to load decoder class {name}: it is a custom Java class or unknown. "
+            f"Supported decoders are {known}."
         )
     return found
 
@@ -85,14 +91,14 @@ def _text(data: bytes) -> str:
 def _number(layout: Layout, kind: str) -> Callable[[bytes], str]:
     def read(data: bytes) -> str:
         if len(data) < layout.size:
-            raise DecoderError(f"a value of {len(data)} bytes is no {kind}")
+            raise DecoderError(f"a value of {len(data)} bytes is not a {kind}")
         return str(layout.unpack_from(data)[0])
 
     return read
 
 
 def _array(data: bytes) -> str:
-    """Show bytes as Java prints an array: it says where the array lies, here a checksum."""
+    """Show bytes as Java prints an array; the checksum replaces Java's identity hash."""
     return f"[B@{crc32(data):x}"
 
 
@@ -104,42 +110,11 @@ _DECODERS: dict[str, Callable[[bytes], str]] = {
 }
 
 
-# ---------------------------------------------------------------- what coordinators write
-
-
-class Kind(NamedTuple):
-    """The messages of one type of a coordinator's records."""
-
-    key: type[Struct]
-    value: type[Struct]
-
-
-class UnknownTypeError(CorruptMessage):
-    """A record whose type is none of its coordinator's: a newer version wrote it."""
-
-
-class CoordinatorRecord(NamedTuple):
-    """What a coordinator's record says; value None deletes what the key names."""
-
-    type: int
-    key: Struct
-    version: int
-    value: Struct | None
-
-
-def coordinator_kinds(*modules: str) -> dict[int, Kind]:
-    """Pair the keys and values of record modules by their type."""
-    keys: dict[int, type[Struct]] = {}
-    values: dict[int, type[Struct]] = {}
-    for name in modules:
-        for one in vars(import_module(f"ottla.protocol.records.{name}")).values():
-            if isinstance(one, type) and issubclass(one, Struct) and one.message_key >= 0:
-                (keys if one.__name__.endswith("Key") else values)[one.message_key] = one
-    return {number: Kind(key, values[number]) for number, key in keys.items()}
+# ---------------------------------------------------------------- coordinators' records
 
 
 def coordinator_parser(*modules: str) -> Callable[[Record], Shown]:
-    """Return a parser for the topic of a coordinator, whose records these modules describe."""
+    """Return a parser for a coordinator's topic, whose records the given modules describe."""
     kinds = coordinator_kinds(*modules)
 
     def parse(record: Record) -> Shown:
@@ -166,41 +141,6 @@ def _shown(record: CoordinatorRecord) -> Shown:
     return Shown(key, json_text({"version": str(record.version), "data": data}))
 
 
-def read_coordinator_record(
-    key: bytes, value: bytes | None, kinds: dict[int, Kind]
-) -> CoordinatorRecord:
-    """Read a record of these kinds; UnknownTypeError for another kind, CorruptMessage."""
-    number = _read_version(key, "key")
-    kind = kinds.get(number)
-    if kind is None:
-        raise UnknownTypeError(f"Unknown record type {number}")
-    message = _read(kind.key, kind.key.versions.lowest, key, ("key", number))
-    if value is None:
-        return CoordinatorRecord(number, message, 0, None)
-    version = _read_version(value, "value")
-    if version not in kind.value.versions:
-        raise CorruptMessage(f"Found an unknown record version {version} for {number} type")
-    body = _read(kind.value, version, value, ("value", version))
-    return CoordinatorRecord(number, message, version, body)
-
-
-def _read_version(data: bytes, what: str) -> int:
-    if len(data) < _VERSION.size:
-        raise CorruptMessage(f"Could not read version from {what}'s buffer.")
-    version: int = _VERSION.unpack_from(data)[0]
-    return version
-
-
-def _read(cls: type[Struct], version: int, data: bytes, shown: tuple[str, int]) -> Struct:
-    what, number = shown
-    try:
-        return decode_at(cls, version, memoryview(data), _VERSION.size)[0]
-    except (OttlaError, ValueError, IndexError) as error:
-        raise CorruptMessage(
-            f"Could not read record with version {number} from {what}'s buffer due to: {error}."
-        ) from error
-
-
 def _value(message: Struct, version: int) -> RawJson:
     if not isinstance(message, GroupMetadataValue) or message.protocol_type != "consumer":
         return message_json(message, version)
@@ -209,7 +149,7 @@ def _value(message: Struct, version: int) -> RawJson:
 
 
 def _member(member: Any, version: int) -> RawJson:
-    """Write a member with what its two opaque fields hold, where that can be read."""
+    """Write a member with its two opaque fields decoded where possible."""
     replaced = {}
     for name, cls in (
         ("subscription", ConsumerProtocolSubscription),
@@ -217,10 +157,10 @@ def _member(member: Any, version: int) -> RawJson:
     ):
         data = getattr(member, name)
         try:
-            inner_version = _read_version(data, name)
-            inner = _read(cls, inner_version, data, (name, inner_version))
+            inner_version = read_version(data, name)
+            inner = read_message(cls, inner_version, data, (name, inner_version))
             replaced[name] = message_json(inner, inner_version)
-        except CorruptMessage:  # the bytes are shown as they are
+        except CorruptMessage:  # shown as raw bytes
             continue
     return message_json(member, version, replaced)
 

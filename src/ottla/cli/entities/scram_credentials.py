@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ottla.cli.options.tool import ToolError, java_integer
+from ottla.cli.options.failures import ToolError
+from ottla.cli.options.java_numbers import java_integer
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

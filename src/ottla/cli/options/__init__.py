@@ -1,4 +1,4 @@
-"""Command line options, and the settings they lead to.
+"""Command line parsing and the settings of tools.
 
 Kafka: none.
 """

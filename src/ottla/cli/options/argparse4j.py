@@ -1,6 +1,6 @@
-"""Command lines as argparse4j reads them: begins of names, numbers, subcommands, its refusals.
+"""Command line parsing like argparse4j: abbreviated names, numbers, subcommands, error texts.
 
-Kafka: its tools on net.sourceforge.argparse4j; those on joptsimple are read by `tool.py`.
+Kafka: the tools that use net.sourceforge.argparse4j; `joptsimple.py` serves the others.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ottla.cli.options.tool import java_integer
+from ottla.cli.options.java_numbers import java_integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 class PrefixCommand(click.Command):
-    """A command of a tool that argparse4j reads: the begin of a long option's name is enough."""
+    """A command of an argparse4j tool: long options may be abbreviated."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Give options their whole names, then parse."""
+        """Expand abbreviated options, then parse."""
         return super().parse_args(ctx, whole_options(self, ctx, args))
 
 
 def whole_options(command: click.Command, ctx: click.Context, args: list[str]) -> list[str]:
-    """Write out long options that are given by the begin of their names; UsageError for several.
+    """Expand abbreviated long options; raises UsageError for an ambiguous one.
 
-    The words behind a group's subcommand are the subcommand's, and stay as they are.
+    The arguments after a group's subcommand belong to the subcommand and are unchanged.
     """
     options = [one for one in command.get_params(ctx) if isinstance(one, click.Option)]
     takes_value = {flag: not (one.is_flag or one.count) for one in options for flag in one.opts}
@@ -45,7 +45,7 @@ def whole_options(command: click.Command, ctx: click.Context, args: list[str]) -
 
 
 def _whole_name(given: str, names: Sequence[str], ctx: click.Context) -> str:
-    """Return the one name that begins so, or what was given when there is none."""
+    """Return the only name with this prefix, or the given text if there is none."""
     found = [given] if given in names else sorted(one for one in names if one.startswith(given))
     if len(found) > 1:
         kind = "option" if given.startswith("--") else "command"
@@ -54,9 +54,9 @@ def _whole_name(given: str, names: Sequence[str], ctx: click.Context) -> str:
 
 
 class ArgparseCommand(PrefixCommand):
-    """A command that is called as argparse4j's are: without a word it shows its help, status 0.
+    """A command like argparse4j's: without arguments it prints its help and exits with 0.
 
-    A flag that is declared with `multiple=True` takes all words up to the next flag.
+    A flag that is declared with `multiple=True` takes all arguments up to the next flag.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -82,9 +82,9 @@ class ArgparseCommand(PrefixCommand):
 
 
 class ToolGroup(click.Group):
-    """A tool with subcommands: a missing or misspelt one is an error, with the nearest name.
+    """A tool with subcommands: a missing or unknown one is an error that proposes the nearest name.
 
-    The begins of the names of subcommands and of long options are enough, as for argparse4j.
+    Subcommands and long options may be abbreviated, as in argparse4j.
     """
 
     command_class = PrefixCommand
@@ -93,12 +93,12 @@ class ToolGroup(click.Group):
         super().__init__(*arguments, **{**keywords, "no_args_is_help": False})
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Give the group's options their whole names, then parse."""
+        """Expand the group's abbreviated options, then parse."""
         return super().parse_args(ctx, whole_options(self, ctx, args))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand; there must be one."""
-        if not ctx._protected_args and not ctx.args:  # noqa: SLF001 - click's own place for them
+        """Run the subcommand; raises UsageError without one."""
+        if not ctx._protected_args and not ctx.args:  # noqa: SLF001 - click stores them there
             raise click.UsageError("too few arguments", ctx)
         return super().invoke(ctx)
 
@@ -119,7 +119,7 @@ class ToolGroup(click.Group):
 
 
 class JavaNumber(click.ParamType[Any]):
-    """A number, refused in the words of Java's parsers."""
+    """A number; invalid values are refused with the text of Java's parsers."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -127,7 +127,7 @@ class JavaNumber(click.ParamType[Any]):
     def convert(
         self, value: Any, param: click.Parameter | None, _ctx: click.Context | None
     ) -> int | float:
-        """Read a Long, an Integer or a Double; UsageError otherwise."""
+        """Parse a Long, an Integer or a Double; raises UsageError."""
         try:
             if self.name == "Double":
                 return float(value)
@@ -144,11 +144,11 @@ LONG, INTEGER, DOUBLE = JavaNumber("Long"), JavaNumber("Integer"), JavaNumber("D
 
 
 def need(value: object, flag: str) -> None:
-    """Refuse a call without a flag, as argparse4j does."""
+    """Raise UsageError for a missing flag, as argparse4j does."""
     if value is None:
         raise click.UsageError(f"argument {flag} is required")
 
 
 def refuse(message: str) -> NoReturn:
-    """End a call whose flags cannot be."""
+    """Raise UsageError for invalid flags."""
     raise click.UsageError(message)

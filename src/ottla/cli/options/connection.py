@@ -1,4 +1,4 @@
-"""How a tool reaches the cluster: its flags, and settings from files and flags.
+"""Client settings of tools, from files and flags, and the admin client made from them.
 
 Kafka: org.apache.kafka.server.util.CommandDefaultOptions, the tools' --command-config.
 """
@@ -6,7 +6,7 @@ Kafka: org.apache.kafka.server.util.CommandDefaultOptions, the tools' --command-
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,31 +15,17 @@ from ottla.config.problems import nearest
 from ottla.config.properties import PropertiesError, parse_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ottla.clients.blocking import Admin
 
-F = TypeVar("F", bound="Callable[..., Any]")
 
-# Settings of Kafka's Java clients that mean nothing here: classes, JVM security, JMX.
+# Settings of Kafka's Java clients that name Java classes, which have no meaning here.
 _JAVA_ONLY = ("key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
 
 
-def bootstrap_option(function: F) -> F:
-    """Add --bootstrap-server."""
-    return click.option(
-        "--bootstrap-server", metavar="HOST:PORT,…", help="REQUIRED. The server(s) to connect to."
-    )(function)
-
-
-def require(value: object, name: str) -> None:
-    """Refuse a call without a flag it needs, in Kafka's words."""
-    if value in (None, "", ()):
-        raise click.UsageError(f'Missing required argument "[{name}]"')
-
-
 def key_values(pairs: Iterable[str]) -> dict[str, str]:
-    """Read name=value flags."""
+    """Parse name=value flags."""
     settings: dict[str, str] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
@@ -50,11 +36,11 @@ def key_values(pairs: Iterable[str]) -> dict[str, str]:
 
 
 class SettingsFileError(click.ClickException):
-    """A file of settings that cannot be read."""
+    """A settings file that cannot be read."""
 
 
 def read_file(path: str | None) -> dict[str, str]:
-    """Read a properties file of settings; none without a path."""
+    """Read the settings of a properties file; no settings without a path."""
     if path is None:
         return {}
     try:
@@ -71,9 +57,9 @@ def usable(
     *,
     warn: bool = True,
 ) -> dict[str, Any]:
-    """Keep the settings that our client has; warn of names that no client has.
+    """Return the settings that Ottla's client has; warn about names that no client has.
 
-    Settings that only Java's client has are passed over: files written for Kafka's tools work.
+    Settings that only the Java client has are ignored, so that files for Kafka's tools work.
     """
     ours = set(known)
     for name in given:
@@ -83,19 +69,19 @@ def usable(
             click.echo(f"warning: unknown setting {name}{proposal}", err=True)
     kept = {name: value for name, value in given.items() if name in ours and name not in _JAVA_ONLY}
     if kept.get("ssl.truststore.type") == "JKS":
-        raise click.ClickException("ssl.truststore.type=JKS is not read; give PEM or PKCS12")
+        raise click.ClickException("ssl.truststore.type=JKS is not supported; use PEM or PKCS12")
     return kept
 
 
 def producer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep the settings of a Producer."""
+    """Return the settings that a Producer has."""
     from ottla.clients.settings import PRODUCER
 
     return usable(given, ProducerConfig, PRODUCER)
 
 
 def consumer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep the settings of a Consumer."""
+    """Return the settings that a Consumer has."""
     from ottla.clients.settings import CONSUMER
 
     return usable(given, ConsumerConfig, CONSUMER)
@@ -109,10 +95,10 @@ def open_admin(
     default_api_timeout_ms: int | None = None,
     warn: bool = True,
 ) -> Admin:
-    """Make an Admin from a tool's flags; with bootstrap_controller it asks the controllers.
+    """Create an Admin from a tool's flags; with bootstrap_controller it connects to controllers.
 
-    default_api_timeout_ms bounds each call, whatever the file says.
-    Unless warn, settings that no client has are passed over in silence.
+    default_api_timeout_ms overrides the file. With warn=False unknown settings are ignored
+    silently.
     """
     from ottla.clients.blocking import Admin
     from ottla.clients.settings import ADMIN
@@ -123,3 +109,20 @@ def open_admin(
     if default_api_timeout_ms is not None:
         given["default.api.timeout.ms"] = str(default_api_timeout_ms)
     return Admin(usable(given, AdminConfig, ADMIN, warn=warn))
+
+
+def pairs(texts: Sequence[str]) -> dict[str, str]:
+    """Parse name=value arguments; raises ClickException."""
+    found = {}
+    for text in texts:
+        parts = text.split("=")
+        if len(parts) != 2:
+            raise click.ClickException(f"Invalid property: {text}")
+        found[parts[0]] = parts[1]
+    return found
+
+
+def key_values_raw(pairs: tuple[str, ...]) -> dict[str, str]:
+    """Parse name=value flags and keep blanks: a separator may be one."""
+    key_values(pairs)
+    return dict(pair.split("=", 1) for pair in pairs)

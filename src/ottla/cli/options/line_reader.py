@@ -1,4 +1,4 @@
-"""Lines of text as records: headers, key and value apart by separators.
+"""Parses lines of text to records, with separators between headers, key and value.
 
 Kafka: org.apache.kafka.tools.LineMessageReader.
 """
@@ -23,7 +23,7 @@ DEFAULTS = {
 
 
 class LineError(Exception):
-    """A line that cannot be read as a record."""
+    """A line that cannot be parsed to a record."""
 
 
 class Message(NamedTuple):
@@ -35,7 +35,7 @@ class Message(NamedTuple):
 
 
 class LineReader:
-    """Reads records from lines, as the properties say."""
+    """Parses records from lines according to its properties."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         given = {**DEFAULTS, **properties}
@@ -67,7 +67,7 @@ class LineReader:
                 raise LineError(f"null.marker and {name} may not be equal")
 
     def read(self, lines: Iterable[str]) -> Iterator[Message]:
-        """Yield a record a line; raise LineError at one that cannot be read."""
+        """Yield one record per line; raises LineError for an invalid line."""
         for number, line in enumerate(lines, start=1):
             yield self._message(line.rstrip("\n").removesuffix("\r"), number)
 
@@ -95,7 +95,7 @@ class LineReader:
             return ()
         pairs = []
         parts = text.split(self._headers_separator)
-        while text and parts and not parts[-1]:  # as Java's split, which drops them
+        while text and parts and not parts[-1]:  # as Java's split, which drops trailing empty parts
             parts.pop()
         for part in parts:
             name, found, value = part.partition(self._header_key_separator)

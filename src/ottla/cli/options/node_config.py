@@ -1,4 +1,4 @@
-"""The configuration of the node that a command is about: file, environment and overrides.
+"""Loads a node's configuration for commands: file, environment and overrides.
 
 Kafka: kafka.Kafka.getPropsFromArgs and the container image's kafka.docker.KafkaDockerWrapper.
 """
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 def load_settings(
     file: str | None, overrides: Sequence[str] = (), *, port: int | None = None
 ) -> NodeSettings:
-    """Read what `ottla server-start` with these flags would start.
+    """Return the settings of the node that `ottla server-start` would start with these flags.
 
-    Without a file it is the development node. Raises click.ClickException with everything that is
-    wrong, each problem on a line with where it comes from.
+    Without a file, this is the development node. Raises click.ClickException with all problems,
+    one per line with its origin.
     """
     from ottla.config.problems import ConfigErrors
     from ottla.server.node.settings import (
@@ -35,7 +35,7 @@ def load_settings(
     )
 
     if file is not None and port is not None:
-        raise click.UsageError("--port is for a node without a file; set listeners in the file")
+        raise click.UsageError("--port requires a node without a file; set listeners in the file")
     try:
         text = None if file is None else ConfigFile(file, read_properties_text(file))
         environment = node_environment(os.environ, read_text)
@@ -47,10 +47,9 @@ def load_settings(
 
 
 def load_broker_config(file: str) -> BrokerConfig:
-    """Read a configuration for a tool that looks at directories and starts nothing.
+    """Read a configuration for a tool that reads directories and does not start a node.
 
-    Names that are not known and parts that are not built are no errors here. Raises ConfigErrors,
-    PropertiesError and OSError.
+    Unknown and unsupported settings are accepted. Raises ConfigErrors, PropertiesError, OSError.
     """
     from ottla.config.broker import parse_broker_config
     from ottla.config.problems import ConfigErrors
@@ -64,14 +63,14 @@ def load_broker_config(file: str) -> BrokerConfig:
 
 
 def read_text(path: str) -> str:
-    """Return the text of a file; OSError or UnicodeDecodeError when there is none."""
+    """Return the text of a file; raises OSError, UnicodeDecodeError."""
     return Path(path).read_text(encoding="utf-8")
 
 
 def read_properties_text(path: str) -> str:
-    """Return the text of a properties file: UTF-8, else Latin-1, as Java reads them all; OSError.
+    """Return the text of a properties file, UTF-8 or else Latin-1; raises OSError.
 
-    Kafka starts with a comment in Latin-1, and so must we.
+    Kafka reads the files as Latin-1, so that comments in Latin-1 must be accepted.
     """
     data = Path(path).read_bytes()
     try:

@@ -1,13 +1,13 @@
-"""What a broker will say about a regular expression: RE2's complaints, in RE2's words.
+"""Validates regular expressions as a broker does, with RE2's error texts.
 
-Kafka: com.google.re2j.Pattern, as `kafka-consumer-groups.sh --validate-regex` asks it.
+Kafka: com.google.re2j.Pattern, which `kafka-consumer-groups.sh --validate-regex` uses.
 """
 
 from __future__ import annotations
 
 import re
 
-# What Python's engine says, and what RE2 calls the same.
+# Error texts of Python's engine and of RE2.
 _COMPLAINTS = (
     ("missing ), unterminated", "missing closing )"),
     ("unterminated character set", "missing closing ]"),
@@ -28,7 +28,7 @@ _UNKNOWN_TO_RE2 = (
 
 
 def re2_problem(pattern: str) -> str | None:
-    """Return what is wrong with a pattern, None when it is valid."""
+    """Return the error of a pattern, None for a valid one."""
     for syntax, problem in _UNKNOWN_TO_RE2:
         if syntax.search(pattern):
             return problem

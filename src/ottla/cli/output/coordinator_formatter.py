@@ -1,4 +1,4 @@
-"""How `ottla console-consumer` shows the records of the coordinators' own topics: as JSON.
+"""Formats records of the coordinators' internal topics as JSON for `ottla console-consumer`.
 
 Kafka: org.apache.kafka.tools.consumer.CoordinatorRecordMessageFormatter and its subclasses.
 """
@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.dump.decoders import UnknownTypeError, coordinator_kinds, read_coordinator_record
+from ottla.cli.output.coordinator_records import (
+    UnknownTypeError,
+    coordinator_kinds,
+    read_coordinator_record,
+)
 from ottla.cli.output.message_json import json_text, message_json
 from ottla.errors import OttlaError
 
@@ -21,7 +25,7 @@ _GROUP = ("group", "consumer_group", "share_group", "streams_group")
 
 
 class _Kinds(NamedTuple):
-    """The modules of a topic's records, and the types that are shown; all of them without."""
+    """The modules of a topic's records, and the types that are shown (None: all)."""
 
     modules: tuple[str, ...]
     shown: frozenset[int] | None = None
@@ -37,10 +41,10 @@ FORMATTERS = {
 
 
 def coordinator_formatter(class_name: str) -> Callable[[ConsumerRecord], str] | None:
-    """Return the writer that a class of Kafka's stands for, or None for another class.
+    """Return the formatter for one of Kafka's classes, or None for another class.
 
-    What it writes has no line ends: Kafka's formatters put record beside record. A record that
-    is not of the topic's kinds is left out; ValueError for one that cannot be read.
+    Its output has no line ends, as that of Kafka's formatters. Records of other types are
+    omitted; ValueError is raised for a record that cannot be decoded.
     """
     found = FORMATTERS.get(class_name.removeprefix(PACKAGE))
     if found is None:

@@ -1,4 +1,4 @@
-"""A record as a line of text.
+"""Formats a record as a line of text.
 
 Kafka: org.apache.kafka.tools.consumer.DefaultMessageFormatter.
 """
@@ -46,7 +46,7 @@ def _number(layout: str) -> Reader:
 
 
 def _float(data: bytes) -> str:
-    """Write the shortest number that is this one of 32 bits, as Java does."""
+    """Write the shortest decimal that denotes this 32-bit number, as Java does."""
     (number,) = struct.unpack(">f", data)
     if not math.isfinite(number):
         return double_text(number)
@@ -57,7 +57,7 @@ def _float(data: bytes) -> str:
 def _is_float(text: str, data: bytes) -> bool:
     try:
         return struct.pack(">f", float(text)) == data
-    except OverflowError:  # rounded up beyond the largest one
+    except OverflowError:  # rounded up beyond the largest float
         return False
 
 
@@ -90,11 +90,11 @@ _READERS: dict[str, Reader] = {
 
 
 class FormatError(Exception):
-    """A property of the formatter that cannot be used."""
+    """An invalid property of the formatter."""
 
 
 class Formatter:
-    """Writes records as the properties say."""
+    """Writes records according to its properties."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         given = {**DEFAULTS, **properties}
@@ -114,7 +114,7 @@ class Formatter:
         self._read_header = _reader(given["headers.deserializer"])
 
     def format(self, record: ConsumerRecord) -> str:
-        """Write one record, its line separator included; ValueError when it cannot be read."""
+        """Return one record with its line separator; raises ValueError if it cannot be decoded."""
         parts: list[str] = []
         if self._timestamp:
             kind = "LogAppendTime" if isinstance(record, AppendedRecord) else "CreateTime"

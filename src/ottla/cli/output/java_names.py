@@ -1,4 +1,4 @@
-"""Errors as Kafka's tools print them: by the names of Java's classes.
+"""Names of Java's exception classes, which Kafka's tools print with errors.
 
 Kafka: org.apache.kafka.common.protocol.Errors.
 """
@@ -10,7 +10,7 @@ from ottla.errors import ErrorCode
 
 PACKAGE = "org.apache.kafka.common.errors"
 
-# Classes that are not named after their codes.
+# Classes whose names do not follow from their error codes.
 _IRREGULAR = {
     "UNKNOWN_SERVER_ERROR": "UnknownServerException",
     "CORRUPT_MESSAGE": "CorruptRecordException",
@@ -45,20 +45,20 @@ _IRREGULAR = {
 
 
 def java_text(error: Exception) -> str:
-    """Write an error as Kafka's tools print it: the Java class before the message."""
+    """Return an error as Kafka's tools print it: Java class and message."""
     code = getattr(error, "code", None)
     return str(error) if code is None else f"{java_class(error)}: {error}"
 
 
 def java_class(error: Exception) -> str:
-    """Return the name of the Java class that an error's code stands for."""
+    """Return the name of the Java class for an error."""
     if isinstance(error, SettingsError):
         return "org.apache.kafka.common.config.ConfigException"
     return class_name(getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def class_name(code: ErrorCode) -> str:
-    """Return the name of the Java class of a code."""
+    """Return the name of the Java class for an error code."""
     words = "".join(word.capitalize() for word in code.name.split("_"))
     name = _IRREGULAR.get(code.name, f"{words}Exception")
     return name if "." in name else f"{PACKAGE}.{name}"

@@ -1,7 +1,7 @@
-r"""Messages as the JSON text that Kafka's tools print them in.
+r"""Messages as JSON text in the format of Kafka's tools.
 
-Kafka: the generated *JsonConverter classes and Jackson's JsonNode.toString. A tagged field at its
-default is left out, bytes are base64, ids their 22 characters; no blanks anywhere.
+Kafka: the generated *JsonConverter classes and Jackson's JsonNode.toString. A tagged field with its
+default is omitted, bytes are base64, UUIDs have 22 characters; there are no blanks.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Field, Struct
 
 _ESCAPES = re.compile(r"\\(u[0-9a-f]{4}|.)")
-# Names that are not their own words in camel case.
+# Names that do not follow from camel case.
 _IRREGULAR = {"kraft_version": "kRaftVersion", "kraft_version_feature": "kRaftVersionFeature"}
 _camel_case: dict[str, str] = {}
 
 
 class RawJson(str):
-    """Text that is JSON already and stands in the place of a value."""
+    """Text that is already JSON."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class RawJson(str):
 def message_json(
     message: Struct, version: int, replaced: Mapping[str, str] | None = None
 ) -> RawJson:
-    """Write a message of a version; `replaced` gives JSON for fields of the outermost level."""
+    """Write a message of a version; `replaced` holds JSON for top-level fields."""
     parts = []
     for field in type(message).fields:
         if version not in field.versions:
@@ -61,7 +61,7 @@ def _field_json(value: Any, field: Field, version: int) -> str:
 
 
 def json_list(texts: Any) -> RawJson:
-    """Write a list of values that are JSON already."""
+    """Write a list of values that are already JSON."""
     return RawJson("[" + ",".join(texts) + "]")
 
 
@@ -76,7 +76,7 @@ def json_name(name: str) -> str:
 
 
 def json_text(value: Any) -> str:  # noqa: PLR0911 - one answer a kind of value
-    """Write a plain value: texts, numbers, truth, bytes, ids, and lists and maps of them."""
+    """Write a string, number, boolean, bytes or UUID, or a list or map of them."""
     if value is None:
         return "null"
     if isinstance(value, RawJson):

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options.connection import consumer_settings, read_file, require
-from ottla.cli.options.tool import INTEGER, LONG, ToolCommand, failures_reported, version_option
-from ottla.cli.perf.perf import BYTES_PER_MB, decimals, java_date, pairs, print_metrics, ratio
+from ottla.cli.options.connection import consumer_settings, pairs, read_file
+from ottla.cli.options.failures import failures_reported
+from ottla.cli.options.flags import require, version_option
+from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand
+from ottla.cli.output.java_format import BYTES_PER_MB, decimals, java_date, print_metrics, ratio
 from ottla.clients.consumer.core import RebalanceListener
 
 if TYPE_CHECKING:

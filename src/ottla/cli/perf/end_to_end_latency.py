@@ -12,16 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.options.connection import (
-    consumer_settings,
-    open_admin,
-    producer_settings,
-    read_file,
-    require,
-)
-from ottla.cli.options.tool import INTEGER, ToolCommand
+from ottla.cli.options.connection import consumer_settings, open_admin, producer_settings, read_file
+from ottla.cli.options.flags import require
+from ottla.cli.options.joptsimple import INTEGER, ToolCommand
+from ottla.cli.output.java_format import decimals, percentile, ratio
 from ottla.cli.output.java_names import java_text
-from ottla.cli.perf.perf import decimals, percentile, ratio
 from ottla.config.definition import double_text
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition

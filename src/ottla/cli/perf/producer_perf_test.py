@@ -14,18 +14,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.options.argparse4j import DOUBLE, INTEGER, LONG, ArgparseCommand, need, refuse
-from ottla.cli.options.connection import producer_settings, read_file
-from ottla.cli.options.tool import failures_reported, say_old
+from ottla.cli.options.connection import pairs, producer_settings, read_file
+from ottla.cli.options.failures import failures_reported
+from ottla.cli.options.flags import warn_deprecated
+from ottla.cli.output.java_format import BYTES_PER_MB, decimals, percentile, print_metrics, ratio
 from ottla.cli.output.java_names import java_text
-from ottla.cli.perf.perf import (
-    BYTES_PER_MB,
-    Pace,
-    decimals,
-    pairs,
-    percentile,
-    print_metrics,
-    ratio,
-)
+from ottla.cli.perf.pace import Pace
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -164,9 +158,9 @@ def _read_payloads(name: str, delimiter: str) -> list[bytes]:
 
 def _settings(flags: dict[str, Any]) -> dict[str, Any]:
     if flags["producer_props"]:
-        say_old("producer-props", "command-property")
+        warn_deprecated("producer-props", "command-property")
     if flags["producer_config"]:
-        say_old("producer.config")
+        warn_deprecated("producer.config")
     given: dict[str, Any] = read_file(flags["command_config"] or flags["producer_config"])
     given |= pairs(flags["command_property"] or flags["producer_props"])
     if flags["bootstrap_server"]:

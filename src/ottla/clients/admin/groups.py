@@ -10,10 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.admin.calls import AdminCalls, error_or_none
-from ottla.clients.consumer.assignors.interface import (
-    PROTOCOL_TYPE,
-    decode_assignment,
-)
+from ottla.clients.consumer.assignors.interface import PROTOCOL_TYPE, decode_assignment
 from ottla.clients.consumer.core import as_offsets
 from ottla.clients.consumer.offsets import (
     CommitIdentity,

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ottla.cli.options.connection import open_admin, require
-from ottla.cli.options.tool import INTEGER, LONG, ToolCommand, version_option
+from ottla.cli.options.connection import open_admin
+from ottla.cli.options.flags import require, version_option
+from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand
+from ottla.cli.output.java_format import java_date
 from ottla.cli.output.java_names import java_text
-from ottla.cli.perf.perf import java_date
 from ottla.errors import CorruptMessage, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.records.batch import iterate_batches

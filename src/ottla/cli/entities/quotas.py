@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.entities.scram_credentials import MECHANISMS, alter_credentials, describe_credentials
-from ottla.cli.options.tool import ToolError
+from ottla.cli.options.failures import ToolError
 from ottla.clients.admin.quotas import ANY_NAME, QuotaChange
 from ottla.config.definition import double_text
 

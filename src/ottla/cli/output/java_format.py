@@ -1,6 +1,6 @@
-"""What the measuring tools share: pairs of settings, pace, percentiles, metrics.
+"""Numbers, dates and metrics in the format of Kafka's performance tools.
 
-Kafka: org.apache.kafka.server.util.ThroughputThrottler, org.apache.kafka.tools.ToolsUtils.
+Kafka: org.apache.kafka.tools.ToolsUtils, java.text.SimpleDateFormat.
 """
 
 from __future__ import annotations
@@ -19,54 +19,22 @@ if TYPE_CHECKING:
 BYTES_PER_MB = 1024 * 1024
 
 
-def pairs(texts: Sequence[str]) -> dict[str, str]:
-    """Read name=value words; UsageError names one that is none."""
-    found = {}
-    for text in texts:
-        parts = text.split("=")
-        if len(parts) != 2:
-            raise click.ClickException(f"Invalid property: {text}")
-        found[parts[0]] = parts[1]
-    return found
-
-
-class Pace:
-    """Holds back a loop that would be faster than `rate` a second; a rate below 0 never does."""
-
-    def __init__(self, rate: float) -> None:
-        self._rate = rate
-        self._began = time.monotonic()
-
-    def lead_s(self, done: int) -> float:
-        """Return for how many seconds the next one is too early; a rate of 0 lets none pass."""
-        if self._rate < 0:
-            return 0.0
-        if self._rate == 0:
-            return float("inf")
-        return max(0.0, done / self._rate - (time.monotonic() - self._began))
-
-    def wait(self, done: int) -> None:
-        """Sleep until `done` fits the rate."""
-        while (lead := self.lead_s(done)) > 0:
-            time.sleep(min(lead, 1.0))
-
-
 def ratio(count: float, by: float) -> float:
-    """Divide as Java's doubles do: by nothing gives infinity, nothing by nothing no number."""
+    """Divide as Java's doubles do: x / 0 is infinity, 0 / 0 is NaN."""
     if by:
         return count / by
     return float("inf") if count else float("nan")
 
 
 def decimals(value: float, places: int) -> str:
-    """Write a number with so many places, also what is none."""
+    """Write a number with this many decimal places; NaN and infinity as in Java."""
     if value != value:  # noqa: PLR0124 - not a number
         return "NaN"
     return "Infinity" if value == float("inf") else f"{value:.{places}f}"
 
 
 def percentile(ordered: Sequence[int], part: float) -> int:
-    """Return the value at a part of the ordered values; 0 when there are none."""
+    """Return the value at a fraction of the ordered values; 0 if there are none."""
     return ordered[int(part * len(ordered))] if ordered else 0
 
 
@@ -84,9 +52,10 @@ _LETTERS = re.compile(r"'((?:[^']|'')*)'|([a-zA-Z])\2*")
 
 
 def java_date(pattern: str, time_ms: int) -> str:
-    """Write a local time by a pattern of java.text.SimpleDateFormat; UsageError for a letter.
+    """Write a local time by a pattern of java.text.SimpleDateFormat.
 
-    The letters are y M d H h m s S a E, with their repetitions; text stands between quotes.
+    Supports the letters y M d H h m s S a E with repetitions, and quoted text. Raises UsageError
+    for other letters.
     """
     when = time.localtime(time_ms // 1000)
 

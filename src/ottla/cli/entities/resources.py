@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.options.tool import ToolError
+from ottla.cli.options.failures import ToolError
 from ottla.clients.admin.configs import (
     AlterOperation,
     ConfigChange,

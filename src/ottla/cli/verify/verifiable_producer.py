@@ -14,10 +14,11 @@ import click
 
 from ottla.cli.options.argparse4j import INTEGER, LONG, ArgparseCommand, need, refuse
 from ottla.cli.options.connection import producer_settings, read_file
-from ottla.cli.options.tool import say_old
+from ottla.cli.options.flags import warn_deprecated
+from ottla.cli.output.java_format import ratio
 from ottla.cli.output.java_names import java_class
-from ottla.cli.perf.perf import Pace, ratio
-from ottla.cli.perf.verifiable_events import EventWriter, StopRequest
+from ottla.cli.perf.pace import Pace
+from ottla.cli.verify.events import EventWriter, StopRequest
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
     if flags["producer_config"] and flags["command_config"]:
         refuse("Options --producer.config and --command-config are mutually exclusive.")
     if flags["producer_config"]:
-        say_old("producer.config")
+        warn_deprecated("producer.config")
     return {
         "bootstrap.servers": flags["bootstrap_server"],
         "acks": str(flags["acks"]),

@@ -1,4 +1,4 @@
-"""What `consumer-groups --describe` prints: offsets and lag, members, states.
+"""Tables of `consumer-groups --describe`: offsets and lag, members, states.
 
 Kafka: the print methods of ConsumerGroupCommand.ConsumerGroupService.
 """
@@ -37,7 +37,7 @@ class OffsetRow(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """How many records are not read yet."""
+        """Number of records after the committed offset."""
         if self.offset is None or self.end_offset is None or self.offset < 0:
             return None
         return self.end_offset - self.offset
@@ -52,7 +52,7 @@ def _width(values: Iterable[object], smallest: int = 15) -> int:
 
 
 def has_rows(group: str, state: str, rows: int) -> bool:
-    """Say what stands above a group's table; tell whether there is one to print."""
+    """Print the line above a group's table; return whether there is a table."""
     if state == "Dead":
         raise KafkaError(69, f"Consumer group '{group}' does not exist.")
     if state == "Empty":
@@ -66,7 +66,7 @@ def has_rows(group: str, state: str, rows: int) -> bool:
 
 
 def print_offsets(admin: Admin, groups: Mapping[str, GroupDescription], *, verbose: bool) -> None:
-    """Print where each group stands in each partition."""
+    """Print the offsets and lag of each group's partitions."""
     for group_id, group in groups.items():
         rows = _offset_rows(admin, group_id, group)
         if has_rows(group_id, group.state, len(rows)):
@@ -130,7 +130,7 @@ def _print_offset_table(rows: list[OffsetRow], *, verbose: bool) -> None:
 
 
 def print_members(groups: Mapping[str, GroupDescription], *, verbose: bool) -> None:
-    """Print the members of each group, and with verbose what they have."""
+    """Print the members of each group; with verbose, their assignments too."""
     for group_id, group in groups.items():
         has_rows(group_id, group.state, len(group.members))
         _print_member_table(group, verbose=verbose)

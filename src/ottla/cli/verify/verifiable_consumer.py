@@ -12,9 +12,9 @@ import click
 
 from ottla.cli.options.argparse4j import INTEGER, ArgparseCommand, need, refuse
 from ottla.cli.options.connection import consumer_settings, read_file
-from ottla.cli.options.tool import say_old
+from ottla.cli.options.flags import warn_deprecated
 from ottla.cli.output.java_names import java_text
-from ottla.cli.perf.verifiable_events import EventWriter, StopRequest
+from ottla.cli.verify.events import EventWriter, StopRequest
 from ottla.clients.consumer.core import RebalanceListener
 from ottla.errors import ErrorCode, KafkaError
 
@@ -87,7 +87,7 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
     if flags["consumer_config"] and flags["command_config"]:
         refuse("Options --consumer.config and --command-config are mutually exclusive.")
     if flags["consumer_config"]:
-        say_old("consumer.config")
+        warn_deprecated("consumer.config")
     given: dict[str, Any] = read_file(flags["command_config"] or flags["consumer_config"])
     if flags["group_protocol"].lower() == "consumer":
         given["group.protocol"] = flags["group_protocol"]

@@ -1,0 +1,4 @@
+"""Parts of `ottla consumer-groups`: tables, offset resets, offset deletion.
+
+Kafka: none.
+"""

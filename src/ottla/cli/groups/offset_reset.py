@@ -1,0 +1,198 @@
+"""`consumer-groups --reset-offsets`.
+
+Kafka: org.apache.kafka.tools.OffsetsUtils, ConsumerGroupCommand.ConsumerGroupService.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.groups.flags import GroupCommandError, GroupFlags, topic_argument
+from ottla.cli.groups.reset_plans import export_plans, print_plans, read_plan
+from ottla.cli.groups.reset_times import parse_duration, parse_moment
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.clients.blocking import Admin
+
+    Plan = dict[TopicPartition, int]
+
+EARLIEST, LATEST = -2, -1
+SCENARIOS = (
+    "to_offset",
+    "to_datetime",
+    "by_duration",
+    "to_earliest",
+    "to_latest",
+    "to_current",
+    "shift_by",
+    "from_file",
+)
+
+
+def reset_offsets(admin: Admin, groups: list[str], flags: GroupFlags) -> None:
+    """Plan the reset of each group, execute it with --execute, and print the plan."""
+    plans: dict[str, Plan] = {}
+    for group, described in admin.describe_groups(groups).items():
+        if isinstance(described, KafkaError):
+            if described.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                raise described
+            state = "Dead"  # offsets may be committed for a group that does not exist
+        else:
+            state = described.state
+        if state not in ("Empty", "Dead"):
+            click.echo(
+                f"\nError: Assignments can only be reset if the group '{group}' is inactive, but "
+                f"the current state is {state}."
+            )
+            plans[group] = {}
+            continue
+        plans[group] = _plan(admin, group, flags)
+        if flags.execute:
+            _commit(admin, group, plans[group])
+    if flags.export:
+        export_plans(plans, many=flags.has_many)
+    else:
+        print_plans(plans)
+
+
+def check_scenario(options: Mapping[str, Any]) -> None:
+    """Refuse a reset unless it has exactly one target and a selection of topics."""
+    # --to-offset 0 is a target although 0 equals False
+    given = [name for name in SCENARIOS if options[name] is not None and options[name] is not False]
+    chosen = [name.replace("_", "-") for name in given]
+    if not chosen:
+        names = ", ".join(f"[{name.replace('_', '-')}]" for name in sorted(SCENARIOS))
+        raise click.UsageError(
+            f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]"
+        )
+    if len(chosen) > 1:
+        raise click.UsageError(f'Option "[{chosen[0]}]" can\'t be used with option "[{chosen[1]}]"')
+    if not options["from_file"] and not options["topic"] and not options["all_topics"]:
+        raise click.UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
+
+
+def _commit(admin: Admin, group: str, plan: Plan) -> None:
+    for error in admin.alter_group_offsets(group, plan).values() if plan else ():
+        if error is not None:
+            raise error
+
+
+def _plan(admin: Admin, group: str, flags: GroupFlags) -> Plan:
+    if flags.from_file:
+        return _within(admin, read_plan(flags.from_file, group, many=flags.has_many))
+    partitions = _partitions(admin, group, flags)
+    if flags.to_earliest or flags.to_latest:
+        end = EARLIEST if flags.to_earliest else LATEST
+        return _offsets_at(admin, dict.fromkeys(partitions, end))
+    if flags.to_offset is not None:
+        return _within(admin, dict.fromkeys(partitions, flags.to_offset))
+    if flags.shift_by is not None:
+        return _shifted(admin, group, partitions, flags.shift_by)
+    if flags.to_current:
+        return _current(admin, group, partitions)
+    return _offsets_by_time(admin, partitions, _moment(flags))
+
+
+def _partitions(admin: Admin, group: str, flags: GroupFlags) -> list[TopicPartition]:
+    if flags.all_topics:
+        return sorted(admin.list_group_offsets(group))
+    wanted: list[TopicPartition] = []
+    for argument in flags.topic:
+        topic, given = topic_argument(argument)
+        described = admin.describe_topics([topic])[topic]
+        if isinstance(described, KafkaError):
+            raise GroupCommandError(str(described))
+        there = {partition.partition for partition in described.partitions}
+        numbers = sorted(there if given is None else given)
+        unknown = [f"{topic}-{number}" for number in numbers if number not in there]
+        if unknown:
+            raise GroupCommandError(f'The partitions "{",".join(unknown)}" do not exist')
+        wanted += [TopicPartition(topic, number) for number in numbers]
+    return wanted
+
+
+def _offsets_at(admin: Admin, timestamps: Mapping[TopicPartition, int]) -> Plan:
+    plan: Plan = {}
+    for partition, found in (admin.list_offsets(timestamps) if timestamps else {}).items():
+        if isinstance(found, KafkaError):
+            raise found
+        plan[partition] = found.offset
+    return plan
+
+
+def _offsets_by_time(admin: Admin, partitions: list[TopicPartition], moment_ms: int) -> Plan:
+    plan = _offsets_at(admin, dict.fromkeys(partitions, moment_ms))
+    late = [partition for partition, offset in plan.items() if offset < 0]
+    for partition in late:
+        click.echo(
+            f"\nWarn: Partition {partition.partition} from topic {partition.topic} is empty. "
+            "Falling back to latest known offset."
+        )
+    return plan | _offsets_at(admin, dict.fromkeys(late, LATEST))
+
+
+def _within(admin: Admin, plan: Plan) -> Plan:
+    """Limit the planned offsets to the range of existing offsets."""
+    first = _offsets_at(admin, dict.fromkeys(plan, EARLIEST))
+    last = _offsets_at(admin, dict.fromkeys(plan, LATEST))
+    bounded = {}
+    for partition, offset in plan.items():
+        bounded[partition] = offset
+        if offset > last[partition]:
+            bounded[partition] = last[partition]
+            _warn("higher than latest", partition, offset, last[partition])
+        elif offset < first[partition]:
+            bounded[partition] = first[partition]
+            _warn("lower than earliest", partition, offset, first[partition])
+    return bounded
+
+
+def _warn(how: str, partition: TopicPartition, offset: int, bound: int) -> None:
+    click.echo(
+        f"New offset ({offset}) is {how} offset for topic partition {partition}. "
+        f"Value will be set to {bound}",
+        err=True,
+    )
+
+
+def _shifted(admin: Admin, group: str, partitions: list[TopicPartition], by: int) -> Plan:
+    committed = admin.list_group_offsets(group, partitions)
+    plan: Plan = {}
+    for partition in partitions:
+        place = committed.get(partition)
+        if place is None:
+            raise click.UsageError(
+                f"Cannot shift offset for partition {partition} since there is no current "
+                "committed offset"
+            )
+        plan[partition] = place.offset + by
+    return _within(admin, plan)
+
+
+def _current(admin: Admin, group: str, partitions: list[TopicPartition]) -> Plan:
+    committed = admin.list_group_offsets(group, partitions)
+    known = {p: place.offset for p, place in committed.items() if place is not None}
+    new = [partition for partition in partitions if partition not in known]
+    return known | _offsets_at(admin, dict.fromkeys(new, LATEST))
+
+
+def _moment(flags: GroupFlags) -> int:
+    if flags.to_datetime is not None:
+        return parse_moment(flags.to_datetime)
+    moment_ms = (time.time_ns() - parse_duration(flags.by_duration or "")) // 1_000_000
+    if not -(1 << 63) <= moment_ms < 1 << 63:
+        raise GroupCommandError("Text cannot be parsed to a Duration: overflow")
+    return moment_ms
+
+
+# ---------------------------------------------------------------- files and tables
+
+
+# ---------------------------------------------------------------- delete

@@ -1,0 +1,68 @@
+"""Flags that many tools share: servers, settings files, version.
+
+Kafka: org.apache.kafka.server.util.{CommandDefaultOptions, CommandLineUtils}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+KAFKA_VERSION = "4.3.0"
+
+
+def bootstrap_option(function: F) -> F:
+    """Add --bootstrap-server."""
+    return click.option(
+        "--bootstrap-server", metavar="HOST:PORT,…", help="REQUIRED. The server(s) to connect to."
+    )(function)
+
+
+def version_option(function: F) -> F:
+    """Add --version, which prints the Kafka version that the tool corresponds to."""
+    return click.version_option(KAFKA_VERSION, message="%(version)s")(function)
+
+
+def server_options(function: F) -> F:
+    """Add --bootstrap-server, --command-config and --version."""
+    return place_options(version_option(function))
+
+
+def place_options(function: F) -> F:
+    """Add --bootstrap-server and --command-config, for tools without --version."""
+    config = click.option("--command-config", metavar="FILE", help="Settings of the admin client.")
+    return bootstrap_option(config(function))
+
+
+def controller_option(function: F) -> F:
+    """Add --bootstrap-controller."""
+    return click.option(
+        "--bootstrap-controller", metavar="HOST:PORT,…", help="The controllers to connect to."
+    )(function)
+
+
+def command_config_file(options: dict[str, Any], old: str) -> str | None:
+    """Return the file of --command-config or of its deprecated flag, with a warning for that."""
+    given: str | None = options[old.replace(".", "_")]
+    if given is not None:
+        warn_deprecated(old)
+    return options["command_config"] or given
+
+
+def warn_deprecated(flag: str, successor: str = "command-config") -> None:
+    """Print Kafka's warning for a deprecated flag."""
+    click.echo(
+        f"Option --{flag} has been deprecated and will be removed in a future version. "
+        f"Use --{successor} instead."
+    )
+
+
+def require(value: object, name: str) -> None:
+    """Raise UsageError with Kafka's text for a missing required flag."""
+    if value in (None, "", ()):
+        raise click.UsageError(f'Missing required argument "[{name}]"')
