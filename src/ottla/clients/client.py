@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from ottla.clients.bootstrap import bootstrap_nodes, unreachable
 from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.metrics import ClientMetrics
-from ottla.clients.requests import Channel, ChannelState
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.network.request_channel import Channel, ChannelState
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.clients.requests import Login
     from ottla.clients.settings import Settings
+    from ottla.network.request_channel import Login
     from ottla.protocol.schema import Request
     from ottla.types import Node, SendItem
 

@@ -10,10 +10,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.login import login_factory
-from ottla.clients.requests import Channel, ChannelState
 from ottla.clients.settings import COMMON, read_settings
 from ottla.clients.tls import client_context
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.network.request_channel import Channel, ChannelState
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:

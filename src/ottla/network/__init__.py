@@ -1,1 +1,1 @@
-"""Sockets on one event loop: listeners, connections, frames in, buffers and file slices out."""
+"""Connections: listeners and accepted connections on an event loop, and the request channel."""

@@ -4,7 +4,8 @@ Kafka: org.apache.kafka.clients.{InFlightRequests, ApiVersions, NodeApiVersions}
 
 A `Channel` handles the events of its connection (`connected`, `receive`, `closed`) and appends the
 buffers to send to `outgoing`. The first request on every connection is ApiVersions, followed by the
-login if one is configured; requests submitted before that are queued in order.
+login if one is configured; requests submitted before that are queued in order. Clients use it, and
+brokers for their requests to other nodes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    from ottla.clients.metrics import Meter
     from ottla.protocol.schema import Request, Response
     from ottla.types import SendItem
 
@@ -33,6 +33,24 @@ if TYPE_CHECKING:
 
         def next_request(self, response: Response | None) -> Request | None:
             """Return the next request, None once logged in; raise KafkaError if rejected."""
+
+    class RequestMeter(Protocol):
+        """Measures the requests of a connection."""
+
+        def sent(self, size: int, now_ms: int) -> None:
+            """Record a sent request."""
+
+        def answered(
+            self,
+            key: int,
+            size: int,
+            *,
+            refused: bool,
+            sent_ms: int,
+            throttle_ms: int,
+            now_ms: int,
+        ) -> None:
+            """Record a response to a request of an API."""
 
 
 R = TypeVar("R")
@@ -91,7 +109,7 @@ class Channel:
         *,
         login: Callable[[], Login] | None = None,
         max_frame: int = 1 << 30,
-        meter: Meter | None = None,
+        meter: RequestMeter | None = None,
     ) -> None:
         self.client_id = client_id
         self.state = ChannelState.CONNECTING
