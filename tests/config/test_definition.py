@@ -102,3 +102,9 @@ def test_a_secret_is_never_shown() -> None:
 def test_numbers_are_written_as_java_writes_them(number: float, text: str) -> None:
     """Kafka's responses contain doubles in Java's notation."""
     assert Whole.keys["share"].text(number) == text
+
+
+def test_duplicate_list_entries_are_removed() -> None:
+    """A checked list keeps the first of equal entries (KIP-1161)."""
+    table = Whole.parse({"node.id": "1", "words": "b,a,b"})
+    assert table.words == ("b", "a")

@@ -20,6 +20,7 @@ WRAPPED = "Invalid value org.apache.kafka.common.config.ConfigException: "
         ),
         ({"num.io.threads": "17"}, f"{WRAPPED}Dynamic thread count update validation failed"),
         ({"log.cleaner.threads": "3"}, f"{WRAPPED}Log cleaner threads cannot be increased"),
+        ({"log.cleaner.threads": "0"}, "requirement failed: log.cleaner.threads must be at least"),
         ({"log.retention.ms": "0"}, "requirement failed: log.retention.ms must be unlimited"),
         ({"max.connections.per.ip": "0"}, "requirement failed: max.connections.per.ip can be set"),
         ({"max.connections.per.ip.overrides": "a:x"}, 'For input string: "x"'),

@@ -86,7 +86,8 @@ def test_any_order_of_records_and_tombstones() -> None:
         assert ("g" in shard.classic.stored) == has_group
         assert (shard.offsets.get("g", T0) is not None) == has_offset
         found = shard.groups.find("g")
-        assert (found is not None) == (has_group or has_offset)
+        was_committed = order.index(entries[2]) > order.index(entries[1])
+        assert (found is not None) == (has_group or was_committed)
         if found is not None:
             assert found.is_in(ClassicState.STABLE if has_group else ClassicState.EMPTY)
 
@@ -134,6 +135,19 @@ def test_tombstone_takes_staged_offsets_along() -> None:
     shard.replay(2, -1, records.offset_tombstone("g", "t", 0))
     for producer_id in (7, 8):
         shard.replay_end_transaction(producer_id, committed=True)
+    assert shard.offsets.get("g", T0) is None
+    assert not shard.offsets.has_staged("g")
+
+
+def test_a_group_stays_when_its_last_offset_is_deleted() -> None:
+    """A simple group exists from its first commit until its own tombstone."""
+    shard = make_shard()
+    replay(shard, [offset(5), records.offset_tombstone("g", "t", 0)])
+    found = shard.groups.find("g")
+    assert found is not None
+    assert found.is_in(ClassicState.EMPTY)
+    assert shard.groups.ids() == ["g"]
+    replay(shard, [records.group_tombstone("g")])
     assert shard.groups.find("g") is None
 
 

@@ -266,6 +266,8 @@ def _read_one(definition: Key, given: object, reading: Reading) -> None:
     except ConfigErrors as error:
         reading.problems.extend(error.problems)
         return
+    if isinstance(definition.check, ListCheck) and value is not None:
+        value = tuple(dict.fromkeys(value))  # KIP-1161: duplicates are removed, not refused
     problem = definition.problem(value)
     if problem is not None:
         reading.problems.append(problem)

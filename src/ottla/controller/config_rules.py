@@ -114,7 +114,7 @@ def _check_client_metrics(name: str, settings: Mapping[str, str]) -> None:
     try:
         metrics = ClientMetricsConfig.parse(settings)
     except ConfigErrors as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error.problems[0])) from error
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error.problems[0])) from error
     for pattern in metrics.match:
         if client_pattern(pattern) is None:
             raise KafkaError(

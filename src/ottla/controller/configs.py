@@ -233,6 +233,8 @@ class ConfigControl:
         ]
         _check_names([config.name for config in configs], empty)
         _check_type(resource)
+        if resource.type == ConfigResourceType.BROKER and resource.name:
+            self.resource_exists(resource)
         changes: dict[str, str | None] = {}
         for config in configs:
             operation, value = config.config_operation, config.value or ""
@@ -283,23 +285,16 @@ class ConfigControl:
 
         `implied` are removals that the request does not name; policies do not see them.
         """
-        for value in changes.values():
-            if value is not None and len(value.encode()) > _MAX_VALUE_BYTES:
-                raise KafkaError(
-                    ErrorCode.INVALID_CONFIG,
-                    "The configuration value cannot be added because it exceeds the maximum value "
-                    f"size of {_MAX_VALUE_BYTES} bytes.",
-                )
-        self._check_min_insync_replicas(resource, changes)
         old = self.of(resource)
         new = {name: value for name, value in {**old, **changes}.items() if value is not None}
-        check_settings(resource, new, changes=changes, config=self._config)
-        if not exists and resource.name:
-            self.resource_exists(resource)
         if resource.type == ConfigResourceType.BROKER:
-            reason = self.broker_refusal(resource.name, new)
-            if reason is not None:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
+            self._check_broker(resource, new, changes)
+        _check_sizes(changes)
+        self._check_min_insync_replicas(resource, changes)
+        if resource.type != ConfigResourceType.BROKER:
+            check_settings(resource, new, changes=changes, config=self._config)
+            if not exists and resource.name:
+                self.resource_exists(resource)
         records: list[MessageAndVersion] = []
         # An unchanged broker setting is recorded again: it may name a file that changed.
         written = {
@@ -326,6 +321,20 @@ class ConfigControl:
             records.append(MessageAndVersion(ClearElrRecord(topic_name=topic), 0))
         return records
 
+    def _check_broker(
+        self,
+        resource: ConfigResource,
+        settings: Mapping[str, str],
+        changes: Mapping[str, str | None],
+    ) -> None:
+        """Check a broker's settings first, as Kafka's brokers do before they forward a change."""
+        if resource.name:
+            self.resource_exists(resource)
+        check_settings(resource, settings, changes=changes, config=self._config)
+        reason = self.broker_refusal(resource.name, settings)
+        if reason is not None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
+
     def _check_min_insync_replicas(
         self, resource: ConfigResource, changes: Mapping[str, str | None]
     ) -> None:
@@ -345,6 +354,16 @@ class ConfigControl:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
                 "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+            )
+
+
+def _check_sizes(changes: Mapping[str, str | None]) -> None:
+    for value in changes.values():
+        if value is not None and len(value.encode()) > _MAX_VALUE_BYTES:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                "The configuration value cannot be added because it exceeds the maximum value "
+                f"size of {_MAX_VALUE_BYTES} bytes.",
             )
 
 

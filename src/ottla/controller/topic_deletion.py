@@ -39,7 +39,7 @@ def delete_topics(
     requested = list(requested_topics(request))
     names = [name for name, _ in requested if name is not None]
     ids = [topic_id for name, topic_id in requested if name is None]
-    for name, topic_id in dict.fromkeys(requested):
+    for name, topic_id in _once(requested):
         result = _Result(name=name, topic_id=topic_id)
         try:
             _check(name, topic_id, names, ids)
@@ -68,6 +68,14 @@ def requested_topics(request: DeleteTopicsRequest) -> Iterator[tuple[str | None,
         yield name, ZERO_UUID
     for topic in request.topics:
         yield topic.name, topic.topic_id
+
+
+def _once(requested: list[tuple[str | None, Uuid]]) -> Iterator[tuple[str | None, Uuid]]:
+    """Yield each topic once, but every entry with both or neither of name and id, as Kafka."""
+    malformed = [(name is None) != bool(topic_id) for name, topic_id in requested]
+    entries = list(zip(requested, malformed, strict=True))
+    yield from (entry for entry, is_malformed in entries if is_malformed)
+    yield from dict.fromkeys(entry for entry, is_malformed in entries if not is_malformed)
 
 
 def _check(name: str | None, topic_id: Uuid, names: list[str], ids: list[Uuid]) -> None:

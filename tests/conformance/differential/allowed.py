@@ -99,6 +99,11 @@ ALLOWED: tuple[Allowed, ...] = (
         "Settings are explained in our own words, nothing is copied from Kafka.",
     ),
     Allowed(
+        "incremental_alter_configs: cleaner threads 0 of a broker",
+        r"answer\.responses\[0\]\.error_message",
+        "Kafka divides by the number of threads and reports '/ by zero'; Ottla names the setting.",
+    ),
+    Allowed(
         "alter_configs: twice",
         "answer.*",
         "Kafka's handler fails on a resource named twice and never answers; Ottla answers as the"
@@ -106,7 +111,9 @@ ALLOWED: tuple[Allowed, ...] = (
     ),
     Allowed(
         "(incremental_)?alter_configs@controller: (null|read-only of a broker"
-        "|wrong value of a broker|another broker|broker with a name|unknown kind|resource twice"
+        "|wrong value of a broker|wrong value of a broker with a name|wrong value of another broker"
+        "|cleaner threads 0 of a broker|another broker|broker with a name|unknown kind"
+        "|resource twice"
         "|unknown operation|the same key twice)",
         "answer.*",
         "Kafka's controller stores settings unchecked which its brokers refuse, and takes two kinds"

@@ -82,6 +82,16 @@ DESCRIBE = [
     _describe("client metrics", _described(METRICS, "measured", **ALL)),
     _describe("client metrics without name", _described(METRICS, ""), E_.INVALID_REQUEST),
     _describe("unknown kind", _described(77, "any"), E_.INVALID_REQUEST),
+    _describe(
+        "unknown kind among known ones",
+        lambda at, v: {
+            "resources": [
+                {"resource_type": kind, "resource_name": "1", "configuration_keys": None}
+                for kind in (BROKER, 77, TOPIC)
+            ]
+        },
+        E_.INVALID_REQUEST,
+    ),
     _describe("loggers of another broker", _described(LOGGER, "7"), E_.INVALID_REQUEST),
     _describe_at_controller("valid, topic", _described(TOPIC, "configured")),
     _describe_at_controller("unknown topic", _described(TOPIC, "absent"), LOST),
@@ -249,6 +259,24 @@ ALTER = [
         E_.INVALID_REQUEST,
         controller=[],
     ),
+    *_alter(
+        "cleaner threads 0 of a broker",
+        _altered(BROKER, "1", ("log.cleaner.threads", SET, "0"), validate_only=True),
+        E_.INVALID_REQUEST,
+        controller=[],
+    ),
+    *_alter(
+        "wrong value of another broker",
+        _altered(BROKER, "7", ("min.insync.replicas", SET, "z")),
+        E_.INVALID_REQUEST,
+        controller=[E_.INVALID_CONFIG],
+    ),
+    *_alter(
+        "wrong value of a broker with a name",
+        _altered(BROKER, "x", ("min.insync.replicas", SET, "z")),
+        E_.INVALID_REQUEST,
+        controller=[E_.INVALID_CONFIG],
+    ),
     *_alter("unknown of a broker", _altered(BROKER, "1", ("nope", SET, "z"))),
     *_alter(
         "another broker",
@@ -281,6 +309,21 @@ ALTER = [
         "client metrics out of range",
         _altered(METRICS, "measured", ("interval.ms", SET, "1")),
         E_.INVALID_REQUEST,
+    ),
+    *_alter(
+        "client metrics, interval is no number",
+        _altered(METRICS, "measured", ("interval.ms", SET, "x")),
+        E_.INVALID_CONFIG,
+    ),
+    *_alter(
+        "client metrics, the same entry twice",
+        _altered(METRICS, "measured-too", ("metrics", SET, "a,b,a")),
+        after=_shown(METRICS, "measured-too"),
+    ),
+    *_alter(
+        "the same entry twice",
+        _altered(TOPIC, "altered", (POLICY, SET, "compact,delete,compact")),
+        after=_shown(TOPIC, "altered", POLICY),
     ),
     *_alter(
         "client metrics unknown",

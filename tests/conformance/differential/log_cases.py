@@ -361,6 +361,7 @@ DELETIONS = [
         "compacted", _deleted(1, "compacted-only", cleanup_policy="compact"), E_.POLICY_VIOLATION
     ),
     _delete("compacted and deleted", _deleted(1, "both", cleanup_policy="compact,delete")),
+    _delete("neither compacted nor deleted", _deleted(1, "kept-forever", cleanup_policy="")),
     _delete("internal topic", _delete_internal(0), E_.INVALID_TOPIC_EXCEPTION),
     _delete("internal topic, unknown partition", _delete_internal(999), MISSING[0]),
     _delete("twice", _deleted_twice, after=_start("trimmed-twice")),

@@ -334,6 +334,12 @@ DELETE = [
         E_.INVALID_REQUEST,
         versions=(6, 99),
     ),
+    *_delete(
+        "two entries without name and id",
+        lambda at, v: {"topics": [{"name": None}] * 2, "timeout_ms": 1},
+        E_.INVALID_REQUEST,
+        versions=(6, 99),
+    ),
     *_delete("no topics", lambda at, v: {"topics": [], "timeout_ms": 1}),
 ]
 

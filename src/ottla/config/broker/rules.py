@@ -166,9 +166,15 @@ _LOG_RULES = (
         "At least one log directory must be defined via log.dirs or log.dir.",
     ),
     Rule(
+        ("log.cleaner.threads",),
+        lambda config: config.log_cleaner_enable and config.log_cleaner_threads == 0,
+        "log.cleaner.threads must be at least 1 while the log cleaner is enabled.",
+    ),
+    Rule(
         ("log.cleaner.dedupe.buffer.size", "log.cleaner.threads"),
         lambda config: (
             config.log_cleaner_enable
+            and config.log_cleaner_threads > 0
             and config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads <= 1 << 20
         ),
         "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",

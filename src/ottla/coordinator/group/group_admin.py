@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.coordinator.group import records
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.offsets import removal
 from ottla.coordinator.runtime import CoordinatorRecord, Result
@@ -110,7 +111,7 @@ def delete_groups(groups: Groups, group_ids: Iterable[str]) -> Result[list[Delet
             if not group.is_in(ClassicState.EMPTY):
                 raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
             result.records += removal.delete_all(groups, group_id)
-            result.records += groups.tombstones(group)
+            result.records.append(records.group_tombstone(group_id))
         except KafkaError as error:
             answer.error_code = error.code
         result.response.append(answer)
@@ -127,5 +128,5 @@ def cleanup_group_metadata(groups: Groups) -> list[CoordinatorRecord]:
         expired, is_all = removal.expire(groups, group)
         tombstones += expired
         if is_all and group.is_in(ClassicState.EMPTY):
-            tombstones += groups.tombstones(group)
+            tombstones.append(records.group_tombstone(group_id))
     return tombstones

@@ -17,7 +17,7 @@ from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.errors import ErrorCode
 from ottla.protocol.records import group as schemas
-from ottla.timeline import TimelineDict
+from ottla.timeline import TimelineDict, TimelineSet
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class GroupShard:
             clock=environment.clock,
             new_uuid=new_uuid,
             stored=TimelineDict(environment.registry),
+            simple=TimelineSet(environment.registry),
         )
         self.offsets = Offsets(environment.registry)
         self.groups = Groups(self.classic, self.offsets)
@@ -64,6 +65,8 @@ class GroupShard:
                     commit_timestamp=value.commit_timestamp,
                 )
             assert value is None or isinstance(value, schemas.OffsetCommitValue)
+            if value is not None and key.group not in self.classic.stored:
+                self.classic.simple.add(key.group)
             self.offsets.replay(
                 key.group,
                 TopicPartition(key.topic, key.partition),
@@ -80,9 +83,8 @@ class GroupShard:
             self.classic.stored[group_id] = value
             return
         self.classic.stored.pop(group_id, None)
-        live = self.classic.live.get(group_id)
-        if live is not None and live.is_in(ClassicState.EMPTY) and not live.pending_join:
-            del self.classic.live[group_id]
+        self.classic.simple.discard(group_id)
+        self.classic.remove_empty(group_id)
 
     def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Apply the marker of a transaction that committed or aborted staged offsets."""

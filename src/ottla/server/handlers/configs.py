@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Result = DescribeConfigsResponse.DescribeConfigsResult
 ResourceResult = Result.DescribeConfigsResourceResult
+_DESCRIBABLE = frozenset(int(kind) for kind in ConfigResourceType if kind)
 _OF_BROKERS = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 
 
@@ -42,9 +43,28 @@ def describe_configs(ctx: Context, request: DescribeConfigsRequest) -> DescribeC
     Results are shared between resources with the same settings: most topics have only defaults,
     and one request may name a resource several times.
     """
+    if any(one.resource_type not in _DESCRIBABLE for one in request.resources):
+        return _refuse(request)
     shared: dict[Hashable, list[ResourceResult]] = {}
     return DescribeConfigsResponse(
         results=[_describe(ctx, request, resource, shared) for resource in request.resources]
+    )
+
+
+def _refuse(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Refuse all resources: one of them has an unknown type."""
+    error = KafkaError(ErrorCode.INVALID_REQUEST)
+    return DescribeConfigsResponse(
+        results=[
+            Result(
+                error_code=int(error.code),
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=[],
+            )
+            for resource in request.resources
+        ]
     )
 
 
@@ -90,8 +110,6 @@ def _check(ctx: Context, kind: int, name: str) -> None:
         _must_be_named(name, "Group name")
     elif kind == ConfigResourceType.CLIENT_METRICS:
         _must_be_named(name, "Client metrics subscription name")
-    else:
-        raise KafkaError(ErrorCode.INVALID_REQUEST)
 
 
 def _entries(ctx: Context, kind: int, name: str, names: Sequence[str] | None) -> Iterator[Entry]:

@@ -107,7 +107,7 @@ def _delete_before(ctx: Context, topic: str, requested: RequestedPartition) -> R
         partition = ctx.broker.replicas.get(topic, requested.partition_index)
         partition.check_leader()
         log = partition.log
-        if not log.config.deletes_by_retention:
+        if log.config.is_compacted and not log.config.deletes_by_retention:
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
         offset = log.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
         log.delete_records_before(offset)

@@ -4,7 +4,8 @@ Kafka: the classic part of org.apache.kafka.coordinator.group.GroupMetadataManag
 
 `stored` is replayed state: the last complete generation of each group, a timeline. `live` is the
 shard's soft state: groups with their pending joins and syncs. A live group is created from the
-stored one on first access and is discarded with the shard.
+stored one on first access and is discarded with the shard. `simple` is replayed state, too: the
+groups without a generation that exist because offsets were committed under their name.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.config import GroupCoordinatorConfig
     from ottla.coordinator.runtime import Result, ShardTimers
     from ottla.protocol.records.group import GroupMetadataValue
-    from ottla.timeline import TimelineDict
+    from ottla.timeline import TimelineDict, TimelineSet
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +37,7 @@ class ClassicGroups:
     clock: Clock
     new_uuid: Callable[[], str]
     stored: TimelineDict[str, GroupMetadataValue]
+    simple: TimelineSet[str]
     live: dict[str, ClassicGroup] = field(default_factory=dict)
 
     def find(self, group_id: str) -> ClassicGroup | None:
@@ -45,6 +47,8 @@ class ClassicGroups:
             value = self.stored.get(group_id)
             if value is not None:
                 group = self.live[group_id] = group_of(group_id, value)
+            elif group_id in self.simple:
+                group = self._create(group_id)
         return group
 
     def get(self, group_id: str) -> ClassicGroup:
@@ -58,9 +62,23 @@ class ClassicGroups:
         """Return the group; create an empty one if it does not exist."""
         group = self.find(group_id)
         if group is None:
-            group = ClassicGroup(group_id, ClassicState.EMPTY, self.clock.now_ms())
-            self.live[group_id] = group
+            group = self._create(group_id)
         return group
+
+    def _create(self, group_id: str) -> ClassicGroup:
+        group = ClassicGroup(group_id, ClassicState.EMPTY, self.clock.now_ms())
+        self.live[group_id] = group
+        return group
+
+    def remove_empty(self, group_id: str) -> None:
+        """Discard an empty live group with its pending members; their ids become unknown."""
+        group = self.live.get(group_id)
+        if group is None or not group.is_in(ClassicState.EMPTY):
+            return
+        del self.live[group_id]
+        self.timers.cancel(join_key(group_id))
+        for member_id in group.pending_join:
+            self.timers.cancel(heartbeat_key(group_id, member_id))
 
     def schedule_heartbeat(
         self,
