@@ -1,7 +1,7 @@
-"""Where Spark finds the data source "ottla" by itself.
+"""The package through which Spark discovers the data source "ottla".
 
-Spark looks through top-level packages named `pyspark_*` for a `DefaultSource` when the first Python
-data source of a session is asked for.
+Spark searches top-level packages named `pyspark_*` for a `DefaultSource` when a session uses its
+first Python data source.
 
 Kafka: META-INF/services/org.apache.spark.sql.sources.DataSourceRegister of the connector's jar.
 """

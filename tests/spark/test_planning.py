@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.errors import KafkaError
-from ottla.spark.cluster import TopicRecreated, is_passing
+from ottla.spark.cluster import TopicRecreated, is_retriable
 from ottla.spark.offsets import Offsets, check_same_topics
 from ottla.spark.planning import OffsetRange, cut, limit_offsets, split_ranges
 from ottla.types import TopicPartition
@@ -91,4 +91,4 @@ def test_a_topic_made_again_is_an_error_that_does_not_pass() -> None:
     check_same_topics({"t": "a", "u": ""}, {"t": "a", "u": "b"})
     with pytest.raises(TopicRecreated, match="new checkpoint") as raised:
         check_same_topics({"t": "a"}, {"t": "b"})
-    assert not is_passing(raised.value)
+    assert not is_retriable(raised.value)

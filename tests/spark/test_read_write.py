@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows  # noqa: E402
 from ottla.clients.admin.topics import NewTopic  # noqa: E402
 from ottla.clients.blocking import Admin, Consumer, Producer  # noqa: E402
 from ottla.errors import KafkaError  # noqa: E402
-from ottla.spark.cluster import Cluster, TopicRecreated  # noqa: E402
+from ottla.spark.cluster import ClusterReader, TopicRecreated  # noqa: E402
 from ottla.spark.options import BASE_COLUMNS, ReadOptions, read_options, write_options  # noqa: E402
 from ottla.spark.reading import RangePartition, read_range  # noqa: E402
 from ottla.spark.rows import FrameColumns  # noqa: E402
@@ -188,7 +188,7 @@ def test_a_partition_that_is_not_there_is_named(node: Node) -> None:
         [pa.array([b"v"]), pa.array([4], pa.int32())], names=["value", "partition"]
     )
     columns = FrameColumns(0, None, None, 1, None, None)
-    with pytest.raises(KafkaError, match="asks for 4; topic 'narrow' has 0 to 0"):
+    with pytest.raises(KafkaError, match="contains 4; topic 'narrow' has 0 to 0"):
         write(node, frame, columns, topic="narrow")
 
 
@@ -297,7 +297,7 @@ def test_records_gone_from_a_new_partition_are_a_loss(node: Node) -> None:
             producer.flush()
         whole = strict.latestOffset(start, strict.getDefaultReadLimit())
         parts: list[Any] = list(strict.partitions(start, whole))
-        assert [part.wanted for part in parts] == [(TopicPartition("joined", 1), 0, 5)]
+        assert [part.offset_range for part in parts] == [(TopicPartition("joined", 1), 0, 5)]
         for gone, left in ((3, [b"3", b"4"]), (5, [])):
             admin.delete_records({TopicPartition("joined", 1): gone})
             end = strict.latestOffset(start, ReadMaxRows(2))
@@ -370,7 +370,7 @@ def test_a_cluster_tells_patterns_and_assignments(node: Node) -> None:
         make_topic(node, name)
     by_pattern = {"kafka.bootstrap.servers": node.bootstrap, "subscribePattern": "logs-.*"}
     options = read_options(by_pattern, streaming=False)
-    with Cluster(options.config) as cluster:
+    with ClusterReader(options.config) as cluster:
         assert sorted(cluster.topics(options.selection)) == ["logs-a", "logs-b"]
     with Producer(bootstrap_servers=node.bootstrap) as producer:
         for partition in (0, 1):
@@ -390,7 +390,7 @@ def test_a_pattern_takes_topics_that_only_look_internal(node: Node) -> None:
         admin.alter_group_offsets("makes-offsets", {TopicPartition("__events", 0): 0})
     by_pattern = {"kafka.bootstrap.servers": node.bootstrap, "subscribePattern": "__.*"}
     options = read_options(by_pattern, streaming=False)
-    with Cluster(options.config) as cluster:
+    with ClusterReader(options.config) as cluster:
         assert sorted(cluster.topics(options.selection)) == ["__events"]
 
 
@@ -408,7 +408,7 @@ def test_an_end_beyond_the_log(node: Node) -> None:
     assert rows_of(lenient, ("value",)) == [{"value": b"v"}]
     (task,) = BatchReader(lenient, ("value",)).partitions()
     assert isinstance(task, RangePartition)
-    task.wanted = task.wanted._replace(until=9)  # the log has shrunk since
+    task.offset_range = task.offset_range._replace(until=9)  # the log has shrunk since
     with pytest.raises(KafkaError, match="the log ends at 1"):
         list(read_range(strict, ("value",), task))
     assert len(list(read_range(lenient, ("value",), task))) == 1

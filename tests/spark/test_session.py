@@ -51,7 +51,12 @@ def batch(spark: SparkSession, node: Cluster, topic: str, **options: str) -> Dat
 
 
 def copying(
-    spark: SparkSession, node: Cluster, source: str, target: str, checkpoint: Path, **options: str
+    spark: SparkSession,
+    node: Cluster,
+    source: str,
+    target: str,
+    checkpoint: Path,
+    **options: str,
 ) -> StreamingQuery:
     """Start a query that copies what is there now."""
     return (

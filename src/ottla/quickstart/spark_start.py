@@ -42,9 +42,9 @@ class SparkStart:
         if self._spark is not None and kind is None:
             with suppress(Exception):
                 self._spark.stop()
-        stop_java(patience_seconds=5.0 if kind is None else 0.0)
+        stop_java(timeout=5.0 if kind is None else 0.0)
         self._thread.join(5.0)
-        stop_java(patience_seconds=0.0)  # it may have come up meanwhile
+        stop_java(timeout=0.0)  # it may have come up meanwhile
 
     def _start(self) -> None:
         try:

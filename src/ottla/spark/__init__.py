@@ -1,8 +1,8 @@
-"""Spark's data source "ottla": topics as data frames, batch and streaming, read and written.
+"""Spark's data source "ottla": reads and writes topics as data frames, batch and streaming.
 
-Kafka: the spark-sql-kafka connector, without its jar. Spark finds the source by itself through the
-top-level package `pyspark_ottla`; `ottla.spark.session()` gives a session with good settings, and
-`ottla.spark.stop(session)` ends it with its JVM.
+Kafka: the spark-sql-kafka connector, without its jar. Spark discovers the source through the
+top-level package `pyspark_ottla`; `ottla.spark.session()` returns a session with suitable settings,
+and `ottla.spark.stop(session)` ends it and its JVM.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["session", "stop", "use_in_this_thread"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name, and with it pyspark, when it is first asked for."""
+    """Load a public name, and with it pyspark, on first access."""
     if name in __all__:
         try:
             from ottla.spark import local_session

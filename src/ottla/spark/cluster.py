@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from ottla.spark.options import Selection
 
 T = TypeVar("T")
-ASK_SECONDS = 15.0
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 1.0
-NEW_TOPIC_PATIENCE_SECONDS = 3.0
+REQUEST_TIMEOUT_SECONDS = 15.0
+INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.05, 1.0
+NEW_TOPIC_TIMEOUT_SECONDS = 3.0
 """How long a topic that is not known may still be about to appear: creation spreads by metadata."""
-LOST_CONNECTION = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
-LEADER_MOVED = frozenset(
+CONNECTION_ERRORS = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
+STALE_LEADER_CODES = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -55,7 +55,7 @@ class Topic(NamedTuple):
     is_internal: bool = False
 
 
-class Cluster:
+class ClusterReader:
     """Connections to the brokers of one cluster; one request at a time each."""
 
     def __init__(
@@ -87,11 +87,13 @@ class Cluster:
         found = self._connections.get(place)
         if found is None:
             found = self._connections[place] = BlockingConnection(
-                node.host, node.port, timeout=ASK_SECONDS, config=self._config
+                node.host, node.port, timeout=REQUEST_TIMEOUT_SECONDS, config=self._config
             )
         return found
 
-    def ask(self, node: Node, request: Request, *, timeout: float = ASK_SECONDS) -> Any:
+    def send(
+        self, node: Node, request: Request, *, timeout: float = REQUEST_TIMEOUT_SECONDS
+    ) -> Any:
         """Send a request to a node; a connection that failed is dropped, its error raised."""
         connection = self.connection(node)
         try:
@@ -106,32 +108,32 @@ class Cluster:
         if connection is not None:
             connection.close()
 
-    def ask_anyone(self, request: Request) -> Any:
+    def send_to_any(self, request: Request) -> Any:
         """Send a request to the first node that answers; KafkaError when none does."""
         reason = ""
         for node in (*self._brokers.values(), *self._bootstrap):
             try:
-                return self.ask(node, request)
+                return self.send(node, request)
             except KafkaError as error:
-                if error.code not in (*LOST_CONNECTION, ErrorCode.CORRUPT_MESSAGE):
+                if error.code not in (*CONNECTION_ERRORS, ErrorCode.CORRUPT_MESSAGE):
                     raise
                 reason = error.message
         raise unreachable(
-            self._bootstrap, reason.partition(":")[0] if not reason else _short(reason)
+            self._bootstrap, reason.partition(":")[0] if not reason else _without_hint(reason)
         )
 
     def retry(self, attempt: Callable[[], T], *, seconds: float | None = None) -> T:
         """Try until it succeeds, until an error that time does not heal, or until the deadline."""
         deadline = time.monotonic() + (self._api_timeout if seconds is None else seconds)
-        pause = FIRST_PAUSE_SECONDS
+        backoff = INITIAL_BACKOFF_SECONDS
         while True:
             try:
                 return attempt()
             except KafkaError as error:
-                if not is_passing(error) or time.monotonic() + pause > deadline:
+                if not is_retriable(error) or time.monotonic() + backoff > deadline:
                     raise
-            time.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            time.sleep(backoff)
+            backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
 
     # ------------------------------------------------------------ topics
 
@@ -164,11 +166,11 @@ class Cluster:
 
     def named_topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Return topics by name, waiting a moment for new ones; KafkaError when one is missing."""
-        wanted = sorted(names)
-        deadline = time.monotonic() + NEW_TOPIC_PATIENCE_SECONDS
+        requested = sorted(names)
+        deadline = time.monotonic() + NEW_TOPIC_TIMEOUT_SECONDS
         while True:
-            found = self._metadata(wanted)
-            missing = [name for name in wanted if name not in found]
+            found = self._metadata(requested)
+            missing = [name for name in requested if name not in found]
             if not missing:
                 return found
             if time.monotonic() > deadline:
@@ -184,15 +186,15 @@ class Cluster:
 
     def existing_topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Return those of the topics that exist, at once."""
-        wanted = sorted(names)
-        return self.retry(lambda: self._metadata(wanted)) if wanted else {}
+        requested = sorted(names)
+        return self.retry(lambda: self._metadata(requested)) if requested else {}
 
     def _metadata(self, names: list[str] | None) -> dict[str, Topic]:
-        wanted = None
+        requested = None
         if names is not None:
-            wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-        answer: MetadataResponse = self.ask_anyone(
-            MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+            requested = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        answer: MetadataResponse = self.send_to_any(
+            MetadataRequest(topics=requested, allow_auto_topic_creation=False)
         )
         self._brokers = {
             broker.node_id: Node(broker.node_id, broker.host, broker.port)
@@ -223,7 +225,7 @@ class Cluster:
     # ------------------------------------------------------------ offsets
 
     def offsets(
-        self, wanted: Mapping[TopicPartition, int], *, isolation_level: int = 0
+        self, requested: Mapping[TopicPartition, int], *, isolation_level: int = 0
     ) -> dict[TopicPartition, int]:
         """Return the offset for each partition's timestamp in ms; -2 earliest, -1 latest.
 
@@ -232,7 +234,7 @@ class Cluster:
         found: dict[TopicPartition, int] = {}
 
         def attempt() -> dict[TopicPartition, int]:
-            missing = {part: at for part, at in wanted.items() if part not in found}
+            missing = {part: at for part, at in requested.items() if part not in found}
             topics = self._metadata(sorted({part.topic for part in missing}))
             groups: dict[Node, dict[TopicPartition, int]] = {}
             for part, at in missing.items():
@@ -257,7 +259,7 @@ class Cluster:
             topic.partitions.append(
                 request_topic.ListOffsetsPartition(partition_index=part.partition, timestamp=at)
             )
-        answer = self.ask(
+        answer = self.send(
             leader,
             ListOffsetsRequest(
                 replica_id=-1, isolation_level=isolation_level, topics=list(topics.values())
@@ -286,16 +288,16 @@ class TopicRecreated(KafkaError):
         )
 
 
-def is_passing(error: KafkaError) -> bool:
+def is_retriable(error: KafkaError) -> bool:
     """Whether an error may heal with time: lost connections, moved leaders, retriable codes."""
     if isinstance(error, (CorruptMessage, TopicRecreated)):
         return False
     return (
         error.is_retriable
-        or error.code in LOST_CONNECTION
+        or error.code in CONNECTION_ERRORS
         or error.code is ErrorCode.BROKER_NOT_AVAILABLE
     )
 
 
-def _short(reason: str) -> str:
+def _without_hint(reason: str) -> str:
     return reason.partition(": is a broker")[0]

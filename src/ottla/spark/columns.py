@@ -1,8 +1,8 @@
-"""Record batches to Arrow columns: what a task yields to Spark.
+"""Converts record batches to the Arrow columns that a task yields to Spark.
 
 Kafka: org.apache.spark.sql.kafka010.KafkaRecordToRowConverter. Hot path: benchmarks/spark.py.
 
-No object is made per record: `records.columns` walks the bytes into buffers that Arrow takes as
+No object is created per record: `records.columns` decodes the bytes into buffers that Arrow uses as
 they are, and the constant columns (topic, partition) are filled by numpy.
 """
 
@@ -41,14 +41,14 @@ def arrow_schema(names: Sequence[str]) -> pa.Schema:
 
 
 class Parsed(NamedTuple):
-    """A chunk as columns, and where the next one starts."""
+    """A chunk as columns, and the offset after it."""
 
     batch: pa.RecordBatch | None
     next_offset: int
 
 
 class ColumnReader:
-    """Turns the chunks of one partition into Arrow record batches with the wanted columns."""
+    """Converts the chunks of one partition into Arrow record batches with the requested columns."""
 
     def __init__(
         self, names: Sequence[str], partition: TopicPartition, *, check_crcs: bool = True
@@ -61,7 +61,7 @@ class ColumnReader:
     def parse(self, chunk: Chunk, start: int, until: int) -> Iterator[Parsed]:
         """Yield the records with start <= offset < until; CorruptMessage for bad bytes.
 
-        `next_offset` is past the last whole batch, whether it had records to show or not.
+        `next_offset` is after the last complete batch, including batches without matching records.
         """
         for columns in parse_columns(
             chunk.records,
@@ -119,7 +119,7 @@ def _binary(column: BinaryColumn, rows: int, kind: Any) -> pa.Array:
 
 
 def _headers(column: HeaderColumn, rows: int) -> pa.Array:
-    """Return the list column; rows without headers are null, as the connector has it."""
+    """Return the list column; rows without headers are null, as in the connector."""
     count = column.header_count
     fields = [
         _binary(column.names, count, pa.string()),

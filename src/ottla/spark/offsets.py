@@ -1,10 +1,10 @@
-"""Positions of a streaming query as Spark keeps them, keyed with topic ids.
+"""Offsets of a streaming query in Spark's checkpoint, with topic ids.
 
 Kafka: org.apache.spark.sql.kafka010.{KafkaSourceOffset, JsonUtils}.
 
-The JSON is the connector's, {"flights": {"0": 23, "1": 5}}, with the topic's id beside the
-partitions: a topic that was deleted and made anew has another id, and offsets of the old one mean
-nothing in it (KIP-516). What progress reports show can be pasted into startingOffsets.
+The JSON is the connector's, {"flights": {"0": 23, "1": 5}}, with the topic's id next to the
+partitions: a recreated topic has another id, and the old offsets are not valid in it (KIP-516).
+Offsets from progress reports can be used as startingOffsets.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ ID = "id"
 
 
 class Offsets(NamedTuple):
-    """The next offset of each partition, and the id of each topic as text ("" is unknown)."""
+    """The next offset of each partition, and the id of each topic as text ("" if unknown)."""
 
     positions: dict[TopicPartition, int]
     topic_ids: dict[str, str]
 
     def to_json(self) -> dict[str, dict[str, Any]]:
-        """Return what Spark writes to the checkpoint."""
+        """Return the document that Spark writes to the checkpoint."""
         document: dict[str, dict[str, Any]] = {}
         for topic, topic_id in sorted(self.topic_ids.items()):
             document[topic] = {ID: topic_id} if topic_id else {}
@@ -40,7 +40,7 @@ class Offsets(NamedTuple):
 
     @classmethod
     def from_json(cls, document: Mapping[str, Mapping[str, Any]]) -> Offsets:
-        """Read what `to_json` made; KafkaError when it is something else."""
+        """Parse a document of `to_json`; raises KafkaError for others."""
         try:
             positions = {
                 TopicPartition(topic, int(partition)): int(offset)
@@ -57,12 +57,12 @@ class Offsets(NamedTuple):
 
 
 def ids_of(topics: Iterable[Topic]) -> dict[str, str]:
-    """Return the ids of topics as text; "" where the broker is too old to tell."""
+    """Return the ids of topics as text; "" with brokers too old for topic ids."""
     return {topic.name: str(topic.topic_id) if topic.topic_id else "" for topic in topics}
 
 
 def check_same_topics(known: Mapping[str, str], current: Mapping[str, str]) -> None:
-    """Raise KafkaError when a topic was made anew since its offsets were taken."""
+    """Raise KafkaError if a topic was recreated since its offsets were taken."""
     for name, topic_id in known.items():
         now = current.get(name, "")
         if topic_id and now and now != topic_id:

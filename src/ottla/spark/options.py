@@ -1,7 +1,7 @@
-"""The options of the source and the sink: names, values, and what is said about wrong ones.
+"""The options of the source and the sink: names, values, validation.
 
-Kafka: org.apache.spark.sql.kafka010.{KafkaSourceProvider, KafkaOffsetReader}'s options. Spark hands
-options over with lower-cased names, so everything here is found by its lower-cased name.
+Kafka: org.apache.spark.sql.kafka010.{KafkaSourceProvider, KafkaOffsetReader}'s options. Spark
+passes options with lower-cased names, so they are looked up by lower-cased names.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ READ_OPTIONS = (
 )
 WRITE_OPTIONS = ("topic", "includeHeaders")
 SPARK_OPTIONS = ("checkpointLocation", "path", "queryName", "outputMode", "truncate", "numRows")
-"""What Spark itself puts among the options of a source or sink."""
+"""Options that Spark itself adds to those of a source or sink."""
 OWN_OPTIONS = tuple(dict.fromkeys((*READ_OPTIONS, *WRITE_OPTIONS)))
 SELECTORS = ("subscribe", "subscribePattern", "assign")
 REFUSED = {
@@ -81,7 +81,7 @@ StartPoint: TypeAlias = int | dict[TopicPartition, int]
 
 @dataclass(frozen=True)
 class Selection:
-    """Which partitions are read: exactly one of the three is set."""
+    """The partitions to read: exactly one of the three is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
@@ -89,13 +89,13 @@ class Selection:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Topics that are named outright; none for a pattern."""
+        """The topics given by name; none for a pattern."""
         return self.topics or tuple(sorted({partition.topic for partition in self.partitions}))
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Where to start or to end: offsets, or timestamps in ms since the epoch."""
+    """Where to start or end: offsets, or timestamps in ms since the epoch."""
 
     offsets: StartPoint
     is_timestamp: bool = False
@@ -104,7 +104,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a reader was asked for."""
+    """The validated options of a reader."""
 
     selection: Selection
     starting: Bound
@@ -127,7 +127,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What a writer was asked for."""
+    """The validated options of a writer."""
 
     config: dict[str, str] = field(repr=False)
     topic: str | None = None
@@ -143,7 +143,7 @@ class WriteOptions:
 
 
 class Options:
-    """Spark's option map with typed access; collects every problem before it complains."""
+    """Spark's option map with typed access; collects all problems."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self.values = {name.lower(): str(value) for name, value in given.items()}
@@ -160,11 +160,11 @@ class Options:
                 self.problems.append(unknown_option(name, {**known, **{s: s for s in settings}}))
 
     def text(self, name: str) -> str | None:
-        """Return an option's value, None when it is not given."""
+        """Return an option's value, None if it is not given."""
         return self.values.get(name.lower())
 
     def integer(self, name: str, default: Any = None, *, at_least: int = 1) -> Any:
-        """Return a whole number, the default when the option is not given."""
+        """Return a whole number, the default if the option is not given."""
         value = self.text(name)
         if value is None:
             return default
@@ -178,7 +178,7 @@ class Options:
         return number
 
     def boolean(self, name: str, *, default: bool) -> bool:
-        """Return true or false, the default when the option is not given."""
+        """Return true or false, the default if the option is not given."""
         value = self.text(name)
         if value is None:
             return default
@@ -187,7 +187,7 @@ class Options:
         return value.lower() == "true"
 
     def settings(self, table: Mapping[str, Setting]) -> Settings | None:
-        """Return the kafka.* options read by a client's table."""
+        """Return the kafka.* options, validated by a client's table."""
         values = {
             name.removeprefix("kafka."): value
             for name, value in self.values.items()
@@ -205,7 +205,7 @@ class Options:
         return read
 
     def connection_config(self) -> dict[str, str]:
-        """Return the settings that a connection needs, by Kafka's names."""
+        """Return the settings of connections, by Kafka's names."""
         return {
             name.removeprefix("kafka."): value
             for name, value in self.values.items()
@@ -213,15 +213,15 @@ class Options:
         }
 
     def finish(self) -> None:
-        """Raise KafkaError(INVALID_CONFIG) naming every problem."""
+        """Raise KafkaError(INVALID_CONFIG) with all problems."""
         if self.problems:
             raise KafkaError(ErrorCode.INVALID_CONFIG, "; ".join(self.problems))
 
 
 def unknown_option(name: str, known: Mapping[str, str]) -> str:
-    """Return the complaint about an unknown option, with the nearest known one."""
+    """Return the message for an unknown option, with the nearest known one."""
     candidates = dict(known)
-    if not name.startswith("kafka."):  # the prefix was forgotten, or the name is mistyped
+    if not name.startswith("kafka."):  # the prefix is missing, or the name is misspelled
         candidates |= {key.removeprefix("kafka."): full for key, full in known.items()}
     near = get_close_matches(name, list(candidates), n=1, cutoff=0.6)
     hint = f"; did you mean {candidates[near[0]]!r}?" if near else ""
@@ -229,7 +229,7 @@ def unknown_option(name: str, known: Mapping[str, str]) -> str:
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """Check and read the options of a reader; KafkaError(INVALID_CONFIG) names every problem."""
+    """Validate the options of a reader; raises KafkaError(INVALID_CONFIG) with all problems."""
     options = Options(given)
     settings = options.settings(CONSUMER)
     if options.text("kafka.default.api.timeout.ms") is not None and settings is not None:
@@ -270,7 +270,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Check and read the options of a writer; KafkaError(INVALID_CONFIG) names every problem."""
+    """Validate the options of a writer; raises KafkaError(INVALID_CONFIG) with all problems."""
     options = Options(given)
     settings = options.settings(PRODUCER)
     options.finish()
@@ -336,7 +336,7 @@ def _assignment(options: Options, value: str) -> tuple[TopicPartition, ...]:
 
 
 def _bound(options: Options, side: str, default: int) -> Bound:
-    """Read where to start or end: one timestamp, timestamps by partition, or offsets."""
+    """Parse a bound: one timestamp, timestamps by partition, or offsets."""
     at = options.integer(f"{side}Timestamp", at_least=0)
     if at is not None:
         return Bound({}, is_timestamp=True, all_at_ms=at)
@@ -361,7 +361,7 @@ def _by_partition(
             TopicPartition(topic, int(partition)): _whole(offset)
             for topic, offsets in json.loads(value).items()
             for partition, offset in offsets.items()
-            if partition != "id"  # the topic's id, as progress reports and checkpoints have it
+            if partition != "id"  # the topic's id in progress reports and checkpoints
         }
     except (AttributeError, TypeError, ValueError):
         table = {}
@@ -374,7 +374,7 @@ def _by_partition(
 
 
 def _whole(number: Any) -> int:
-    """Return an int64 that JSON gave as a number or as its text; TypeError, ValueError."""
+    """Return an int64 from a JSON number or its text; raises TypeError, ValueError."""
     if isinstance(number, bool | float) or not -(1 << 63) <= int(number) < 1 << 63:
         raise ValueError(number)
     return int(number)
@@ -426,7 +426,7 @@ _LONG_UNITS = {"min": "m", "minutes": "m", "seconds": "s", "hours": "h", "days":
 
 
 def _duration(options: Options, name: str, default: int) -> int:
-    """Read a duration as Spark does: a bare number is in ms; and units in words."""
+    """Parse a duration as Spark does: a number in ms, or with units in words."""
     value = options.text(name)
     if value is None:
         return default

@@ -1,4 +1,4 @@
-"""Which partition each row of an Arrow batch goes to: Kafka's default, for whole columns at once.
+"""Kafka's default partitioner for the rows of an Arrow batch, vectorized.
 
 Kafka: org.apache.kafka.common.utils.Utils.murmur2, .clients.producer.internals.BuiltInPartitioner.
 Hot path: benchmarks/spark.py.
@@ -20,7 +20,7 @@ _SEED = np.uint32(0x9747B28C)
 def murmur2_column(data: NDArray[np.uint8], offsets: NDArray[Any]) -> NDArray[np.uint32]:
     """Return the hash of data[offsets[i]:offsets[i+1]] for every i.
 
-    Rows are taken longest first, so that step k works on all keys that have a k-th word.
+    Rows are ordered by descending length, so that step k processes all keys with a k-th word.
     """
     starts = offsets[:-1].astype(np.int64)
     lengths = np.diff(offsets).astype(np.int64)
@@ -30,7 +30,7 @@ def murmur2_column(data: NDArray[np.uint8], offsets: NDArray[Any]) -> NDArray[np
     padded = np.concatenate([data, np.zeros(4, np.uint8)])
     value = _SEED ^ lengths.astype(np.uint32)
     longest = int(words[0]) if len(words) else 0
-    # how many rows have more than k words, for every k: rows are sorted by it
+    # the number of rows with more than k words, for every k
     counts = len(words) - np.searchsorted(words[::-1], np.arange(longest), side="right")
     with np.errstate(over="ignore"):
         for step in range(longest):

@@ -1,4 +1,4 @@
-"""How much is read and by how many tasks: pure arithmetic over offset ranges.
+"""Planning: offset ranges for tasks, and limits of micro-batches.
 
 Kafka: org.apache.spark.sql.kafka010.{KafkaOffsetRangeCalculator, KafkaMicroBatchStream.rateLimit}.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class OffsetRange(NamedTuple):
-    """Offsets from start up to, not including, until."""
+    """Offsets from start to until, exclusive."""
 
     partition: TopicPartition
     start: int
@@ -23,7 +23,7 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets; how many records at most."""
+        """The number of offsets, an upper bound of the records."""
         return self.until - self.start
 
 
@@ -33,9 +33,9 @@ def split_ranges(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[OffsetRange]:
-    """Drop empty ranges and split long ones, so that there are enough tasks of bounded size.
+    """Remove empty ranges and split long ones into enough tasks of bounded size.
 
-    With min_partitions a range gets a share of the tasks that is its share of the offsets.
+    With min_partitions a range gets a number of tasks proportional to its offsets.
     """
     full = [one for one in ranges if one.size > 0]
     if max_records is not None:
@@ -48,7 +48,7 @@ def split_ranges(
 
 
 def cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Cut a range into so many parts of nearly equal size, fewer when it is too short."""
+    """Split a range into parts of nearly equal size, fewer if it is too short."""
     parts = min(max(parts, 1), max(whole.size, 1))
     edges = [whole.start + whole.size * index // parts for index in range(parts + 1)]
     return [OffsetRange(whole.partition, start, until) for start, until in pairwise(edges)]
@@ -57,10 +57,10 @@ def cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 def limit_offsets(
     start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], limit: int
 ) -> dict[TopicPartition, int]:
-    """Return end offsets with about `limit` offsets altogether, a partition its fair share.
+    """Return end offsets with about `limit` offsets in total, proportional by partition.
 
-    Every partition with something to read advances by one at least; one whose log has shrunk (its
-    losses are allowed) goes back to where it ends.
+    Every partition with new records advances by at least one; a partition whose log was truncated
+    (with failOnDataLoss=false) goes back to its end.
     """
     sizes = {part: max(end - start.get(part, end), 0) for part, end in latest.items()}
     total = sum(sizes.values())

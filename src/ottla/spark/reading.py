@@ -1,4 +1,4 @@
-"""What the batch and the streaming reader share: bounds into offsets, ranges into tasks, reading.
+"""Shared by the batch and the streaming reader: resolve bounds, plan tasks, read ranges.
 
 Kafka: org.apache.spark.sql.kafka010.{KafkaOffsetReader, KafkaBatch, KafkaBatchPartitionReader}.
 """
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ottla.spark.cluster import Cluster, Topic
+    from ottla.spark.cluster import ClusterReader, Topic
     from ottla.spark.options import Bound, ReadOptions
     from ottla.types import Node
 
 
 class RangePartition(InputPartition):
-    """One task: an offset range, the id of its topic, and where its leader was at planning."""
+    """One task: an offset range, the id of its topic, and its leader at planning."""
 
-    def __init__(self, wanted: OffsetRange, topic_id: str, leader: Node | None) -> None:
+    def __init__(self, offset_range: OffsetRange, topic_id: str, leader: Node | None) -> None:
         super().__init__(None)
-        self.wanted = wanted
+        self.offset_range = offset_range
         self.topic_id = topic_id
         self.leader = leader
 
@@ -60,14 +60,14 @@ def read_range(
     options: ReadOptions, columns: Sequence[str], task: InputPartition
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of one task as Arrow batches with these columns."""
-    if not isinstance(task, RangePartition):  # Spark's stand-in when there is nothing to read
+    if not isinstance(task, RangePartition):  # Spark's placeholder for an empty plan
         return
     from ottla.spark.columns import ColumnReader
 
-    fetcher = RangeFetcher(options, task.wanted, task.topic_id, task.leader)
-    reader = ColumnReader(columns, task.wanted.partition, check_crcs=options.check_crcs)
+    fetcher = RangeFetcher(options, task.offset_range, task.topic_id, task.leader)
+    reader = ColumnReader(columns, task.offset_range.partition, check_crcs=options.check_crcs)
     for chunk in fetcher.chunks():
-        for parsed in reader.parse(chunk, fetcher.position, task.wanted.until):
+        for parsed in reader.parse(chunk, fetcher.position, task.offset_range.until):
             fetcher.advance(parsed.next_offset)
             if parsed.batch is not None:
                 yield parsed.batch
@@ -79,20 +79,22 @@ def all_partitions(topics: Mapping[str, Topic]) -> list[TopicPartition]:
 
 
 def resolve(
-    cluster: Cluster,
+    cluster: ClusterReader,
     bound: Bound,
     partitions: Sequence[TopicPartition],
     options: ReadOptions,
     *,
     is_start: bool,
 ) -> dict[TopicPartition, int]:
-    """Return the offset at which each partition starts or ends; KafkaError for a bad bound."""
+    """Return the offset at which each partition starts or ends; KafkaError for invalid bounds."""
     points = _points(bound, partitions, is_start=is_start)
     if bound.is_timestamp:
         return _at_times(cluster, points, options, is_start=is_start)
     fixed = {part: point for part, point in points.items() if point >= 0}
-    asked = {part: point for part, point in points.items() if point < 0}
-    found = cluster.offsets(asked, isolation_level=options.isolation_level) if asked else {}
+    unresolved = {part: point for part, point in points.items() if point < 0}
+    found = (
+        cluster.offsets(unresolved, isolation_level=options.isolation_level) if unresolved else {}
+    )
     return {**fixed, **found}
 
 
@@ -117,7 +119,11 @@ def _points(
 
 
 def _at_times(
-    cluster: Cluster, times: Mapping[TopicPartition, int], options: ReadOptions, *, is_start: bool
+    cluster: ClusterReader,
+    times: Mapping[TopicPartition, int],
+    options: ReadOptions,
+    *,
+    is_start: bool,
 ) -> dict[TopicPartition, int]:
     found = cluster.offsets(times, isolation_level=options.isolation_level)
     late = {part: LATEST for part, offset in found.items() if offset < 0}
@@ -133,6 +139,8 @@ def _at_times(
     return found
 
 
-def earliest(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return where the log of each partition starts."""
+def earliest(
+    cluster: ClusterReader, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the log start offset of each partition."""
     return cluster.offsets(dict.fromkeys(partitions, EARLIEST)) if partitions else {}

@@ -1,4 +1,4 @@
-"""The columns of a frame that is written: found by name, checked, and sorted by partition.
+"""The columns of a written frame, found by name and validated.
 
 Kafka: org.apache.spark.sql.kafka010.{KafkaWriter.validateQuery, KafkaRowWriter}.
 """
@@ -13,7 +13,7 @@ from ottla.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-TAKEN = {
+SINK_COLUMNS = {
     "key": ("binary", "string"),
     "value": ("binary", "string"),
     "topic": ("string",),
@@ -22,11 +22,11 @@ TAKEN = {
     "timestamp": ("timestamp", "timestamp_ntz"),
 }
 IGNORED = ("offset", "timestampType")
-"""What a frame that was read carries besides; it says where rows came from, not where they go."""
+"""Columns of the source that the sink ignores: they tell the origin of a row."""
 
 
 class FrameColumns(NamedTuple):
-    """Position of each column in the frame, None where there is none."""
+    """The index of each column in the frame, None if it is missing."""
 
     value: int
     key: int | None
@@ -37,15 +37,15 @@ class FrameColumns(NamedTuple):
 
 
 def find_columns(schema: StructType, topic: str | None) -> FrameColumns:
-    """Return where the columns are; KafkaError(INVALID_CONFIG) naming what is missing or wrong."""
+    """Return the column indexes; KafkaError(INVALID_CONFIG) for missing or mistyped columns."""
     by_name = {field.name.lower(): index for index, field in enumerate(schema.fields)}
-    found = {name: by_name.get(name.lower()) for name in TAKEN}
+    found = {name: by_name.get(name.lower()) for name in SINK_COLUMNS}
     for name, index in found.items():
         if index is not None:
             _check_type(name, _type_name(schema.fields[index].dataType))
     value = found.pop("value")
     if value is None:
-        unused = [field.name for field in schema.fields if field.name.lower() not in TAKEN]
+        unused = [field.name for field in schema.fields if field.name.lower() not in SINK_COLUMNS]
         near = get_close_matches("value", unused, n=1)
         hint = f"; rename {near[0]!r}?" if near else ""
         raise _invalid(
@@ -63,7 +63,7 @@ def _type_name(data_type: Any) -> str:
 
 
 def _check_type(name: str, given: str) -> None:
-    if given not in TAKEN[name]:
+    if given not in SINK_COLUMNS[name]:
         raise _invalid(f"column {name!r} is {given}; it must be {' or '.join(TAKEN[name])}")
 
 

@@ -16,7 +16,13 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.batch import RecordBatch, add_to_sequence
-from ottla.spark.cluster import LEADER_MOVED, Cluster, Topic, TopicRecreated, is_passing
+from ottla.spark.cluster import (
+    STALE_LEADER_CODES,
+    ClusterReader,
+    Topic,
+    TopicRecreated,
+    is_retriable,
+)
 from ottla.types import Node, TopicPartition
 
 if TYPE_CHECKING:
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
 
     Answered = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 
-NOT_DONE = (ErrorCode.DUPLICATE_SEQUENCE_NUMBER,)
+ALREADY_STORED = (ErrorCode.DUPLICATE_SEQUENCE_NUMBER,)
 """Codes that say the batch is in the log already."""
 
 
@@ -39,12 +45,12 @@ class Outgoing(NamedTuple):
     deadline: float
 
 
-class Sender:
+class BatchSender:
     """Sends batches; `flush` returns when all of them are acknowledged."""
 
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
-        self.cluster = Cluster(options.config, api_timeout_ms=options.api_timeout_ms)
+        self.cluster = ClusterReader(options.config, api_timeout_ms=options.api_timeout_ms)
         self.topics: dict[str, Topic] = {}
         self.producer_id, self.producer_epoch = -1, -1
         self._sequences: dict[TopicPartition, int] = {}
@@ -65,15 +71,15 @@ class Sender:
         if not self.options.idempotent or self.producer_id >= 0:
             return
 
-        def ask() -> None:
-            answer = self.cluster.ask_anyone(
+        def send() -> None:
+            answer = self.cluster.send_to_any(
                 InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
             )
             if answer.error_code:
                 raise KafkaError(answer.error_code)
             self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
 
-        self.cluster.retry(ask)
+        self.cluster.retry(send)
 
     def next_sequence(self, partition: TopicPartition, count: int) -> int:
         """Return the first sequence number of the next count records; -1 without idempotence."""
@@ -93,11 +99,11 @@ class Sender:
 
     def flush(self) -> None:
         """Send everything that waits; KafkaError when a batch cannot be delivered in time."""
-        pause = 0.05
+        backoff = 0.05
         while self._waiting:
             if not self._send_round():
-                time.sleep(pause)
-                pause = min(pause * 2, 1.0)
+                time.sleep(backoff)
+                backoff = min(backoff * 2, 1.0)
                 self._refresh()
         self._waiting_bytes = 0
 
@@ -123,9 +129,9 @@ class Sender:
     def _send_to(self, leader: Node, outgoing: Sequence[Outgoing]) -> bool:
         timeout = self.options.request_timeout_ms / 1000
         try:
-            response = self.cluster.ask(leader, self._request(outgoing), timeout=timeout)
+            response = self.cluster.send(leader, self._request(outgoing), timeout=timeout)
         except KafkaError as error:
-            if not is_passing(error):
+            if not is_retriable(error):
                 raise
             for one in outgoing:
                 self._check_deadline(one, error.message)
@@ -169,7 +175,7 @@ class Sender:
     def _take(self, one: Outgoing, answer: Answered) -> bool:
         """Act on what the leader said about one batch; False when it is to be sent again."""
         code = answer.error_code
-        if not code or code in NOT_DONE:
+        if not code or code in ALREADY_STORED:
             self._done(one)
             return True
         known = ErrorCode(code)
@@ -180,7 +186,7 @@ class Sender:
                 f"{one.partition}: a batch of {len(one.batch)} bytes is larger than the topic's "
                 "max.message.bytes; raise that, or lower option kafka.batch.size",
             )
-        if code not in LEADER_MOVED and not known.is_retriable:
+        if code not in STALE_LEADER_CODES and not known.is_retriable:
             raise KafkaError(known, f"{one.partition}: {text}")
         self._check_deadline(one, text)
         return False
@@ -205,7 +211,7 @@ class Sender:
         try:
             found = self.cluster.existing_topics(self.topics)
         except KafkaError as error:
-            if not is_passing(error):
+            if not is_retriable(error):
                 raise
             return
         for name, topic in found.items():

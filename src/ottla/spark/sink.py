@@ -1,7 +1,7 @@
-"""Writers: a frame's rows become records, batch and streaming.
+"""The writers of the sink, batch and streaming.
 
-Kafka: org.apache.spark.sql.kafka010.{KafkaStreamingWrite, KafkaBatchWrite}. At least once: a task
-that Spark repeats, or a micro-batch that it repeats after a crash, is written again.
+Kafka: org.apache.spark.sql.kafka010.{KafkaStreamingWrite, KafkaBatchWrite}. At least once: tasks
+and micro-batches that Spark repeats are written again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 
 from ottla.spark.options import write_options
 from ottla.spark.rows import find_columns
-from ottla.spark.sending import Sender
+from ottla.spark.sending import BatchSender
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 
 class Written(WriterCommitMessage):
-    """How many records a task has sent."""
+    """The number of records a task has sent."""
 
     def __init__(self, records: int) -> None:
         self.records = records
 
 
 class Writer:
-    """What both writers share. Made in a planning process, then pickled to the tasks."""
+    """Base of both writers; created in a planning process, then pickled for the tasks."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._options = write_options(given)
         self._columns = find_columns(schema, self._options.topic)
-        if self._options.topic is not None:  # tell now, not in a task
-            sender = Sender(self._options)
+        if self._options.topic is not None:  # report errors now, not in a task
+            sender = BatchSender(self._options)
             try:
                 sender.topic(self._options.topic)
             finally:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.spark.cluster import Cluster
+from ottla.spark.cluster import ClusterReader
 from ottla.spark.fetching import data_loss
 from ottla.spark.options import COLUMN_TYPES, LATEST, read_options
 from ottla.spark.planning import OffsetRange
@@ -43,11 +43,11 @@ class OttlaDataSource(DataSource):
         return ", ".join(f"{name} {COLUMN_TYPES[name]}" for name in names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the batch reader; KafkaError(INVALID_CONFIG) names bad options."""
+        """Return the batch reader; KafkaError(INVALID_CONFIG) for invalid options."""
         return BatchReader(read_options(self.options, streaming=False), columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """Return the streaming reader; KafkaError(INVALID_CONFIG) names bad options."""
+        """Return the streaming reader; KafkaError(INVALID_CONFIG) for invalid options."""
         return StreamReader(read_options(self.options, streaming=True), columns_of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
@@ -70,7 +70,7 @@ class OttlaDataSource(DataSource):
     def _without_bounds(self) -> dict[str, str]:
         """Return the options less those whose rules differ between batch and streaming.
 
-        Spark asks for the schema without saying which of the two it wants.
+        Spark requests the schema without specifying which of the two it creates.
         """
         differing = ("ending", "starting", "maxoffsets", "minoffsets", "maxtriggerdelay")
         return {
@@ -95,41 +95,41 @@ class BatchReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks; KafkaError when topics or offsets are not there."""
+        """Return the tasks; KafkaError for missing topics or offsets."""
         options = self._options
-        with Cluster(options.config, api_timeout_ms=options.api_timeout_ms) as cluster:
+        with ClusterReader(options.config, api_timeout_ms=options.api_timeout_ms) as cluster:
             topics = cluster.topics(options.selection)
-            wanted = all_partitions(topics)
-            first = earliest(cluster, wanted)  # asked in this order: logs move while we ask
-            starts = resolve(cluster, options.starting, wanted, options, is_start=True)
-            ends = resolve(cluster, options.ending, wanted, options, is_start=False)
-            last = cluster.offsets(dict.fromkeys(wanted, LATEST)) if wanted else {}
+            requested = all_partitions(topics)
+            first = earliest(cluster, requested)  # in this order: logs change between the queries
+            starts = resolve(cluster, options.starting, requested, options, is_start=True)
+            ends = resolve(cluster, options.ending, requested, options, is_start=False)
+            last = cluster.offsets(dict.fromkeys(requested, LATEST)) if requested else {}
             ranges = [
                 OffsetRange(
                     part,
-                    self._inside(part, starts[part], (first[part], last[part])),
-                    self._there(part, ends[part], last[part]),
+                    self._checked_start(part, starts[part], (first[part], last[part])),
+                    self._checked_end(part, ends[part], last[part]),
                 )
-                for part in wanted
+                for part in requested
             ]
             return plan_tasks(options, ranges, topics)
 
-    def _inside(self, part: TopicPartition, start: int, there: tuple[int, int]) -> int:
-        """Return a start that the log has; KafkaError when it has not and losses count."""
-        first, last = there
+    def _checked_start(self, part: TopicPartition, start: int, available: tuple[int, int]) -> int:
+        """Return a start inside the log; KafkaError for others with failOnDataLoss."""
+        first, last = available
         if first <= start <= last:
             return start
         if self._options.fail_on_data_loss:
             raise data_loss(
-                f"{part}: offset {start} was asked for, but the log goes from {first} to {last}"
+                f"{part}: offset {start} was requested, but the log goes from {first} to {last}"
             )
         return min(max(start, first), last)
 
-    def _there(self, part: TopicPartition, end: int, last: int) -> int:
-        """Return an end that the log has; KafkaError when it has not and losses count."""
+    def _checked_end(self, part: TopicPartition, end: int, last: int) -> int:
+        """Return an end inside the log; KafkaError for others with failOnDataLoss."""
         if end > last and self._options.fail_on_data_loss:
             raise data_loss(
-                f"{part}: offsets up to {end} were asked for, but the log ends at {last}"
+                f"{part}: offsets up to {end} were requested, but the log ends at {last}"
             )
         return min(end, last)
 
@@ -139,9 +139,9 @@ class BatchReader(DataSourceReader):
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """Return the wanted columns; KafkaError(INVALID_CONFIG) for one that topics do not have.
+    """Return the requested columns; KafkaError(INVALID_CONFIG) for unknown ones.
 
-    A schema given by the user may leave columns out, which is faster.
+    A schema given by the user may omit columns, which is faster.
     """
     for field in schema.fields:
         given = field.dataType.simpleString()

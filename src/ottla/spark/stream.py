@@ -1,4 +1,4 @@
-"""The streaming reader: which offsets the next micro-batch ends at, and its tasks.
+"""The streaming reader: end offsets and tasks of micro-batches.
 
 Kafka: org.apache.spark.sql.kafka010.KafkaMicroBatchStream.
 """
@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.spark.cluster import Cluster
+from ottla.spark.cluster import ClusterReader
 from ottla.spark.fetching import data_loss
 from ottla.spark.offsets import Offsets, check_same_topics, ids_of
 from ottla.spark.options import LATEST
@@ -37,24 +37,24 @@ if TYPE_CHECKING:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics as they grow. One is made in the query's driver process, one in each task."""
+    """Reads topics as streams; created in the query's driver process and in each task."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
-        self._cluster: Cluster | None = None
-        self._goal: Offsets | None = None  # where a run with trigger availableNow ends
+        self._cluster: ClusterReader | None = None
+        self._goal: Offsets | None = None  # end offsets with trigger availableNow
         self._last_advance = -math.inf  # the first micro-batch does not wait, as in the connector
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cluster": None}
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterReader:
         """The driver's connections, opened on first use."""
         if self._cluster is None:
             options = self._options
-            self._cluster = Cluster(options.config, api_timeout_ms=options.api_timeout_ms)
+            self._cluster = ClusterReader(options.config, api_timeout_ms=options.api_timeout_ms)
         return self._cluster
 
     def stop(self) -> None:
@@ -65,7 +65,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ------------------------------------------------------------ offsets
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return where a new query starts."""
+        """Return the start offsets of a new query."""
         topics = self.cluster.topics(self._options.selection)
         partitions = all_partitions(topics)
         positions = resolve(
@@ -79,13 +79,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the next micro-batch ends; `start` itself when there is nothing to do."""
+        """Return the end offsets of the next micro-batch, or `start` without one."""
         begin = Offsets.from_json(start)
         latest = self._goal or self._latest()
         check_same_topics(begin.topic_ids, latest.topic_ids)
-        positions = self._keep_lost(begin, latest)
+        positions = self._without_lost(begin, latest)
         begin_all = self._with_new_partitions(begin, positions)
-        if not self._enough(begin_all, positions):
+        if not self._has_enough(begin_all, positions):
             return start
         if isinstance(limit, ReadMaxRows):
             positions = limit_offsets(begin_all, positions, limit.max_rows)
@@ -93,18 +93,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offsets(positions, {**begin.topic_ids, **latest.topic_ids}).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Return the ends of the logs, for the query's progress."""
+        """Return the log end offsets, for progress reports."""
         return self._latest().to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Note where the logs end now: the query will not go beyond."""
+        """Record the current log end offsets: the query ends there."""
         self._goal = self._latest()
 
     def _latest(self) -> Offsets:
         topics = self._topics()
-        wanted = dict.fromkeys(all_partitions(topics), LATEST)
+        requested = dict.fromkeys(all_partitions(topics), LATEST)
         level = self._options.isolation_level
-        found = self.cluster.offsets(wanted, isolation_level=level) if wanted else {}
+        found = self.cluster.offsets(requested, isolation_level=level) if requested else {}
         return Offsets(found, ids_of(topics.values()))
 
     def _topics(self) -> dict[str, Topic]:
@@ -113,8 +113,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self.cluster.topics(selection)
         return self.cluster.existing_topics(selection.names)
 
-    def _keep_lost(self, begin: Offsets, latest: Offsets) -> dict[TopicPartition, int]:
-        """Return the ends, with what has vanished held in place, or raise KafkaError for it."""
+    def _without_lost(self, begin: Offsets, latest: Offsets) -> dict[TopicPartition, int]:
+        """Return the end offsets; deleted partitions keep theirs, or KafkaError is raised."""
         positions = dict(latest.positions)
         for part, offset in begin.positions.items():
             end = positions.get(part)
@@ -132,16 +132,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _with_new_partitions(
         self, begin: Offsets, positions: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return the start of every partition; `partitions` starts new ones there, too."""
+        """Return the start of every partition, also of new ones."""
         new = [part for part in positions if part not in begin.positions]
         if self._options.fail_on_data_loss:
             return {**begin.positions, **dict.fromkeys(new, 0)}
         return {**begin.positions, **earliest(self.cluster, new)}
 
-    def _enough(
+    def _has_enough(
         self, begin: dict[TopicPartition, int], positions: dict[TopicPartition, int]
     ) -> bool:
-        """Whether there is enough to read for a micro-batch (options min…, maxTriggerDelay)."""
+        """Whether a micro-batch has enough offsets (minOffsetsPerTrigger, maxTriggerDelay)."""
         available = sum(max(end - begin[part], 0) for part, end in positions.items())
         minimum = self._options.min_offsets_per_trigger
         if minimum is None or self._goal is not None:
@@ -154,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ------------------------------------------------------------ tasks
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the tasks of a micro-batch; KafkaError when its offsets mean nothing any more."""
+        """Return the tasks of a micro-batch; KafkaError for offsets that are no longer valid."""
         begin, until = Offsets.from_json(start), Offsets.from_json(end)
         names = sorted({part.topic for part in until.positions})
         topics = self.cluster.existing_topics(names)
@@ -163,16 +163,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = earliest(self.cluster, [p for p in until.positions if p.topic in topics])
         ranges = []
         for part, end_offset in sorted(until.positions.items()):
-            # a new partition starts at 0: what its log has lost before the query saw it is a loss
+            # a new partition starts at 0: records deleted before its first read count as lost
             unknown = 0 if self._options.fail_on_data_loss else first.get(part, end_offset)
             begin_offset = begin.positions.get(part, unknown)
             if begin_offset < end_offset:
-                self._check_there(part, begin_offset, first)
+                self._check_available(part, begin_offset, first)
                 begin_offset = max(begin_offset, first.get(part, end_offset))
                 ranges.append(OffsetRange(part, begin_offset, end_offset))
         return plan_tasks(self._options, ranges, topics)
 
-    def _check_there(
+    def _check_available(
         self, part: TopicPartition, offset: int, first: dict[TopicPartition, int]
     ) -> None:
         if not self._options.fail_on_data_loss or offset >= first.get(part, offset + 1):
@@ -181,7 +181,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"topic {part.topic!r} was deleted before offset {offset} of it was read; "
-                "option failOnDataLoss=false goes on with the other topics",
+                "option failOnDataLoss=false continues with the other topics",
             )
         raise data_loss(
             f"{part}: offset {offset} is to be read, but the log starts at {first[part]}"

@@ -1,4 +1,4 @@
-"""Arrow batches to record batches: what a writing task does with the frames it gets.
+"""Encodes Arrow batches as record batches and sends them: the work of a writing task.
 
 Kafka: org.apache.spark.sql.kafka010.KafkaWriteTask. Hot path: benchmarks/spark.py.
 """
@@ -17,7 +17,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records.columns import InputColumn, InputHeaders, encode_columns
 from ottla.records.compression import Compression
 from ottla.spark.partitioning import partitions_for_keys
-from ottla.spark.sending import Sender
+from ottla.spark.sending import BatchSender
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ C = TypeVar("C", InputColumn | None, InputHeaders | None)
 
 
 class Inputs(NamedTuple):
-    """Rows that all go to one topic, as the encoder takes them."""
+    """Rows of one topic, as input of the encoder."""
 
     keys: InputColumn | None
     values: InputColumn | None
@@ -47,7 +47,7 @@ class FrameWriter:
     def __init__(self, options: WriteOptions, columns: FrameColumns, task_id: int) -> None:
         self._options = options
         self._columns = columns
-        self._sender = Sender(options)
+        self._sender = BatchSender(options)
         self._compression = Compression.from_name(options.compression)
         self._next_for_null_keys = task_id
 
@@ -78,7 +78,7 @@ class FrameWriter:
             self._write_rows(name, frame.filter(pc.equal(topics, name)))
 
     def _write_rows(self, topic: str, frame: pa.RecordBatch) -> None:
-        """Bring the rows of one topic into the order of their partitions and send each run."""
+        """Sort the rows of one topic by partition and send each partition's rows."""
         places = self._choose_partitions(topic, frame)
         order = np.argsort(places, kind="stable")
         ordered = places[order]
@@ -106,7 +106,7 @@ class FrameWriter:
                 wrong = int(places.min() if places.min() < 0 else places.max())
                 raise KafkaError(
                     ErrorCode.INVALID_CONFIG,
-                    f"column 'partition' asks for {wrong}; topic {topic!r} has 0 to {count - 1}",
+                    f"column 'partition' contains {wrong}; topic {topic!r} has 0 to {count - 1}",
                 )
         return places
 
@@ -152,7 +152,7 @@ class FrameWriter:
 
 
 def _from_row(column: C, start: int) -> C:
-    """Return a column that begins start rows later."""
+    """Return a column that starts `start` rows later."""
     return column if column is None else column._replace(first=column.first + start)
 
 
@@ -184,7 +184,7 @@ def input_headers(column: pa.Array) -> InputHeaders:
 
 
 def binary(column: pa.Array) -> pa.Array:
-    """Return a string or binary column as binary with 32-bit offsets; no copy where it is one."""
+    """Return a string or binary column as binary with 32-bit offsets."""
     return column if column.type == pa.binary() else column.cast(pa.binary())
 
 
@@ -196,7 +196,7 @@ def valid_rows(column: pa.Array) -> NDArray[np.bool_]:
 
 
 def data_and_offsets(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """Return the bytes of a binary column and where each row's begin and end."""
+    """Return the bytes of a binary column, and the offsets of its rows."""
     _, offset_buffer, data_buffer = column.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)
     offsets = offsets[column.offset : column.offset + len(column) + 1]
