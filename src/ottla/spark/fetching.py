@@ -86,8 +86,8 @@ class RangeFetcher:
             raise self._poll_timed_out()
         if self.options.fail_on_data_loss:
             raise data_loss(
-                f"{self.offset_range.partition}: offsets up to {self.offset_range.until} were to be "
-                f"read, but the log ends at {end}"
+                f"{self.offset_range.partition}: offsets up to {self.offset_range.until} were to "
+                f"be read, but the log ends at {end}"
             )
         self.advance(self.offset_range.until)
 
@@ -174,8 +174,8 @@ class RangeFetcher:
         earliest = self._cluster.offsets({part: -2})[part]
         if self.options.fail_on_data_loss:
             raise data_loss(
-                f"{part}: offsets {self.position} to {self.offset_range.until - 1} were to be read, "
-                f"but the log starts at {earliest}"
+                f"{part}: offsets {self.position} to {self.offset_range.until - 1} were to be "
+                f"read, but the log starts at {earliest}"
             )
         self.advance(earliest if earliest > self.position else self.offset_range.until)
 

@@ -64,7 +64,7 @@ def _type_name(data_type: Any) -> str:
 
 def _check_type(name: str, given: str) -> None:
     if given not in SINK_COLUMNS[name]:
-        raise _invalid(f"column {name!r} is {given}; it must be {' or '.join(TAKEN[name])}")
+        raise _invalid(f"column {name!r} is {given}; it must be {' or '.join(SINK_COLUMNS[name])}")
 
 
 def _invalid(text: str) -> KafkaError:
