@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.errors import CorruptMessage
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.raft.quorum_state import (
     ElectionState,
     QuorumStateStore,
@@ -69,8 +69,35 @@ def test_a_vote_survives_a_power_cut() -> None:
         disk.make("log")
         disk.sync()
         store = QuorumStateStore(disk, "log")
-        assert store.read() == ElectionState()
+        assert store.read() is None
         state = ElectionState(3, -1, 1, Uuid(b"v" * 16))
         store.write(state, kraft_version=1)
         disk.crash()
         assert store.read() == state
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"{}"])
+def test_a_lost_vote_refuses_the_start(damage: bytes | None) -> None:
+    """Unless the log is empty: then there was no election yet."""
+    disk = SimulatedDisk()
+    disk.make("log")
+    store = QuorumStateStore(disk, "log")
+    if damage is None:
+        assert store.read_at_start(log_end_offset=0, epoch_at_end=0) == ElectionState()
+    else:
+        disk.write_file_atomically("log/quorum-state", damage)
+    with pytest.raises(KafkaError) as caught:
+        store.read_at_start(log_end_offset=1, epoch_at_end=1, path="/data")
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "ottla log-repair --log-dir /data --new-quorum-state" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_epoch_is_at_least_that_of_the_log() -> None:
+    """As in Kafka: votes of an older epoch do not count."""
+    disk = SimulatedDisk()
+    disk.make("log")
+    store = QuorumStateStore(disk, "log")
+    store.write(ElectionState(3, -1, 1), kraft_version=1)
+    assert store.read_at_start(log_end_offset=9, epoch_at_end=3).voted_id == 1
+    assert store.read_at_start(log_end_offset=9, epoch_at_end=5) == ElectionState(5)

@@ -75,21 +75,22 @@ class BatchAccumulator:
 
     def drain(self) -> list[CompletedBatch]:
         """Return all records in as few batches as the size limit allows."""
-        groups, self._groups = self._groups, []
         batches: list[CompletedBatch] = []
-        offset = self.next_offset - sum(len(group.values) for group in groups)
-        waiting: list[_Group] = []
-        waiting_bytes = 0
-        for group in groups:
-            if waiting and waiting_bytes + group.size_bytes > self._max_batch_bytes:
-                batches.append(self._complete(waiting, offset))
-                offset = batches[-1].last_offset + 1
-                waiting, waiting_bytes = [], 0
-            waiting.append(group)
-            waiting_bytes += group.size_bytes
-        if waiting:
-            batches.append(self._complete(waiting, offset))
+        while self._groups:
+            batches.append(self.next_batch())
         return batches
+
+    def next_batch(self) -> CompletedBatch:
+        """Return the oldest records in one batch, as many as the size limit allows."""
+        size_bytes = count = 0
+        for group in self._groups:
+            if count and size_bytes + group.size_bytes > self._max_batch_bytes:
+                break
+            size_bytes += group.size_bytes
+            count += 1
+        offset = self.next_offset - sum(len(group.values) for group in self._groups)
+        taken, self._groups = self._groups[:count], self._groups[count:]
+        return self._complete(taken, offset)
 
     def _complete(self, groups: list[_Group], base_offset: int) -> CompletedBatch:
         """Make one batch; all its records get the batch's timestamp, as Kafka requires."""

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class Leader:
-    """Runs one flush at a time; records that arrive during it share the next one."""
+    """Runs one flush at a time, of one batch: a batch proves that those before it are flushed.
+
+    Records that arrive during a flush share the next one.
+    """
 
     __slots__ = (
         "_durable_end_offsets",
@@ -85,6 +88,4 @@ class Leader:
         if self._is_flushing or self.accumulator.is_empty:
             return []
         self._is_flushing = True
-        effects: list[Effect] = [AppendBatch(*batch) for batch in self.accumulator.drain()]
-        effects.append(FlushLog())
-        return effects
+        return [AppendBatch(*self.accumulator.next_batch()), FlushLog()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.errors import CorruptMessage
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.types import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
@@ -103,13 +103,43 @@ class QuorumStateStore:
         self._directory = directory
         self._path = f"{subdirectory}/{QUORUM_STATE}"
 
-    def read(self) -> ElectionState:
-        """Return the stored state; epoch 0 when there is no file."""
+    def read(self) -> ElectionState | None:
+        """Return the stored state, None when there is no file."""
         if not self._directory.exists(self._path):
-            return ElectionState()
+            return None
         if self._directory.size(self._path) > _MAX_BYTES:
             raise CorruptMessage("the quorum-state file is larger than 1 MiB")
         return decode_quorum_state(self._directory.read_file(self._path))
+
+    def read_at_start(
+        self, *, log_end_offset: int, epoch_at_end: int, path: str = ""
+    ) -> ElectionState:
+        """Return the state to start from, at least at the epoch of the log's last record.
+
+        KAFKA_STORAGE_ERROR when the file is damaged, or missing although the log is not empty: a
+        node that has forgotten its vote could vote twice in an epoch. path is the log directory's
+        name in its text.
+        """
+        try:
+            state = self.read()
+        except CorruptMessage as error:
+            raise self._refusal(str(error), path) from error
+        if state is None:
+            if log_end_offset > 0:
+                raise self._refusal("it is missing, but the metadata log is not empty", path)
+            state = ElectionState()
+        if epoch_at_end > state.leader_epoch:
+            return state._replace(leader_epoch=epoch_at_end, voted_id=NO_NODE)
+        return state
+
+    def _refusal(self, reason: str, path: str) -> KafkaError:
+        directory = path or "DIR"
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"The vote of this node is unknown, {directory}/{self._path} cannot be used: {reason}. "
+            "Restore the file from a backup; or, when this node is the only voter, write a new "
+            f"one: ottla log-repair --log-dir {directory} --new-quorum-state",
+        )
 
     def write(self, state: ElectionState, *, kraft_version: int) -> None:
         """Store the state; it is durable on return."""

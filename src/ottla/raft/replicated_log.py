@@ -7,16 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.errors import CorruptMessage
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.records.raft import SnapshotHeaderRecord
 from ottla.raft.control_records import decode_control_message
-from ottla.raft.snapshot import (
-    SNAPSHOT_MODE,
-    SUFFIX,
-    decode_snapshot,
-    parse_snapshot_name,
-    snapshot_name,
-)
+from ottla.raft.log_check import METADATA_LOG, check_log
+from ottla.raft.recovery_point import read_recovery_point, write_recovery_point
+from ottla.raft.snapshot import SNAPSHOT_MODE, SUFFIX, decode_snapshot, snapshot_name
 from ottla.records.batch import iterate_batches
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.config import LogConfig
@@ -32,22 +28,50 @@ if TYPE_CHECKING:
     from ottla.storage.log.flush import FlushJob
     from ottla.types import Buffer
 
-METADATA_LOG: Final = "__cluster_metadata-0"
 READ_BYTES: Final = 8 * 1024 * 1024
 _HEAD_BYTES: Final = 1 << 16
+RECOVERY_POINT_INTERVAL_MS: Final = 60_000
+RECOVERY_POINT_INTERVAL_RECORDS: Final = 10_000
 _LEFTOVERS: Final = (".part", ".deleted", ".tmp")
+
+
+class MetadataFlush:
+    """A flush of the metadata log; `run` is safe in a worker and raises OSError."""
+
+    __slots__ = ("_directory", "job", "stores_recovery_point")
+
+    def __init__(self, job: FlushJob, directory: Directory, *, stores_recovery_point: bool) -> None:
+        self.job = job
+        self.stores_recovery_point = stores_recovery_point
+        self._directory = directory
+
+    def run(self) -> None:
+        """Flush, then store the recovery point when that is due."""
+        self.job.run()
+        if self.stores_recovery_point:
+            write_recovery_point(self._directory, self.job.offset)
 
 
 class ReplicatedLog:
     """Owns the directory `__cluster_metadata-0` but for quorum-state."""
 
-    __slots__ = ("_directory", "log", "snapshots")
+    __slots__ = (
+        "_directory",
+        "_is_storing",
+        "_stored_ms",
+        "_stored_recovery_point",
+        "log",
+        "snapshots",
+    )
 
     def __init__(self, directory: Directory, log: PartitionLog) -> None:
         self._directory = directory
         self.log = log
         self.snapshots: list[OffsetAndEpoch] = []
-        """Ids of the snapshots on disk, oldest first."""
+        """Ids of the snapshots that can be used, oldest first."""
+        self._stored_recovery_point = 0
+        self._stored_ms = 0
+        self._is_storing = False
 
     @classmethod
     def open(
@@ -55,13 +79,18 @@ class ReplicatedLog:
         directory: Directory,
         *,
         now_ms: int,
+        path: str = "",
         segment_bytes: int = 1 << 30,
         segment_ms: int = 7 * 24 * 3_600_000,
     ) -> ReplicatedLog:
-        """Recover the log from its disk; CorruptMessage when it contradicts its snapshots."""
+        """Recover the log; all of it is durable on return.
+
+        KAFKA_STORAGE_ERROR, before any file is changed, when flushed records are missing or
+        damaged; path is the directory's name in its text.
+        """
         directory.make(METADATA_LOG)
-        snapshots = sorted(_find_snapshots(directory))
-        latest = snapshots[-1].offset if snapshots else 0
+        _remove_incomplete_snapshots(directory)
+        found = check_log(directory, path)
         log = PartitionLog.open(
             directory,
             METADATA_LOG,
@@ -73,13 +102,41 @@ class ReplicatedLog:
             ),
             now_ms=now_ms,
             topic_id=METADATA_TOPIC_ID,
-            recovery_point=latest,  # everything below was durable before the snapshot was made
+            recovery_point=found.snapshot_offset,  # a snapshot holds only flushed records
         )
         self = cls(directory, log)
-        self.snapshots = snapshots
-        if log.log_end_offset < latest:
-            log.truncate_fully_and_start_at(latest, now_ms=now_ms)
+        self.snapshots = found.snapshots
+        if found.begins_at_snapshot:
+            log.truncate_fully_and_start_at(found.snapshots[-1].offset, now_ms=now_ms)
+        elif log.log_end_offset > found.end_offset:
+            log.truncate_to(found.end_offset, now_ms=now_ms)
+        self._make_durable(now_ms)
         return self
+
+    def _make_durable(self, now_ms: int) -> None:
+        """Flush what recovery left: a batch appended later proves that this is flushed."""
+        job = self.log.start_flush(now_ms)
+        if job is None and not self.log.is_durable:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                "no descriptor was left to flush the metadata log; raise the limit on open files "
+                "(ulimit -n), then start again",
+            )
+        if job is not None:
+            error = None
+            try:
+                job.run()
+            except OSError as failure:
+                error = failure
+            self.log.flush_completed(job, error)
+        self._stored_ms = now_ms
+        self._store_recovery_point()
+
+    def _store_recovery_point(self) -> None:
+        """Store that all of the log is flushed; waits for the disk."""
+        if self.end_offset != read_recovery_point(self._directory):
+            write_recovery_point(self._directory, self.end_offset)
+        self._stored_recovery_point = self.end_offset
 
     @property
     def end_offset(self) -> int:
@@ -108,19 +165,42 @@ class ReplicatedLog:
         info = self.log.append_as_follower(data, leader_epoch=epoch, now_ms=now_ms)
         assert info is not None, "a batch of a newer epoch than its leader's"
 
-    def start_flush(self, now_ms: int) -> FlushJob | None:
-        """Hand out what makes the log durable, None when it is."""
-        return self.log.start_flush(now_ms)
+    def start_flush(self, now_ms: int) -> MetadataFlush | None:
+        """Return the job that makes the log durable, None when it is.
 
-    def flush_completed(self, job: FlushJob, error: OSError | None = None) -> None:
-        """Take note of a finished flush; raises when it failed, and then nothing may go on."""
-        self.log.flush_completed(job, error)
+        Once in a while it stores the recovery point too. Run it in a worker, then call
+        `flush_completed`.
+        """
+        job = self.log.start_flush(now_ms)
+        if job is None:
+            return None
+        is_due = (
+            now_ms - self._stored_ms >= RECOVERY_POINT_INTERVAL_MS
+            or job.offset - self._stored_recovery_point >= RECOVERY_POINT_INTERVAL_RECORDS
+        )
+        self._is_storing = is_due
+        if is_due:
+            self._stored_ms = now_ms
+        return MetadataFlush(job, self._directory, stores_recovery_point=is_due)
+
+    def flush_completed(self, flush: MetadataFlush, error: OSError | None = None) -> None:
+        """Apply a finished flush; KAFKA_STORAGE_ERROR when it failed: the log is fenced then."""
+        self._is_storing = False
+        self.log.flush_completed(flush.job, error)
+        if error is None and flush.stores_recovery_point:
+            self._stored_recovery_point = flush.job.offset
 
     def close(self, *, is_to_be_flushed: bool) -> None:
-        """Give every descriptor back; KAFKA_STORAGE_ERROR when the last flush fails."""
+        """Close the log; KAFKA_STORAGE_ERROR when the last flush fails."""
         try:
             if is_to_be_flushed:
                 self.log.close_now()
+                if self.log.is_durable and not self._is_storing:
+                    self._store_recovery_point()
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Error while closing the metadata log: {error}"
+            ) from error
         finally:
             self.log.release()
 
@@ -241,11 +321,8 @@ def _path(snapshot_id: OffsetAndEpoch) -> str:
     return f"{METADATA_LOG}/{snapshot_name(snapshot_id)}"
 
 
-def _find_snapshots(directory: Directory) -> Iterator[OffsetAndEpoch]:
-    """Yield the snapshots' ids, removing what a crash left half-written."""
+def _remove_incomplete_snapshots(directory: Directory) -> None:
+    """Remove what a crash left of snapshots being written or deleted."""
     for name in directory.list(METADATA_LOG):
-        snapshot_id = parse_snapshot_name(name)
-        if snapshot_id is not None:
-            yield snapshot_id
-        elif any(name.endswith(SUFFIX + leftover) for leftover in _LEFTOVERS):
+        if any(name.endswith(SUFFIX + leftover) for leftover in _LEFTOVERS):
             directory.remove(f"{METADATA_LOG}/{name}")

@@ -124,6 +124,7 @@ def encode_snapshot(
     values: Iterable[bytes],
     *,
     now_ms: int,
+    leader_epoch: int = 0,
     last_contained_log_timestamp: int = 0,
     kraft_version: int = 0,
     voters: VoterSet | None = None,
@@ -132,6 +133,7 @@ def encode_snapshot(
     encoder = SnapshotEncoder(
         values,
         now_ms=now_ms,
+        leader_epoch=leader_epoch,
         last_contained_log_timestamp=last_contained_log_timestamp,
         kraft_version=kraft_version,
         voters=voters,
@@ -168,3 +170,32 @@ def decode_snapshot(data: Buffer) -> SnapshotContent:
     if not has_header or not has_footer:
         raise CorruptMessage("a snapshot without a header or a footer")
     return SnapshotContent(timestamp, kraft_version, voters, values)
+
+
+def verify_snapshot(data: Buffer, snapshot_id: OffsetAndEpoch) -> None:
+    """Read through a snapshot without decoding its records.
+
+    CorruptMessage when a checksum is wrong, a batch, the header or the footer is missing, or the
+    batches are of another epoch than the file's name.
+    """
+    next_offset = 0
+    has_footer = False
+    for batch in iterate_batches(data):
+        batch.check_crc()
+        if has_footer:
+            raise CorruptMessage("a snapshot continues after its footer")
+        if batch.base_offset != next_offset:
+            raise CorruptMessage(f"offset {batch.base_offset} instead of {next_offset}")
+        if batch.leader_epoch != snapshot_id.leader_epoch:
+            raise CorruptMessage(
+                f"a batch of epoch {batch.leader_epoch} in a snapshot of epoch "
+                f"{snapshot_id.leader_epoch}"
+            )
+        next_offset = batch.next_offset
+        messages = map(decode_control_message, batch.records() if batch.is_control else ())
+        kinds = [type(message) for message in messages]
+        if batch.base_offset == 0 and kinds[:1] != [SnapshotHeaderRecord]:
+            raise CorruptMessage("a snapshot without a header")
+        has_footer = SnapshotFooterRecord in kinds
+    if not has_footer:
+        raise CorruptMessage("a snapshot without a footer")

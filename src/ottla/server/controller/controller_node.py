@@ -21,8 +21,9 @@ from ottla.metadata.framing import MessageAndVersion, decode_record
 from ottla.metadata.loader import MetadataLoader
 from ottla.metadata.snapshot import SnapshotPolicy
 from ottla.raft.driver import RaftDriver
+from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.quorum_state import QuorumStateStore
-from ottla.raft.replicated_log import METADATA_LOG, ReplicatedLog
+from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.snapshot import decode_snapshot
 from ottla.server.controller.apis import ControllerApis
 from ottla.server.controller.quorum_description import describe_quorum
@@ -183,6 +184,7 @@ class ControllerNode(ControllerApis):
         log = ReplicatedLog.open(
             self._directory,
             now_ms=now_ms,
+            path=self._config.metadata_directory,
             segment_bytes=self._config.metadata_log_segment_bytes,
             segment_ms=self._config.metadata_log_segment_ms,
         )
@@ -197,6 +199,7 @@ class ControllerNode(ControllerApis):
             node_id=self.node_id,
             directory_id=self.directory_id,
             static_voters=static_voters(self._config),
+            path=self._config.metadata_directory,
         )
         runtime.driver = RaftDriver(
             raft,

@@ -15,7 +15,7 @@ from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet, voter_set_of
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.controller.runtime import ControllerRuntime
-    from ottla.raft.quorum_state import ElectionState, QuorumStateStore
+    from ottla.raft.quorum_state import QuorumStateStore
     from ottla.raft.replicated_log import ReplicatedLog
     from ottla.records.batch import RecordBatch
     from ottla.types import Uuid
@@ -38,8 +38,12 @@ def take_part(
     node_id: int,
     directory_id: Uuid,
     static_voters: VoterSet,
+    path: str,
 ) -> RaftNode:
-    """Replay snapshot and log into the runtime; return the member with the voters found there."""
+    """Replay snapshot and log into the runtime; return the member with the voters found there.
+
+    path is the log directory's name in the text of errors.
+    """
     quorum = _replayed(log, runtime)
     voters = quorum.voters
     if quorum.kraft_version == 0 or voters is None:
@@ -47,7 +51,9 @@ def take_part(
     return RaftNode(
         node_id=node_id,
         directory_id=directory_id,
-        election=_last_election(store, log.epoch_at_end()),
+        election=store.read_at_start(
+            log_end_offset=log.end_offset, epoch_at_end=log.epoch_at_end(), path=path
+        ),
         voters=voters,
         kraft_version=quorum.kraft_version,
         voters_in_log=quorum.voters_in_log,
@@ -80,13 +86,6 @@ def _told_by(batch: RecordBatch, quorum: Found) -> Found:
         elif isinstance(message, VotersRecord):
             quorum = quorum._replace(voters=voter_set_of(message), voters_in_log=True)
     return quorum
-
-
-def _last_election(store: QuorumStateStore, epoch_at_end: int) -> ElectionState:
-    election = store.read()
-    if epoch_at_end > election.leader_epoch:
-        return election._replace(leader_epoch=epoch_at_end, voted_id=-1)
-    return election
 
 
 def static_voters(config: BrokerConfig) -> VoterSet:

@@ -19,7 +19,7 @@ from ottla.metadata.features import (
     metadata_version_name,
 )
 from ottla.metadata.framing import MessageAndVersion, encode_record
-from ottla.raft.replicated_log import METADATA_LOG
+from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.snapshot import SNAPSHOT_MODE, encode_snapshot, snapshot_name
 from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
 from ottla.storage.directories.log_dir import (

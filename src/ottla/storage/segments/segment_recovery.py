@@ -57,14 +57,15 @@ def read_valid_batches(
             size = max(header.size, _CHUNK_BYTES)
             chunk, chunk_start, at = memoryview(file.read(position, size)), position, 0
         data = chunk[at : at + header.size]
-        if not _is_valid(header, data) or header.base_offset < next_offset:
+        if not is_valid_batch(header, data) or header.base_offset < next_offset:
             return
         yield header, data
         next_offset = header.last_offset + 1
         position += header.size
 
 
-def _is_valid(header: BatchHeader, data: memoryview) -> bool:
+def is_valid_batch(header: BatchHeader, data: memoryview) -> bool:
+    """Whether data is the complete batch of the header, with the right checksum."""
     if len(data) != header.size or header.last_offset < header.base_offset:
         return False
     if header.magic < 2:

@@ -1,0 +1,137 @@
+"""Checks the files of the metadata log before recovery changes any of them.
+
+A batch is only appended after the flush of the batches before it, so a valid batch proves that
+everything before it was flushed. Damage that a valid batch follows, or below the recovery point, is
+therefore no torn write: records that were acknowledged are lost, and the start is refused. Damage
+at the very end is a torn write and is cut off.
+
+Kafka: org.apache.kafka.raft.internals.KafkaRaftLog.truncateToLatestSnapshot, which trusts the
+snapshot's name and truncates the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.raft.recovery_point import RECOVERY_POINT_PATH, read_recovery_point
+from ottla.raft.snapshot import parse_snapshot_name, snapshot_name, verify_snapshot
+from ottla.storage.directory import join
+from ottla.storage.log.inspection import inspect_log
+
+if TYPE_CHECKING:
+    from ottla.storage.directory import Directory
+    from ottla.storage.log.inspection import LogInspection
+    from ottla.types import OffsetAndEpoch
+
+METADATA_LOG: Final = "__cluster_metadata-0"
+log = logging.getLogger("ottla.raft")
+
+
+class LogCheck(NamedTuple):
+    """The result of a check that found nothing missing."""
+
+    snapshots: list[OffsetAndEpoch]
+    """Oldest first; the newest one was read through, damaged newer ones are left out."""
+    end_offset: int
+    """The end of the valid batches."""
+    begins_at_snapshot: bool
+    """Whether the newest snapshot is newer than the log, which restarts at its end."""
+
+    @property
+    def snapshot_offset(self) -> int:
+        """The end of the newest snapshot within the log, 0 without any."""
+        return min(self.snapshots[-1].offset, self.end_offset) if self.snapshots else 0
+
+
+def check_log(directory: Directory, path: str) -> LogCheck:
+    """Check log and snapshots; KAFKA_STORAGE_ERROR when acknowledged records are missing.
+
+    path is the log directory's name for the error's text.
+    """
+    snapshots = find_snapshots(directory)
+    recovery_point = read_recovery_point(directory)
+    while True:
+        found, problem = _inspect(directory, snapshots)
+        if not problem:
+            break
+        damaged = snapshots.pop()
+        log.warning("snapshot %s is not used: %s", snapshot_name(damaged), problem)
+    checker = _Checker(path, found, snapshots[-1] if snapshots else None, recovery_point)
+    return LogCheck(snapshots, found.end_offset, checker.begins_at_snapshot())
+
+
+def find_snapshots(directory: Directory) -> list[OffsetAndEpoch]:
+    """Return the ids of the snapshots' files, oldest first."""
+    found = map(parse_snapshot_name, directory.list(METADATA_LOG))
+    return sorted(snapshot_id for snapshot_id in found if snapshot_id is not None)
+
+
+def _inspect(directory: Directory, snapshots: list[OffsetAndEpoch]) -> tuple[LogInspection, str]:
+    """Inspect the log from the newest snapshot on; return what is wrong with that snapshot too."""
+    if not snapshots:
+        return inspect_log(directory, METADATA_LOG, may_have_gaps=False), ""
+    latest = snapshots[-1]
+    problem = ""
+    try:
+        verify_snapshot(directory.read_file(join(METADATA_LOG, snapshot_name(latest))), latest)
+    except CorruptMessage as error:
+        problem = str(error)
+    last_offset = max(latest.offset - 1, 0)
+    found = inspect_log(directory, METADATA_LOG, from_offset=last_offset, may_have_gaps=False)
+    epoch = found.epoch_at(last_offset)
+    if not problem and latest.offset > 0 and epoch not in (-1, latest.leader_epoch):
+        problem = f"the log has epoch {epoch} at offset {last_offset}"
+    return found, problem
+
+
+class _Checker(NamedTuple):
+    path: str
+    found: LogInspection
+    latest: OffsetAndEpoch | None
+    recovery_point: int
+
+    def begins_at_snapshot(self) -> bool:
+        """Whether the log is to be replaced by the newest snapshot; raises for lost records."""
+        found, latest = self.found, self.latest
+        if found.start_offset > (latest.offset if latest else 0):
+            self._refuse(
+                f"the log begins at offset {found.start_offset}, and no valid snapshot holds the "
+                "records before it"
+            )
+        if latest is not None and found.end_offset < latest.offset:
+            if max(self.recovery_point, found.reach) > latest.offset:
+                self._refuse(self._loss())
+            if found.last_epoch > latest.leader_epoch:
+                self._refuse(
+                    f"the log ends at offset {found.end_offset} in epoch {found.last_epoch}, below "
+                    f"snapshot {snapshot_name(latest)} of an older epoch"
+                )
+            return True
+        if found.end_offset < max(self.recovery_point, found.reach):
+            self._refuse(self._loss())
+        return False
+
+    def _loss(self) -> str:
+        found, damage = self.found, self.found.damage
+        if damage is None:
+            return (
+                f"the log ends at offset {found.end_offset}, but everything below offset "
+                f"{self.recovery_point} was flushed ({RECOVERY_POINT_PATH})"
+            )
+        if damage.following_batches:
+            return (
+                f"{damage}, and {damage.following_batches} valid batches up to offset "
+                f"{damage.end_offset} follow"
+            )
+        return f"{damage}, below the recovery point {self.recovery_point}"
+
+    def _refuse(self, reason: str) -> NoReturn:
+        directory = self.path or "DIR"
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"The metadata log in {directory} is damaged and was not changed: {reason}. Restore "
+            f"{METADATA_LOG} from a backup, or see what can be kept: ottla log-repair --log-dir "
+            f"{directory} --partition {METADATA_LOG}",
+        )
