@@ -156,19 +156,37 @@ def test_unknown_codec_is_refused() -> None:
     assert refused(data).code == ErrorCode.INVALID_RECORD
 
 
-@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
-def test_offsets_out_of_step_are_fixed(codec: Compression) -> None:
-    """Records that a client numbered 0, 5, 1 get offsets one after another."""
+def out_of_sequence(codec: Compression) -> bytearray:
+    """Return a batch whose records have the offset deltas 0, 5, 1."""
     payload = bytearray()
     for delta in (0, 5, 1):
         scan.append_record(payload, delta, delta, b"k", b"v%d" % delta, b"\x00")
-    data = broken_payload(codec, bytes(compress(codec, payload)), 3)
-    found = run(data)
+    return broken_payload(codec, bytes(compress(codec, payload)), 3)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
+def test_compressed_records_out_of_sequence_are_refused(codec: Compression) -> None:
+    """A batch that keeps its codec must number its records from 0 on."""
+    for target in (None, codec):
+        error = refused(out_of_sequence(codec), ValidationRules(compression_type=target))
+        assert error.code == ErrorCode.INVALID_RECORD
+        assert "consecutive offsets" in error.message
+
+
+@pytest.mark.parametrize(
+    ("codec", "target"),
+    [(Compression.NONE, Compression.NONE), (Compression.LZ4, Compression.ZSTD)],
+)
+def test_other_records_out_of_sequence_are_numbered_again(
+    codec: Compression, target: Compression
+) -> None:
+    """Uncompressed records, and those that the broker compresses itself."""
+    found = run(out_of_sequence(codec), rules=ValidationRules(compression_type=target))
     batch = RecordBatch(found.buffers[0])
     batch.check_crc()
     assert [record.offset for record in batch.records()] == [100, 101, 102]
     assert [record.value for record in batch.records()] == [b"v0", b"v5", b"v1"]
-    assert (found.max_timestamp, batch.compression) == (1005, codec)
+    assert (found.max_timestamp, batch.compression) == (1005, target)
 
 
 def test_errors_name_every_record() -> None:

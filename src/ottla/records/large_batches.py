@@ -40,6 +40,7 @@ from ottla.records.validation_rules import (
     check_producer,
     check_rebuilt_size,
     invalid,
+    out_of_sequence,
     refusal,
     time_range,
     timestamp_problem,
@@ -120,6 +121,8 @@ class _Check:
         target = rules.compression_type
         if target is None or (not codec and attributes & CONTROL_FLAG):
             target = Compression(codec)
+        if renumber and codec and target == codec:
+            raise out_of_sequence(rules)
         view = self._view
         if renumber or target != codec:
             view = self._rebuild(Compression(target), largest, renumber=renumber)
@@ -186,6 +189,8 @@ class _Check:
     def _validate(self) -> tuple[bool, int]:
         """Look at the records one by one; whether offsets must be mended, and the largest time."""
         appended = bool(self._header[5] & LOG_APPEND_TIME_FLAG)
+        codec = self._header[5] & COMPRESSION_MASK
+        is_partial = bool(codec) and self._rules.compression_type in {None, codec}
         base_timestamp, max_timestamp = self._header[7], self._header[8]
         code, errors, error_count = ErrorCode.INVALID_RECORD, [], 0
         renumber, largest = False, NO_TIMESTAMP
@@ -200,7 +205,11 @@ class _Check:
                 else:
                     sizes = max(key_size, 0), max(value_size, 0)
                     problem = timestamp_problem(
-                        (offset, timestamp, *sizes), self._now_ms, self._rules, appended=appended
+                        (offset, timestamp, *sizes),
+                        self._now_ms,
+                        self._rules,
+                        appended=appended,
+                        is_partial=is_partial,
                     )
                     code = code if problem is None else ErrorCode.INVALID_TIMESTAMP
                 if problem is not None:

@@ -82,6 +82,17 @@ def invalid(message: str | None = None) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, message)
 
 
+def out_of_sequence(rules: ValidationRules) -> KafkaError:
+    """Return the error for a compressed batch whose offset deltas are not 0, 1, 2 and so on.
+
+    Kafka fails on it with UNKNOWN_SERVER_ERROR unless it recompresses the batch.
+    """
+    return invalid(
+        "The records of a compressed batch must have consecutive offsets from 0 on "
+        f"in topic partition {rules.topic_partition}"
+    )
+
+
 def time_range(now_ms: int, rules: ValidationRules) -> tuple[int, int]:
     """Return the least and the largest timestamp that the topic takes."""
     if rules.timestamp_type is _BROKER_TIME:
@@ -92,11 +103,17 @@ def time_range(now_ms: int, rules: ValidationRules) -> tuple[int, int]:
 
 
 def timestamp_problem(
-    record: tuple[int, int, int, int], now_ms: int, rules: ValidationRules, *, appended: bool
+    record: tuple[int, int, int, int],
+    now_ms: int,
+    rules: ValidationRules,
+    *,
+    appended: bool,
+    is_partial: bool = False,
 ) -> str | None:
     """Return why a record is refused for its timestamp; None when it is not.
 
-    A record here is offset, timestamp (ms), and the sizes of key and value.
+    A record here is offset, timestamp (ms), and the sizes of key and value; `is_partial` where
+    Kafka skips keys and values, in compressed batches that keep their codec.
     """
     offset, timestamp, key_size, value_size = record
     if not _MIN_INT64 <= timestamp <= _LARGEST_INT64:
@@ -107,7 +124,8 @@ def timestamp_problem(
             return _out_of_range(offset, timestamp, now_ms, rules)
     elif appended:
         return (
-            f"Invalid timestamp type in message DefaultRecord(offset={offset}, "
+            f"Invalid timestamp type in message {'Partial' if is_partial else ''}"
+            f"DefaultRecord(offset={offset}, "
             f"timestamp={timestamp}, key={key_size} bytes, value={value_size} bytes). "
             "Producer should not set timestamp type to LogAppendTime."
         )

@@ -54,6 +54,7 @@ from ottla.records.validation_rules import (
     check_producer,
     check_rebuilt_size,
     invalid,
+    out_of_sequence,
     refusal,
     time_range,
     timestamp_problem,
@@ -72,6 +73,7 @@ LOOP_BYTES: Final = 1_048_588
 
 It is Kafka's default of max.message.bytes: a plain batch of that size never waits for a worker.
 """
+_KNOWN_FLAGS: Final = 0x7F
 _LOOP_REBUILT_BYTES: Final = 128 * 1024
 _LOOP_JUDGED_RECORDS: Final = 2048
 _LOOP_PIECES: Final = 512
@@ -133,7 +135,7 @@ def _few_pieces(count: int) -> None:
         raise DecompressionLimitExceeded(f"more than {_LOOP_PIECES} pieces")
 
 
-def validate(
+def validate(  # noqa: C901 - the steps of the hot path
     records: Buffer,
     *,
     next_offset: int,
@@ -182,6 +184,8 @@ def validate(
     target = rules.compression_type
     if target is None or target == codec or (not codec and attributes & CONTROL_FLAG):
         target = None
+    if verdict and codec and target is None:
+        raise out_of_sequence(rules)
     if verdict or target is not None:
         is_large = count > _LOOP_JUDGED_RECORDS or end > _LOOP_REBUILT_BYTES
         _leave_to_worker_when(is_large, view, rules, origin)
@@ -257,7 +261,7 @@ def _check_header(
 
 def _stamp(view: memoryview, attributes: int, max_timestamp: int) -> None:
     """Put in the flags and the largest timestamp, with a new checksum."""
-    _ATTRIBUTES.pack_into(view, ATTRIBUTES_POSITION, attributes)
+    _ATTRIBUTES.pack_into(view, ATTRIBUTES_POSITION, attributes & _KNOWN_FLAGS)
     _TIMESTAMP.pack_into(view, MAX_TIMESTAMP_POSITION, max_timestamp)
     _CRC.pack_into(view, CRC_POSITION, crc32c(view[ATTRIBUTES_POSITION:]))
 
@@ -401,6 +405,8 @@ def _validate_each(
     Raises what the records deserve, in Kafka's words.
     """
     appended = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+    codec = batch.compression
+    is_partial = bool(codec) and rules.compression_type in {None, codec}
     try:
         records = decode_records(
             plain,
@@ -423,6 +429,7 @@ def _validate_each(
             now_ms,
             rules,
             appended=appended,
+            is_partial=is_partial,
         )
         if problem is not None:
             code = ErrorCode.INVALID_TIMESTAMP

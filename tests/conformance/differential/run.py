@@ -25,6 +25,7 @@ from tests.conformance.differential import (
     group_cases,
     log_cases,
     produce_cases,
+    record_cases,
     topic_cases,
 )
 from tests.conformance.differential.normalise import flat
@@ -37,7 +38,15 @@ if TYPE_CHECKING:
     from tests.conformance.differential.case import Case
     from tests.conformance.kafka import Kafka
 
-FAMILIES = (produce_cases, log_cases, topic_cases, config_cases, cluster_cases, group_cases)
+FAMILIES = (
+    produce_cases,
+    record_cases,
+    log_cases,
+    topic_cases,
+    config_cases,
+    cluster_cases,
+    group_cases,
+)
 # Both nodes: no timer of these may fire while the cases run.
 SETTINGS = {
     "log.retention.ms": "-1",
