@@ -86,7 +86,7 @@ def check(*arguments: str, **variables: str) -> Result:
 def test_check_starts_nothing(properties: str, tmp_path: Path) -> None:
     """A good configuration is said to be good; no directory is made."""
     result = check(properties, KAFKA_LOG_DIRS=str(tmp_path / "data"))
-    assert (result.exit_code, result.stdout) == (0, "The configuration is good.\n")
+    assert (result.exit_code, result.stdout) == (0, "The configuration is valid.\n")
     assert not (tmp_path / "data").exists()
 
 

@@ -74,9 +74,9 @@ class FakeAdmin:
             for resource, given in changes.items()
         }
 
-    def describe_client_quotas(self, wanted: Any, *, strict: bool) -> dict[Any, Any]:
+    def describe_client_quotas(self, requested: Any, *, strict: bool) -> dict[Any, Any]:
         """Have one quota."""
-        self.filters.append((wanted, strict))
+        self.filters.append((requested, strict))
         return {frozenset({("user", "al"), ("client-id", None)}): {"producer_byte_rate": 2e7}}
 
     def alter_client_quotas(self, changes: list[Any]) -> dict[Any, None]:

@@ -83,12 +83,12 @@ class FakeAdmin:
         return {P0: OffsetAndMetadata(4, "", 3)}
 
     def list_offsets(
-        self, wanted: Mapping[TopicPartition, int]
+        self, requested: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Begin at 2, end at 10; nothing is found by time in partition 1."""
         return {
             one: OffsetAndTimestamp(ENDS.get(when, 5 if one == P0 else -1), -1, 0)
-            for one, when in wanted.items()
+            for one, when in requested.items()
         }
 
     def alter_group_offsets(self, group: str, plan: dict[TopicPartition, int]) -> dict[Any, None]:

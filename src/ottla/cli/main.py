@@ -1,7 +1,7 @@
-"""The `ottla` command: one subcommand a kafka-*.sh tool, loaded only when it is called.
+"""The `ottla` command: one subcommand per kafka-*.sh tool, imported when it is called.
 
-Kafka: bin/*.sh. `ottla --help` must be quick, so the list of commands with their short texts
-stands here, and their modules are imported late.
+Kafka: bin/*.sh. `ottla --help` must be quick, so this module lists the commands with their short
+descriptions, and command modules are imported on demand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 VERSION_TEXT = (
     f"Ottla {__version__}, Apache Kafka protocol 4.3 (metadata.version 4.3-IV0)\n"
-    "Sends nothing home: no telemetry of any kind."
+    "No telemetry is collected or sent."
 )
 
 EXAMPLES = """
@@ -39,7 +39,7 @@ The commands have the flags and the output of Kafka's bin/kafka-<command>.sh.
 
 
 class Command(NamedTuple):
-    """Where a subcommand lives, and what the list of commands says of it."""
+    """The module and function of a subcommand, and its description in the list of commands."""
 
     module: str
     attribute: str
@@ -50,10 +50,12 @@ COMMANDS: dict[str, Command] = {
     "broker-api-versions": Command(
         "ottla.cli.commands.broker_api_versions",
         "broker_api_versions",
-        "Show what each broker serves.",
+        "Show the API versions of each broker.",
     ),
     "client-metrics": Command(
-        "ottla.cli.commands.client_metrics", "client_metrics", "Say which metrics clients send."
+        "ottla.cli.commands.client_metrics",
+        "client_metrics",
+        "Manage client metrics subscriptions.",
     ),
     "cluster": Command(
         "ottla.cli.commands.cluster", "cluster", "Show the cluster; unregister brokers."
@@ -64,7 +66,7 @@ COMMANDS: dict[str, Command] = {
     "config": Command(
         "ottla.cli.commands.config_show",
         "config",
-        "Show a node's settings and where each comes from.",
+        "Show a node's settings and their origins.",
     ),
     "console-consumer": Command(
         "ottla.cli.commands.console_consumer", "console_consumer", "Print the records of a topic."
@@ -80,27 +82,27 @@ COMMANDS: dict[str, Command] = {
     "consumer-perf-test": Command(
         "ottla.cli.perf.consumer_perf_test",
         "consumer_perf_test",
-        "Measure how fast records are read.",
+        "Measure consumer throughput.",
     ),
     "delete-records": Command(
         "ottla.cli.commands.delete_records", "delete_records", "Delete records below an offset."
     ),
     "demo": Command(
-        "ottla.cli.commands.demo", "demo", "See a first topic with real events, in seconds."
+        "ottla.cli.commands.demo", "demo", "Send and read a thousand events on a temporary node."
     ),
     "dump-log": Command(
         "ottla.cli.commands.dump_log",
         "dump_log_command",
-        "Show what segments, indexes, snapshots hold.",
+        "Print segments, indexes and snapshots.",
     ),
     "end-to-end-latency": Command(
-        "ottla.cli.perf.end_to_end_latency", "end_to_end_latency", "Time records there and back."
+        "ottla.cli.perf.end_to_end_latency", "end_to_end_latency", "Measure end-to-end latency."
     ),
     "features": Command(
         "ottla.cli.commands.features", "features", "Describe and change feature levels."
     ),
     "get-offsets": Command(
-        "ottla.cli.commands.get_offsets", "get_offsets", "Print offsets by time."
+        "ottla.cli.commands.get_offsets", "get_offsets", "Print partition offsets by time."
     ),
     "groups": Command("ottla.cli.commands.groups", "groups", "List the groups of all types."),
     "leader-election": Command(
@@ -114,15 +116,15 @@ COMMANDS: dict[str, Command] = {
     "metadata-quorum": Command(
         "ottla.cli.commands.metadata_quorum",
         "metadata_quorum",
-        "Describe and change the controllers.",
+        "Describe and change the quorum.",
     ),
     "producer-perf-test": Command(
         "ottla.cli.perf.producer_perf_test",
         "producer_perf_test",
-        "Measure how fast records are taken.",
+        "Measure producer throughput.",
     ),
     "quickstart": Command(
-        "ottla.cli.commands.quickstart", "quickstart", "A node, a topic, a pipeline."
+        "ottla.cli.commands.quickstart", "quickstart", "Run a node, a topic and a Spark job."
     ),
     "replica-verification": Command(
         "ottla.cli.verify.replica_verification",
@@ -139,10 +141,14 @@ COMMANDS: dict[str, Command] = {
         "ottla.cli.commands.topics", "topics", "Create, list, describe, change topics."
     ),
     "verifiable-consumer": Command(
-        "ottla.cli.verify.verifiable_consumer", "verifiable_consumer", "Read and tell all, as JSON."
+        "ottla.cli.verify.verifiable_consumer",
+        "verifiable_consumer",
+        "Consume; print events as JSON.",
     ),
     "verifiable-producer": Command(
-        "ottla.cli.verify.verifiable_producer", "verifiable_producer", "Send numbers and tell all."
+        "ottla.cli.verify.verifiable_producer",
+        "verifiable_producer",
+        "Produce; print events as JSON.",
     ),
 }
 
@@ -152,14 +158,14 @@ _SCRIPTS = {"e2e-latency": "end-to-end-latency"}
 
 
 class LateGroup(click.Group):
-    """A group whose commands are imported when they are called, not when they are listed."""
+    """A group that imports commands when they are called, not when they are listed."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """List the commands whose modules are installed."""
         return sorted(name for name, one in COMMANDS.items() if find_spec(one.module))
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; Kafka's own script names work too."""
+        """Import a command; Kafka's script names are accepted too."""
         name = cmd_name.removeprefix("kafka-").removesuffix(".sh")
         found = COMMANDS.get(_SCRIPTS.get(name, name))
         if found is None or find_spec(found.module) is None:
@@ -171,7 +177,7 @@ class LateGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; propose the nearest one for a name that does not exist."""
+        """Find the command; propose the nearest one for an unknown name."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             near = get_close_matches(name, self.list_commands(ctx), n=1, cutoff=0.5)
@@ -191,11 +197,11 @@ class LateGroup(click.Group):
 )
 @click.version_option(__version__, "--version", message=VERSION_TEXT.partition("\n")[0])
 def ottla() -> None:
-    """Apache Kafka's system in Python: nodes, tools and clients."""
+    """Apache Kafka in Python: nodes, tools and clients."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 failed or wrongly called (as Kafka's tools)."""
+    """Run the command line and exit: 0 on success, 1 on any failure, as in Kafka."""
     _open_standard_streams()
     try:
         ottla.main(arguments, prog_name="ottla", standalone_mode=False)
@@ -213,23 +219,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _open_standard_streams() -> None:
-    """Give a process that was started without some of its streams (`>&-`) empty ones.
+    """Open /dev/null for standard streams that are closed (`>&-`).
 
-    Otherwise the first socket or file would take the stream's number: what is printed would go
-    there, and uvloop ends the process when it closes one.
+    Otherwise the first socket or file would get the stream's descriptor: output would be written
+    to it, and uvloop aborts when it closes such a descriptor.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
             if getattr(sys, name) is None:
                 mode = "w" if number else "r"
-                setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - for good
+                setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - stays open
 
 
 def _near_options(error: click.NoSuchOption) -> list[str]:
-    """Keep only the nearest flag: click alone would propose several."""
+    """Return only the nearest flag, since click would propose several."""
     known = [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
     flags = [flag for option in known for flag in option.opts if flag.startswith("--")]
     return get_close_matches(error.option_name, flags, n=1, cutoff=0.5)

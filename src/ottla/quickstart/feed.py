@@ -1,4 +1,4 @@
-"""Topics of the quickstart: made, filled with events, read back.
+"""Topics of the quickstart: created, filled with events, read back.
 
 Kafka: the console producer and consumer of its quickstart.
 """
@@ -26,29 +26,29 @@ FLIGHT_PARTITIONS = 4
 PROGRESS_EVERY = 2_000
 READ_SECONDS = 30.0
 KEEP_FOR_EVER = {"retention.ms": "-1"}
-"""The events are of 2013: a week's retention would take them away."""
+"""The events are of 2013, so a retention of a week would delete them."""
 
 
 class Read(NamedTuple):
-    """One record that was read back."""
+    """One consumed record."""
 
     key: str
     value: Any
 
 
 def make_topics(bootstrap: str) -> None:
-    """Create the three topics anew, so that a kept data directory may be used again."""
-    wanted = [
+    """Recreate the three topics, so that a data directory can be reused."""
+    requested = [
         NewTopic(FLIGHTS, FLIGHT_PARTITIONS, 1, KEEP_FOR_EVER),
         NewTopic(AIRLINES, 1, 1, {"cleanup.policy": "compact"}),
         NewTopic(WEEKS, 1, 1, KEEP_FOR_EVER),
     ]
     with Admin(bootstrap_servers=bootstrap) as admin:
-        names = {one.name for one in wanted}
+        names = {one.name for one in requested}
         old = sorted(names & {one.name for one in admin.list_topics()})
         if old:
             _raise_first(admin.delete_topics(old))
-        _raise_first(admin.create_topics(wanted))
+        _raise_first(admin.create_topics(requested))
 
 
 def _raise_first(outcomes: Mapping[Any, Any]) -> None:
@@ -58,7 +58,7 @@ def _raise_first(outcomes: Mapping[Any, Any]) -> None:
 
 
 def first_event(bootstrap: str, flight: Flight) -> float:
-    """Send one event, read it back, and return how long that took in seconds."""
+    """Send one event, read it back, and return the time taken in seconds."""
     began = time.monotonic()
     with Producer(bootstrap_servers=bootstrap, linger_ms=0) as producer:
         sent = producer.send_and_wait(
@@ -84,7 +84,7 @@ def send_airlines(bootstrap: str, airlines: dict[str, str]) -> None:
 def send_flights(
     bootstrap: str, flights: Sequence[Flight], progress: Callable[[int], None]
 ) -> None:
-    """Send events, keyed by carrier and stamped with their event time, in order."""
+    """Send events in order, keyed by carrier, with their event time as timestamp."""
     with Producer(bootstrap_servers=bootstrap, batch_size=131_072, linger_ms=20) as producer:
         last = None
         for count, flight in enumerate(flights, 1):
@@ -100,7 +100,7 @@ def send_flights(
 
 
 def send_marker(bootstrap: str, value: bytes) -> None:
-    """Send a record without key or flight to every partition of flights: the year is over."""
+    """Send a record without a flight to every partition, which marks the end of the year."""
     with Producer(bootstrap_servers=bootstrap) as producer:
         for partition in range(FLIGHT_PARTITIONS):
             producer.send(FLIGHTS, value, partition=partition)
@@ -108,7 +108,7 @@ def send_marker(bootstrap: str, value: bytes) -> None:
 
 
 def read_all(bootstrap: str, topic: str) -> Iterator[Read]:
-    """Yield every record that is in a topic now; OttlaError when they do not come."""
+    """Yield all records of a topic; raises OttlaError if they do not arrive."""
     with Consumer(
         bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False
     ) as consumer:

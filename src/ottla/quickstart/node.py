@@ -1,8 +1,8 @@
 """The quickstart's node: a child process that ends when its parent does.
 
-Kafka: none; a broker is started by hand there. A process of its own keeps the node's loop free of
-the producer's and Spark's Python. It stops, and removes a temporary directory, when its standard
-input ends: also when the parent was killed.
+Kafka: none; its quickstart starts a broker by hand. A separate process keeps the node's loop free
+of the producer's and Spark's Python code. It stops and removes a temporary directory when its
+standard input ends, so also when the parent is killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STOP_SECONDS = 10.0
 
 
 class NodeProcess:
-    """A running node. A context manager: leaving it stops the node."""
+    """A running node. A context manager that stops the node on exit."""
 
     def __init__(self, process: subprocess.Popen[bytes], bootstrap: str) -> None:
         self._process = process
@@ -37,7 +37,7 @@ class NodeProcess:
         self.stop()
 
     def stop(self) -> None:
-        """End the node and wait for it; by force when it takes too long."""
+        """Stop the node and wait for it; kill it after a timeout."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -47,21 +47,21 @@ class NodeProcess:
             self._process.wait()
 
 
-class Place(NamedTuple):
-    """Where a node keeps its data."""
+class DataDirectory(NamedTuple):
+    """The directory of a node's data."""
 
-    folder: str
+    path: str
     is_temporary: bool
 
 
-def start_node(place: Place) -> NodeProcess:
-    """Start a node on a free port of 127.0.0.1; OttlaError with the reason when it cannot."""
-    arguments = [sys.executable, "-m", "ottla.quickstart.node", place.folder]
-    process = subprocess.Popen(  # noqa: S603 - ourselves
-        [*arguments, "temporary"] if place.is_temporary else arguments,
+def start_node(data: DataDirectory) -> NodeProcess:
+    """Start a node on a free port of 127.0.0.1; raises OttlaError with the reason."""
+    arguments = [sys.executable, "-m", "ottla.quickstart.node", data.path]
+    process = subprocess.Popen(  # noqa: S603 - this module
+        [*arguments, "temporary"] if data.is_temporary else arguments,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C in the terminal is the parent's
+        start_new_session=True,  # Ctrl-C in the terminal reaches the parent only
     )
     assert process.stdout is not None
     try:
@@ -78,19 +78,19 @@ def start_node(place: Place) -> NodeProcess:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve until standard input ends; the first line of output says where, or what is wrong."""
-    folder, is_temporary = arguments[0], arguments[1:] == ["temporary"]
+    """Serve until standard input ends; the first line of output has the address or the error."""
+    log_dir, is_temporary = arguments[0], arguments[1:] == ["temporary"]
     try:
-        asyncio.run(_serve(folder))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent shows it as one line
-        _tell({"error": str(error).strip() or repr(error)})
+        asyncio.run(_serve(log_dir))
+    except Exception as error:  # noqa: BLE001 - the parent reports any error in one line
+        _answer({"error": str(error).strip() or repr(error)})
         sys.exit(1)
     finally:
         if is_temporary:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(log_dir, ignore_errors=True)
 
 
-async def _serve(folder: str) -> None:
+async def _serve(log_dir: str) -> None:
     from ottla.server.logging.lines import configure_logging
     from ottla.server.node.node import Node
     from ottla.server.node.settings import node_settings
@@ -98,13 +98,13 @@ async def _serve(folder: str) -> None:
 
     configure_logging("ERROR", "text")
     overrides = {
-        "log.dirs": folder,
+        "log.dirs": log_dir,
         "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
         "offsets.topic.num.partitions": "4",
     }
     node = Node(node_settings(None, overrides, port=0).config, RealEnvironment(), may_format=True)
     await node.start()
-    _tell({"bootstrap": node.bootstrap})
+    _answer({"bootstrap": node.bootstrap})
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     threading.Thread(target=_wait_for_end, args=(loop, ended), daemon=True).start()
@@ -112,13 +112,13 @@ async def _serve(folder: str) -> None:
     await node.stop()
 
 
-def _tell(answer: dict[str, str]) -> None:
+def _answer(answer: dict[str, str]) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
 
 
 def _wait_for_end(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
-    """Read standard input to its end, which comes when the parent closes it or dies."""
+    """Read standard input to its end, when the parent closes it or ends."""
     while sys.stdin.buffer.read(1):
         pass
     loop.call_soon_threadsafe(ended.set)

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ottla.quickstart.summary import Weeks
 
 LINES = 5
-"""Carriers that get a line of their own."""
+"""Number of carriers with a separate line."""
 
 
 def draw(weeks: Weeks, airlines: Mapping[str, str], path: Path) -> None:
-    """Write the PNG; OSError when that is not possible."""
+    """Write the PNG; raises OSError."""
     figure = Figure(figsize=(10, 6.5), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True)
     totals = by_week(weeks)

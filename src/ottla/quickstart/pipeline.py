@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 EVENT_SCHEMA = "time BIGINT, carrier STRING, departure_delay INT"
 LATEST_EVENT = "1 day"
-"""How late an event may come: the watermark."""
+"""The watermark delay: how late an event may arrive."""
 
 
 def weekly_counts(spark: SparkSession, bootstrap: str) -> DataFrame:
     """Return the streaming frame with a row for every closed week and carrier.
 
     The marker at the end of the topic moves the watermark past the last week; its own window
-    stays open and is never seen.
+    stays open and produces no output.
     """
     source = (
         spark.readStream.format("ottla")
@@ -60,7 +60,7 @@ def weekly_counts(spark: SparkSession, bootstrap: str) -> DataFrame:
 
 
 def airlines_table(spark: SparkSession, bootstrap: str) -> DataFrame:
-    """Return the table that lies in the second topic."""
+    """Return the table of airlines from its topic."""
     return (
         spark.read.format("ottla")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -72,7 +72,7 @@ def airlines_table(spark: SparkSession, bootstrap: str) -> DataFrame:
 
 
 def start_query(spark: SparkSession, bootstrap: str, checkpoint: str) -> StreamingQuery:
-    """Start the job: it reads what is there now and ends."""
+    """Start the job, which reads all available records and ends."""
     counts = weekly_counts(spark, bootstrap)
     joined = counts.join(sql.broadcast(airlines_table(spark, bootstrap)), "carrier", "left")
     fields = ("week", "carrier", "airline", "flights", "cancelled", "delay_minutes")
@@ -94,7 +94,7 @@ def start_query(spark: SparkSession, bootstrap: str, checkpoint: str) -> Streami
 
 @contextmanager
 def failures_reported() -> Iterator[None]:
-    """Turn Spark's and Java's exceptions into OttlaError while the JVM can still explain them."""
+    """Convert Spark's and Java's exceptions to OttlaError while the JVM is running."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -102,9 +102,9 @@ def failures_reported() -> Iterator[None]:
 
 
 def wait(query: StreamingQuery, progress: Callable[[int], None], *, seconds: float) -> None:
-    """Wait until the job has ended, telling the rows it has read; OttlaError when it fails."""
+    """Wait for the end of the job and report the rows read; raises OttlaError if it fails."""
     waited = 0.0
-    while not query.awaitTermination(0.5):  # type: ignore[arg-type] # it takes fractions too
+    while not query.awaitTermination(0.5):  # type: ignore[arg-type] # fractions are accepted
         waited += 0.5
         progress(sum(int(one.numInputRows) for one in query.recentProgress))
         if waited > seconds:
@@ -115,7 +115,7 @@ def wait(query: StreamingQuery, progress: Callable[[int], None], *, seconds: flo
 
 
 def cause_of(text: str) -> str:
-    """Return the line of a Spark error that says why: the last Python exception, else the first."""
+    """Return the cause in a Spark error: the last Python exception, else the first line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if line.startswith("ottla.errors.")]
     if own:

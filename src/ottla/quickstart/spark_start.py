@@ -1,4 +1,4 @@
-"""Spark's start beside the sending of events, and its end whenever the quickstart stops.
+"""Starts Spark in the background while events are sent, and stops it with the quickstart.
 
 Kafka: none.
 """
@@ -35,16 +35,16 @@ class SparkStart:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Stop the session and its JVM; after an error at once, also while they are starting."""
+        """Stop the session and its JVM; after an error, immediately, even while they start."""
         from ottla.spark.local_session import stop_java
 
-        logging.disable(logging.CRITICAL)  # Py4J logs each call that the stopped JVM cuts off
+        logging.disable(logging.CRITICAL)  # Py4J logs each call that fails because the JVM stopped
         if self._spark is not None and kind is None:
             with suppress(Exception):
                 self._spark.stop()
         stop_java(timeout=5.0 if kind is None else 0.0)
         self._thread.join(5.0)
-        stop_java(timeout=0.0)  # it may have come up meanwhile
+        stop_java(timeout=0.0)  # it may have started in the meantime
 
     def _start(self) -> None:
         try:
@@ -57,11 +57,11 @@ class SparkStart:
                 fast_start=True,
                 temp_dir=self.temp_dir,
             )
-        except Exception as error:  # noqa: BLE001 - told by whoever asks for the session
+        except Exception as error:  # noqa: BLE001 - reported by `session`
             self._failure = error
 
     def session(self) -> SparkSession:
-        """Return the session once it is there; OttlaError when it could not be started."""
+        """Wait for the session; raises OttlaError if it could not be started."""
         self._thread.join(START_SECONDS)
         if self._spark is None:
             reason = self._failure or f"not up after {START_SECONDS:.0f} s"

@@ -1,4 +1,4 @@
-"""Flights per week and carrier: the direct computation, and the check of Spark's result by it.
+"""Flights per week and carrier: computed directly, to verify Spark's result.
 
 Kafka: none.
 """
@@ -21,16 +21,16 @@ class WeekKey(NamedTuple):
 
 
 class WeekCounts(NamedTuple):
-    """What is counted in a window."""
+    """The counts of a window."""
 
     flights: int = 0
     cancelled: int = 0
     delay_minutes: int = 0
-    """Sum of the departure delays of flights that left."""
+    """Sum of the departure delays of departed flights."""
 
     @property
     def mean_delay(self) -> float:
-        """Mean departure delay in minutes of the flights that left."""
+        """Mean departure delay of departed flights in minutes."""
         left = self.flights - self.cancelled
         return self.delay_minutes / left if left else 0.0
 
@@ -60,7 +60,7 @@ def count_directly(flights: Iterable[tuple[int, str, int | None]]) -> Weeks:
 
 
 def from_records(values: Iterable[Mapping[str, Any]]) -> Weeks:
-    """Read the result topic's values; a window that is there twice counts as wrong."""
+    """Read the values of the result topic; a duplicate window counts as wrong."""
     found: Weeks = {}
     for value in values:
         key = WeekKey(int(value["week"]), str(value["carrier"]))
@@ -72,7 +72,7 @@ def from_records(values: Iterable[Mapping[str, Any]]) -> Weeks:
 
 
 def differences(expected: Weeks, found: Weeks) -> list[str]:
-    """Return what differs, one line a window; empty when both agree."""
+    """Return one line for each window that differs."""
     return [
         f"{key.carrier} in week {key.week_ms}: expected {expected.get(key)}, found {found.get(key)}"
         for key in sorted(expected.keys() | found.keys())
@@ -81,7 +81,7 @@ def differences(expected: Weeks, found: Weeks) -> list[str]:
 
 
 def by_carrier(weeks: Weeks) -> dict[str, WeekCounts]:
-    """Add the weeks up, carriers with most flights first."""
+    """Sum over weeks; carriers with the most flights first."""
     totals: dict[str, WeekCounts] = {}
     for key, counts in weeks.items():
         totals[key.carrier] = totals.get(key.carrier, WeekCounts()) + counts
@@ -89,7 +89,7 @@ def by_carrier(weeks: Weeks) -> dict[str, WeekCounts]:
 
 
 def by_week(weeks: Weeks) -> dict[int, WeekCounts]:
-    """Add the carriers up, in the order of the weeks."""
+    """Sum over carriers, in the order of weeks."""
     totals: dict[int, WeekCounts] = {}
     for key, counts in sorted(weeks.items()):
         totals[key.week_ms] = totals.get(key.week_ms, WeekCounts()) + counts

@@ -1,4 +1,4 @@
-"""`ottla broker-api-versions`: which versions of which API each broker serves.
+"""`ottla broker-api-versions`: list the API versions that each broker supports.
 
 Kafka: bin/kafka-broker-api-versions.sh, org.apache.kafka.tools.BrokerApiVersionsCommand.
 """
@@ -32,7 +32,7 @@ Examples:
 @click.command("broker-api-versions", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
 def broker_api_versions(**options: Any) -> None:
-    """Print which versions of which API each broker serves, and which of them is used."""
+    """Print the versions of each API that a broker supports and the version that is used."""
     require(options["bootstrap_server"], "bootstrap-server")
     with (
         failures_reported(),
@@ -51,7 +51,7 @@ def _versions(admin: Any, node: Node) -> Mapping[int, tuple[int, int]] | KafkaEr
 
 
 def broker_text(node: Node, versions: Mapping[int, tuple[int, int]] | KafkaError) -> str:
-    """Write the paragraph of one broker."""
+    """Return the paragraph of one broker."""
     rack = "null" if node.rack is None else node.rack
     head = f"{node.host}:{node.port} (id: {node.node_id} rack: {rack} isFenced: false) -> "
     if isinstance(versions, KafkaError):

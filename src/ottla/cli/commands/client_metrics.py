@@ -1,4 +1,4 @@
-"""`ottla client-metrics`: which metrics clients send to the brokers (KIP-714).
+"""`ottla client-metrics`: manage subscriptions to client metrics (KIP-714).
 
 Kafka: bin/kafka-client-metrics.sh, org.apache.kafka.tools.ClientMetricsCommand.
 """
@@ -53,15 +53,15 @@ Examples:
 @server_options
 @click.option("--list", "list_", is_flag=True, help="List the subscriptions.")
 @click.option("--describe", is_flag=True, help="Show the settings of subscriptions.")
-@click.option("--alter", is_flag=True, help="Make or change a subscription.")
+@click.option("--alter", is_flag=True, help="Create or change a subscription.")
 @click.option("--delete", is_flag=True, help="Delete a subscription.")
 @click.option("--name", metavar="NAME", help="Name of the subscription.")
 @click.option("--generate-name", is_flag=True, help="Use a new UUID as the name.")
 @click.option("--metrics", metavar="M1,M2", help="Prefixes of the metrics' names.")
 @click.option("--interval", metavar="MS", help="Push interval; empty to reset it.")
-@click.option("--match", metavar="K=V,K=V", help=f"Which clients, by {', '.join(SELECTORS)}.")
+@click.option("--match", metavar="K=V,K=V", help=f"Selects clients by {', '.join(SELECTORS)}.")
 def client_metrics(**options: Any) -> None:
-    """List, describe, change and delete subscriptions to clients' metrics."""
+    """List, describe, change and delete subscriptions to client metrics."""
     options["list"] = options.pop("list_")
     action = _checked_action(options)
     try:
@@ -140,7 +140,7 @@ def _delete(admin: Admin, options: dict[str, Any]) -> None:
 
 
 def _change(admin: Admin, name: str, values: dict[str, str]) -> None:
-    """Set values; an empty one goes back to its default."""
+    """Set values; an empty value resets a setting to its default."""
     resource = ConfigResource(ResourceType.CLIENT_METRICS, name)
     changes = [
         ConfigChange(key, value) if value else ConfigChange(key, None, AlterOperation.DELETE)

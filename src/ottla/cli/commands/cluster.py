@@ -1,4 +1,4 @@
-"""`ottla cluster`: the cluster's id, its endpoints, and brokers that are gone for good.
+"""`ottla cluster`: print the cluster's id and endpoints; unregister brokers.
 
 Kafka: bin/kafka-cluster.sh, org.apache.kafka.tools.ClusterTool.
 """
@@ -33,7 +33,7 @@ Examples:
 
 
 def _places(function: F) -> F:
-    """Add the options by which each subcommand reaches the cluster."""
+    """Add the connection options of each subcommand."""
     for option in (
         click.option("--command-config", "-c", metavar="FILE", help="Settings of the client."),
         click.option("--config", metavar="FILE", hidden=True),
@@ -89,7 +89,7 @@ def cluster_id(**options: Any) -> None:
 @_places
 @click.option("--id", "-i", "broker_id", type=INTEGER, metavar="ID", help="REQUIRED. The broker.")
 def unregister(broker_id: int | None, **options: Any) -> None:
-    """Forget a broker that will not come back."""
+    """Unregister a broker that was removed permanently."""
     if broker_id is None:
         raise click.UsageError("argument --id/-i is required")
 

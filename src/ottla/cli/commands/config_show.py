@@ -1,6 +1,6 @@
-"""`ottla config show`: the settings a node would start with, and where each comes from.
+"""`ottla config show`: print the settings that a node would start with, and their origins.
 
-Kafka: none; bin/kafka-configs.sh --describe --all shows those of a node that runs.
+Kafka: none; bin/kafka-configs.sh --describe --all shows those of a running node.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ Examples:
 
 
 class Line(NamedTuple):
-    """One setting as it is shown."""
+    """One line of output."""
 
     name: str
     value: str
     origin: str
 
 
-@click.group("config", epilog=EXAMPLES, help="Look at a node's configuration before it starts.")
+@click.group("config", epilog=EXAMPLES, help="Inspect a node's configuration before it starts.")
 def config() -> None:
-    """Hold the subcommands together."""
+    """Group the subcommands."""
 
 
 @config.command("show", epilog=EXAMPLES)
 @click.option("--config", "-c", "file", metavar="FILE", help="The node's properties file.")
 @click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a property.")
-@click.option("--origin", is_flag=True, help="Show where each value comes from.")
-@click.option("--given", is_flag=True, help="Leave out what is at its default.")
+@click.option("--origin", is_flag=True, help="Show the origin of each value.")
+@click.option("--given", is_flag=True, help="Omit settings at their defaults.")
 def show(file: str | None, overrides: tuple[str, ...], origin: bool, given: bool) -> None:
     """Show every setting that `ottla server-start` would use; secrets are hidden.
 
-    The later of these wins: FILE (or the defaults of a node without one), variables KAFKA_…,
-    variables OTTLA_…, overrides. What is wrong is told with all its places, status 1.
+    Later sources override earlier ones: FILE (or the development node's defaults), KAFKA_…
+    variables, OTTLA_… variables, overrides. All errors are reported with their origins (status 1).
     """
     settings = load_settings(file, overrides)
     for warning in settings.warnings:
@@ -63,7 +63,7 @@ def show(file: str | None, overrides: tuple[str, ...], origin: bool, given: bool
 
 
 def setting_lines(settings: NodeSettings) -> Iterator[Line]:
-    """Yield every setting by name: Kafka's, our own, and names of plug-ins that were given."""
+    """Yield every setting by name: Kafka's, Ottla's, and those of plug-ins that were given."""
     from ottla.config.dynamic import definition_of
 
     config, given = settings.config, settings.given

@@ -1,4 +1,4 @@
-"""`ottla configs`: describe and change the settings of topics, brokers, groups, users and the rest.
+"""`ottla configs`: describe and change the settings of topics, brokers, groups, users and others.
 
 Kafka: bin/kafka-configs.sh, kafka.admin.ConfigCommand.
 """
@@ -40,7 +40,7 @@ TYPES = (
 QUOTA_TYPES = ("users", "clients", "ips")
 MAY_BE_DEFAULT = ("users", "clients", "brokers", "ips")
 
-# Flags that name a type at once, in the order in which Kafka reads them.
+# Flags that select a type directly, in the order in which Kafka reads them.
 _NAMED = (
     ("topic", "topics"),
     ("client", "clients"),
@@ -75,7 +75,7 @@ Examples:
 
 
 class Entities(NamedTuple):
-    """Whose settings: types, and names as far as given; the empty name is the default."""
+    """The selected entities: types and given names; the empty name is the default entity."""
 
     types: list[str]
     names: list[str]
@@ -104,7 +104,9 @@ class Entities(NamedTuple):
 @click.option("--add-config", metavar="K=V,K=[V,V]", help="Settings to set; brackets keep commas.")
 @click.option("--add-config-file", metavar="FILE", help="A properties file of settings to set.")
 @click.option("--delete-config", multiple=True, metavar="K,K", help="Settings to remove.")
-@click.option("--all", "all_", is_flag=True, help="With --describe: defaults and static ones too.")
+@click.option(
+    "--all", "all_", is_flag=True, help="With --describe: also defaults and static settings."
+)
 def configs(**options: Any) -> None:
     """Describe and change the settings of topics, brokers, groups, users, clients and addresses."""
     _check_action(options)
@@ -160,7 +162,7 @@ def _entities(options: dict[str, Any]) -> Entities:
 
 
 def _ordered_names(arguments: list[str]) -> list[str]:
-    """Read --entity-name and --entity-default in order: the first is of the first type."""
+    """Return --entity-name and --entity-default in order: the first belongs to the first type."""
     names = []
     for position, argument in enumerate(arguments):
         if argument == "--entity-default":
@@ -299,7 +301,7 @@ def _changes(options: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
 
 
 def parse_added(text: str) -> dict[str, str]:
-    """Read k1=v1,k2=[v1,v2]; ToolError in Kafka's words."""
+    """Parse k1=v1,k2=[v1,v2]; raises ToolError with Kafka's text."""
     added = {}
     for pair in re.split("," + _OUTSIDE_BRACKETS, text):
         parts = re.split(r"\s*=\s*" + _OUTSIDE_BRACKETS, pair)

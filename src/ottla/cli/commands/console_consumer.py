@@ -48,22 +48,24 @@ Examples:
 @click.option("--topic", help="The topic to read.")
 @click.option("--include", help="A regular expression of topics to read.")
 @click.option("--partition", type=INTEGER, help="Read only this partition.")
-@click.option("--offset", help="Where to begin: a number, earliest or latest (the default).")
-@click.option("--from-beginning", is_flag=True, help="Begin at the first record.")
-@click.option("--max-messages", type=INTEGER, help="Stop after so many records.")
-@click.option("--timeout-ms", type=LONG, help="Stop when nothing came for so long.")
+@click.option("--offset", help="Start offset: a number, earliest or latest (the default).")
+@click.option("--from-beginning", is_flag=True, help="Start at the first record.")
+@click.option("--max-messages", type=INTEGER, help="Stop after this number of records.")
+@click.option("--timeout-ms", type=LONG, help="Stop when no record arrives for this time.")
 @click.option("--group", help="The group to read as.")
 @click.option(
     "--isolation-level",
     type=click.Choice(["read_uncommitted", "read_committed"]),
     default="read_uncommitted",
-    help="Whether records of open transactions are read.",
+    help="Whether records of open and aborted transactions are read.",
 )
-@click.option("--skip-message-on-error", is_flag=True, help="Pass over records that fail.")
-@click.option("--key-deserializer", help="How keys are read.")
-@click.option("--value-deserializer", help="How values are read.")
+@click.option("--skip-message-on-error", is_flag=True, help="Skip records that cannot be printed.")
+@click.option("--key-deserializer", help="Deserializer of keys.")
+@click.option("--value-deserializer", help="Deserializer of values.")
 @click.option("--formatter", help="The name of one of Kafka's formatter classes.")
-@click.option("--formatter-property", multiple=True, metavar="NAME=VALUE", help="What is printed.")
+@click.option(
+    "--formatter-property", multiple=True, metavar="NAME=VALUE", help="A property of the formatter."
+)
 @click.option("--formatter-config", metavar="FILE", help="The same from a file.")
 @click.option("--property", "old_formatter_property", multiple=True, hidden=True)
 @click.option(
@@ -147,7 +149,7 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     if options["group"] is not None:
         given["group.id"] = options["group"]
     elif options["partition"] is None and "group.id" not in given:
-        # A group of its own, which leaves no committed offsets behind.
+        # A new group, which commits no offsets.
         number = random.randrange(100_000)  # noqa: S311 - a name, not a secret
         given["group.id"] = f"console-consumer-{number}"
         given.setdefault("enable.auto.commit", "false")
@@ -157,7 +159,7 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
 def _check_settings(
     given: dict[str, Any], groups: tuple[str | None, ...], *, from_beginning: bool
 ) -> None:
-    """Refuse settings that contradict flags, in Kafka's words: one of them would be lost."""
+    """Refuse settings that contradict flags, with Kafka's text."""
     reset = given.get("auto.offset.reset", "earliest")
     if from_beginning and reset != "earliest":
         fail(
@@ -188,7 +190,7 @@ def _writer(options: dict[str, Any]) -> Callable[[ConsumerRecord], str]:
     name = class_name.rpartition(".")[2]
     if name == "NoOpMessageFormatter":
         return lambda _record: ""
-    # Kafka's second one also logs each record, where its tools show nothing
+    # Kafka's LoggingMessageFormatter also logs each record; its tools do not show that log
     if name not in {"DefaultMessageFormatter", "LoggingMessageFormatter"}:
         raise FormatError(f"Class {class_name} could not be found.")
     return Formatter(properties).format
@@ -231,12 +233,12 @@ def _offset(options: dict[str, Any]) -> int:
 def _print(
     consumer: Consumer, write: Callable[[ConsumerRecord], str], options: dict[str, Any]
 ) -> Any:
-    """Print records until enough came or nothing comes; yield the count after each."""
+    """Print records until the limit or the timeout is reached; yield the count after each."""
     limit, timeout_ms = options["max_messages"], options["timeout_ms"]
     if limit == -1:
         limit = None
     if timeout_ms is not None and timeout_ms < 0:
-        timeout_ms = None  # Kafka's word for ever
+        timeout_ms = None  # no timeout, as in Kafka
     count, last_s = 0, time.monotonic()
     out = sys.stdout.buffer
     while limit is None or count < limit:
@@ -251,7 +253,7 @@ def _print(
                 if not options["skip_message_on_error"]:
                     raise FormatError(str(error)) from error
                 click.echo(f"Error processing message, skipping this message: {error}", err=True)
-                text = ""  # it is one of the messages all the same
+                text = ""  # the message is counted, as in Kafka
             out.write(text.encode("utf-8", "surrogateescape"))
             count += 1
             yield count

@@ -44,21 +44,33 @@ Examples:
     is_flag=False,
     flag_value="gzip",
     metavar="[CODEC]",
-    help="none, gzip, snappy, lz4 or zstd; gzip when no codec is named.",
+    help="none, gzip, snappy, lz4 or zstd; gzip if no codec is given.",
 )
-@click.option("--batch-size", type=INTEGER, default=16_384, help="Bytes of a partition's batch.")
-@click.option("--message-send-max-retries", type=INTEGER, default=3, help="Retries of a batch.")
+@click.option("--batch-size", type=INTEGER, default=16_384, help="Maximum bytes of a batch.")
+@click.option(
+    "--message-send-max-retries", type=INTEGER, default=3, help="Maximum retries of a batch."
+)
 @click.option("--retry-backoff-ms", type=INTEGER, default=100, help="Pause between retries.")
-@click.option("--timeout", type=INTEGER, default=1000, help="How long a batch waits, in ms.")
-@click.option("--request-required-acks", default="-1", help="Replicas that must answer.")
+@click.option("--timeout", type=INTEGER, default=1000, help="Linger time of a batch, in ms.")
+@click.option(
+    "--request-required-acks", default="-1", help="Required acknowledgements: 0, 1, -1 or all."
+)
 @click.option("--request-timeout-ms", type=INTEGER, default=1500, help="Time limit of a request.")
-@click.option("--metadata-expiry-ms", type=INTEGER, default=300_000, help="Age of fresh metadata.")
-@click.option("--max-block-ms", type=INTEGER, default=60_000, help="How long a send may wait.")
-@click.option("--max-memory-bytes", type=INTEGER, default=33_554_432, help="Bytes that may wait.")
+@click.option(
+    "--metadata-expiry-ms", type=INTEGER, default=300_000, help="Maximum age of metadata."
+)
+@click.option(
+    "--max-block-ms", type=INTEGER, default=60_000, help="Maximum time that a send blocks."
+)
+@click.option(
+    "--max-memory-bytes", type=INTEGER, default=33_554_432, help="Memory for waiting records."
+)
 @click.option("--max-partition-memory-bytes", type=INTEGER, help="Deprecated: see --batch-size.")
 @click.option("--socket-buffer-size", type=INTEGER, default=102_400, help="Send buffer of sockets.")
 @click.option("--line-reader", default="org.apache.kafka.tools.LineMessageReader", hidden=True)
-@click.option("--reader-property", multiple=True, metavar="NAME=VALUE", help="How lines are read.")
+@click.option(
+    "--reader-property", multiple=True, metavar="NAME=VALUE", help="A property of the line reader."
+)
 @click.option("--reader-config", metavar="FILE", help="The same from a file.")
 @click.option("--property", "old_reader_property", multiple=True, hidden=True)
 @click.option(
@@ -90,7 +102,7 @@ def console_producer(**options: Any) -> None:
             "Kafka 5.0. Use --batch-size instead."
         )
     if not options["line_reader"].endswith("LineMessageReader"):
-        raise click.UsageError("--line-reader: only LineMessageReader is there")
+        raise click.UsageError("--line-reader: only LineMessageReader is supported")
     properties = {
         **read_file(options["reader_config"]),
         **key_values_raw(options["reader_property"] or options["old_reader_property"]),
@@ -110,7 +122,7 @@ def console_producer(**options: Any) -> None:
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
-    """Put flags over the file; a flag that was not given yields to the file."""
+    """Merge flags and file; a flag that was given overrides the file."""
     given = read_file(options["command_config"] or options["producer_config"])
     given |= key_values(options["command_property"] or options["producer_property"])
     partition_bytes = options["max_partition_memory_bytes"]
@@ -156,12 +168,12 @@ _OPTION_OF = {
 
 
 def _lines() -> Iterator[str]:
-    """Yield lines of standard input, with a prompt where a person types."""
+    """Yield lines of standard input, with a prompt on a terminal."""
     prompt = sys.stdin.isatty()
     stream = sys.stdin
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
-        # Java ends a line at \r too
+        # Java also ends a line at \r
         reconfigure(encoding="utf-8", errors="surrogateescape", newline=None)
     while True:
         if prompt:
@@ -172,7 +184,7 @@ def _lines() -> Iterator[str]:
         yield line
 
 
-# What is wrong with one record, or with its turn; the next one may be taken.
+# Errors of a single record; sending continues with the next one.
 _OF_ONE_RECORD = {
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -208,10 +220,10 @@ def _size(data: bytes | None) -> str:
 
 
 def _report(topic: str, sizes: list[str], delivery: Delivery) -> None:
-    """Name a record that was not taken; the others go on."""
+    """Report a record that could not be sent; sending continues."""
     try:
         delivery.result(0)
-    except Exception as error:  # noqa: BLE001 - whatever it was, it is told and sending goes on
+    except Exception as error:  # noqa: BLE001 - any error is reported and sending continues
         _tell(topic, sizes, error)
 
 

@@ -2,8 +2,8 @@
 
 Kafka: bin/kafka-consumer-groups.sh, org.apache.kafka.tools.consumer.group.ConsumerGroupCommand.
 
-Like Kafka's tool it ends with status 0 after failures of the cluster, which it tells on standard
-output; only wrong calls end with 1.
+As Kafka's tool, it reports failures of the cluster on standard output and exits with 0; only usage
+errors exit with 1.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ Examples:
 @click.option("--list", "list_", is_flag=True, help="List all consumer groups.")
 @click.option("--describe", is_flag=True, help="Show offsets and lag, members or state.")
 @click.option("--delete", is_flag=True, help="Delete groups.")
-@click.option("--reset-offsets", is_flag=True, help="Set the offsets of a group at rest.")
-@click.option("--delete-offsets", is_flag=True, help="Forget a group's offsets of topics.")
+@click.option("--reset-offsets", is_flag=True, help="Set the offsets of an inactive group.")
+@click.option("--delete-offsets", is_flag=True, help="Delete a group's offsets of topics.")
 @click.option("--validate-regex", metavar="REGEX", help="Check a regular expression.")
-@click.option("--group", multiple=True, help="The group; may be given several times.")
+@click.option("--group", multiple=True, help="The group; may be repeated.")
 @click.option("--all-groups", is_flag=True, help="All consumer groups.")
 @click.option(
     "--topic", multiple=True, metavar="TOPIC[:0,1]", help="The topic, or some partitions."
@@ -84,7 +84,7 @@ Examples:
     is_flag=False,
     flag_value="",
     metavar="[STATES]",
-    help="With --describe: the state; with --list: show or choose states.",
+    help="With --describe: the state; with --list: show or filter by states.",
 )
 @click.option(
     "--type",
@@ -92,7 +92,7 @@ Examples:
     is_flag=False,
     flag_value="",
     metavar="[TYPES]",
-    help="With --list: show or choose types.",
+    help="With --list: show or filter by types.",
 )
 @click.option("--verbose", is_flag=True, help="With --describe: more columns.")
 @click.option("--timeout", type=LONG, default=30_000, help="Time limit in ms.")
@@ -100,12 +100,12 @@ Examples:
 @click.option("--to-latest", is_flag=True, help="Reset to the end.")
 @click.option("--to-current", is_flag=True, help="Reset to the committed offset.")
 @click.option("--to-offset", type=LONG, help="Reset to this offset.")
-@click.option("--shift-by", type=LONG, help="Reset by so many records, forward or back.")
+@click.option("--shift-by", type=LONG, help="Shift offsets by this number, also negative.")
 @click.option("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss.sss", help="Reset to a time.")
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to so long ago.")
-@click.option("--from-file", metavar="CSV", help="Reset to what a file says.")
-@click.option("--dry-run", is_flag=True, help="Only show what a reset would do.")
-@click.option("--execute", is_flag=True, help="Do the reset.")
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to a time before now.")
+@click.option("--from-file", metavar="CSV", help="Reset to the offsets in a file.")
+@click.option("--dry-run", is_flag=True, help="Only print the new offsets.")
+@click.option("--execute", is_flag=True, help="Execute the reset.")
 @click.option("--export", is_flag=True, help="Print the reset as CSV.")
 def consumer_groups(**options: Any) -> None:
     """List, describe, reset and delete consumer groups."""
@@ -239,12 +239,12 @@ def _words(given: str | None, known: tuple[str, ...], what: str) -> tuple[str, .
     if not given:
         return ()
     by_name = {word.lower(): word for word in known}
-    wanted = [word.strip().lower() for word in given.split(",")]
-    if any(word not in by_name for word in wanted):
+    requested = [word.strip().lower() for word in given.split(",")]
+    if any(word not in by_name for word in requested):
         raise click.UsageError(
             f"Invalid {what} list '{given}'. Valid {what.rstrip('s')}s are: {', '.join(known)}"
         )
-    return tuple(by_name[word] for word in wanted)
+    return tuple(by_name[word] for word in requested)
 
 
 def _describe(admin: Admin, options: dict[str, Any]) -> None:

@@ -57,7 +57,7 @@ def delete_records(**options: Any) -> None:
 
 
 def parse_offsets(document: Any) -> dict[TopicPartition, int]:
-    """Read the file's document; ToolError in Kafka's words."""
+    """Parse the file's document; raises ToolError with Kafka's text."""
     version = EARLIEST_VERSION
     if "version" in json_object(document):
         version = json_number(document, "version", 32)

@@ -1,4 +1,4 @@
-"""`ottla demo`: the first half of the quickstart, with nothing but the base package.
+"""`ottla demo`: the first half of the quickstart, which needs the base package only.
 
 Kafka: none.
 """
@@ -12,8 +12,8 @@ from ottla.cli.commands.quickstart import run_quickstart
 
 @click.command("demo")
 def demo() -> None:
-    """Start a node, send it a thousand real events, read them back, show them: a few seconds.
+    """Start a node, send it a thousand real events, read them back and print a summary.
 
-    Nothing is left behind. `ottla quickstart` goes on with Spark.
+    Takes a few seconds and removes all files afterwards. `ottla quickstart` adds Spark.
     """
     run_quickstart(with_spark=False)

@@ -1,4 +1,4 @@
-"""`ottla dump-log`: what the files of a log directory hold.
+"""`ottla dump-log`: print the files of a log directory.
 
 Kafka: bin/kafka-dump-log.sh, org.apache.kafka.tools.DumpLogSegments.
 """
@@ -63,17 +63,17 @@ Examples:
 
 @click.command("dump-log", cls=ToolCommand, epilog=EXAMPLES)
 @version_option
-@click.option("--files", metavar="FILE,…", help="REQUIRED. Logs, indexes and snapshots to show.")
-@click.option("--print-data-log", is_flag=True, help="Show keys and values too.")
-@click.option("--deep-iteration", is_flag=True, help="Show every record, not only batches.")
+@click.option("--files", metavar="FILE,…", help="REQUIRED. Logs, indexes and snapshots to print.")
+@click.option("--print-data-log", is_flag=True, help="Print keys and values too.")
+@click.option("--deep-iteration", is_flag=True, help="Print every record, not only batches.")
 @click.option("--verify-index-only", is_flag=True, help="Only compare indexes with their log.")
-@click.option("--index-sanity-check", is_flag=True, help="Only check what a start checks.")
-@click.option("--skip-record-metadata", is_flag=True, help="Show keys and values alone.")
-@click.option("--offsets-decoder", is_flag=True, help="Read records of __consumer_offsets.")
-@click.option("--transaction-log-decoder", is_flag=True, help="Read those of __transaction_state.")
-@click.option("--share-group-state-decoder", is_flag=True, help="Those of __share_group_state.")
-@click.option("--cluster-metadata-decoder", is_flag=True, help="Those of __cluster_metadata.")
-@click.option("--remote-log-metadata-decoder", is_flag=True, help="Those of __remote_log_metadata.")
+@click.option("--index-sanity-check", is_flag=True, help="Only make the checks of a start.")
+@click.option("--skip-record-metadata", is_flag=True, help="Print keys and values only.")
+@click.option("--offsets-decoder", is_flag=True, help="Decode __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Decode __transaction_state.")
+@click.option("--share-group-state-decoder", is_flag=True, help="Decode __share_group_state.")
+@click.option("--cluster-metadata-decoder", is_flag=True, help="Decode __cluster_metadata.")
+@click.option("--remote-log-metadata-decoder", is_flag=True, help="Decode __remote_log_metadata.")
 @click.option(
     "--key-decoder-class",
     is_flag=False,
@@ -91,14 +91,16 @@ Examples:
 @click.option(
     "--max-message-size", type=INTEGER, default=5_242_880, help="Largest batch (indexes)."
 )
-@click.option("--max-bytes", type=INTEGER, default=NO_LIMIT, help="Stop behind so many bytes.")
+@click.option(
+    "--max-bytes", type=INTEGER, default=NO_LIMIT, help="Stop after this number of bytes."
+)
 def dump_log_command(**flags: Any) -> None:
-    """Show what log segments, indexes and snapshots hold, and whether they agree."""
+    """Print log segments, indexes and snapshots, and check whether they agree."""
     require(flags["files"], "files")
     try:
         _Dump(flags).run(flags["files"].split(","))
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough, as `head` does
+    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except FileNotFoundError as error:
@@ -112,7 +114,7 @@ def dump_log_command(**flags: Any) -> None:
 
 
 class _Dump:
-    """One call: the files one after the other, then what was found wrong."""
+    """One call: prints the files in order, then the errors found."""
 
     def __init__(self, flags: dict[str, Any]) -> None:
         self._flags = flags
@@ -159,7 +161,7 @@ class _Dump:
     def _log_options(self) -> DumpOptions:
         flags = self._flags
         prints = any(flags[name] for name in _PRINTING)
-        # Kafka makes the parser even where nothing is printed: a wrong class is always told
+        # Kafka creates the parser even if no records are printed, so a wrong class is an error
         parse = self._parser()
         return DumpOptions(
             is_deep=prints or flags["deep_iteration"],

@@ -48,7 +48,7 @@ Examples:
 
 
 class Operation(NamedTuple):
-    """How a change of levels is sent and told of."""
+    """A kind of level change: its request and its messages."""
 
     word: str
     done: str
@@ -92,7 +92,7 @@ def _run(action: Callable[[Any], None]) -> None:
 
 @features.command()
 def describe() -> None:
-    """Show the levels that are supported and in force."""
+    """Show supported and finalized levels."""
 
     def show(admin: Any) -> None:
         for line in feature_lines(admin.describe_features()):
@@ -102,7 +102,7 @@ def describe() -> None:
 
 
 def feature_lines(found: Features) -> list[str]:
-    """Return a line a feature, by name."""
+    """Return one line per feature, sorted by name."""
     epoch = "-" if found.epoch is None else str(found.epoch)
     lines = []
     for name, supported in sorted(found.supported.items()):
@@ -131,11 +131,11 @@ def _feature_option(function: F) -> F:
 
 
 def _dry_run_option(function: F) -> F:
-    return click.option("--dry-run", is_flag=True, help="Only check what would be done.")(function)
+    return click.option("--dry-run", is_flag=True, help="Only validate the change.")(function)
 
 
 def _unsafe_option(function: F) -> F:
-    return click.option("--unsafe", is_flag=True, help="Even when metadata would be lost.")(
+    return click.option("--unsafe", is_flag=True, help="Downgrade even if metadata is lost.")(
         function
     )
 
@@ -241,7 +241,7 @@ def _send(operation: Operation, levels: dict[str, int], options: dict[str, Any])
 @features.command("version-mapping")
 @click.option("--release-version", metavar="RELEASE", help="The release; the latest by default.")
 def version_mapping(release_version: str | None) -> None:
-    """Show which levels belong to a release."""
+    """Show the feature levels of a release."""
     try:
         text = release_version or KNOWN_METADATA_VERSIONS[LATEST_METADATA_VERSION]
         level = parse_release(text)
@@ -256,7 +256,7 @@ def version_mapping(release_version: str | None) -> None:
 @features.command("feature-dependencies")
 @click.option("--feature", multiple=True, metavar="NAME=LEVEL", help="REQUIRED. The level.")
 def feature_dependencies(feature: Sequence[str]) -> None:
-    """Show which levels of other features a level needs."""
+    """Show the levels of other features that a level requires."""
     if not feature:
         fail("Command line error: argument --feature is required. Type --help for help.")
     try:
@@ -288,7 +288,7 @@ def _with_name(name: str, level: int) -> str:
 
 
 def parse_level(text: str) -> tuple[str, int]:
-    """Read name=level; ToolError in Kafka's words."""
+    """Parse name=level; raises ToolError with Kafka's text."""
     name, separator, level = text.partition("=")
     if not separator:
         raise ToolError(f"Can't parse feature=level string {text}: equals sign not found.")

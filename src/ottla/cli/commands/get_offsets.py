@@ -44,14 +44,14 @@ Examples:
 
 
 class Rule(NamedTuple):
-    """Which partitions of which topics: a pattern, lower bound inclusive, upper exclusive."""
+    """A filter of partitions: topic pattern, lower bound (inclusive), upper bound (exclusive)."""
 
     topic: str | None
     lower: int | None
     upper: int | None
 
     def takes(self, partition: TopicPartition) -> bool:
-        """Whether a partition is meant."""
+        """Whether a partition matches."""
         if self.topic and not re.fullmatch(self.topic, partition.topic):
             return False
         above = self.lower is None or partition.partition >= self.lower
@@ -62,19 +62,19 @@ class Rule(NamedTuple):
 @server_options
 @click.option("--topic", metavar="REGEX", help="Only these topics.")
 @click.option("--partitions", metavar="IDS", help="Only these partitions.")
-@click.option("--topic-partitions", metavar="T:0,T:0-3,T", help="Partitions, topic by topic.")
+@click.option("--topic-partitions", metavar="T:0,T:0-3,T", help="Partitions by topic.")
 @click.option(
     "--time", default="latest", metavar="TIME", help=f"Milliseconds, or {'|'.join(SPECIAL_TIMES)}."
 )
-@click.option("--exclude-internal-topics", is_flag=True, help="Leave internal topics out.")
+@click.option("--exclude-internal-topics", is_flag=True, help="Omit internal topics.")
 def get_offsets(**options: Any) -> None:
     """Print the offset of each partition at a time: topic:partition:offset."""
     require(options["bootstrap_server"], "bootstrap-server")
     try:
         timestamp = _timestamp(options["time"])
-        is_wanted = _filter(options)
+        is_selected = _filter(options)
         with open_admin(options["bootstrap_server"], options["command_config"]) as admin:
-            _run(admin, is_wanted, timestamp, internal=not options["exclude_internal_topics"])
+            _run(admin, is_selected, timestamp, internal=not options["exclude_internal_topics"])
     except (ToolError, KafkaError) as error:
         fail(f"Error occurred: {error}")
 
@@ -114,7 +114,7 @@ def _filter(options: dict[str, Any]) -> Callable[[TopicPartition], bool]:
 
 
 def parse_rule(text: str) -> Rule:
-    """Read topic, topic:1, topic:1-3, topic:1-, topic:-3; ToolError in Kafka's words."""
+    """Parse topic, topic:1, topic:1-3, topic:1- or topic:-3; raises ToolError."""
     match = _RULE.fullmatch(text)
     if match is None:
         raise ToolError(
@@ -133,7 +133,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def _pattern(text: str) -> str:
-    """Read a topic filter as Kafka's IncludeList does: commas stand for alternatives."""
+    """Compile a topic filter like Kafka's IncludeList: commas separate alternatives."""
     pattern = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
     try:
         re.compile(pattern)
@@ -144,7 +144,7 @@ def _pattern(text: str) -> str:
 
 def _run(
     admin: Admin,
-    is_wanted: Callable[[TopicPartition], bool],
+    is_selected: Callable[[TopicPartition], bool],
     timestamp: int,
     *,
     internal: bool,
@@ -157,11 +157,11 @@ def _run(
         if not isinstance(topic, KafkaError)
         for one in topic.partitions
     ]
-    wanted = [partition for partition in partitions if is_wanted(partition)]
-    if not wanted:
+    requested = [partition for partition in partitions if is_selected(partition)]
+    if not requested:
         raise ToolError("Could not match any topic-partitions with the specified filters")
-    found = admin.list_offsets(dict.fromkeys(wanted, timestamp))
-    for partition in wanted:
+    found = admin.list_offsets(dict.fromkeys(requested, timestamp))
+    for partition in requested:
         place = found[partition]
         if isinstance(place, KafkaError):
             click.echo(

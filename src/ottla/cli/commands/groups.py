@@ -55,18 +55,18 @@ def groups(**options: Any) -> None:
                 raise click.UsageError(
                     'Option "[{}]" can\'t be used with option "[{}]"'.format(*names)
                 )
-    wanted = options["group_type"]
-    if wanted is not None and wanted.capitalize() not in TYPES:
+    requested = options["group_type"]
+    if requested is not None and requested.capitalize() not in TYPES:
         fail("--group-type must be a valid group type.")
     with (
         failures_reported(),
         open_admin(options["bootstrap_server"], options["command_config"]) as admin,
     ):
         found = admin.list_groups()
-    _print([group for group in found if _is_wanted(group, options)])
+    _print([group for group in found if _is_selected(group, options)])
 
 
-def _is_wanted(group: GroupListing, options: dict[str, Any]) -> bool:
+def _is_selected(group: GroupListing, options: dict[str, Any]) -> bool:
     kind = group.type.capitalize()
     if options["consumer"]:
         classic = kind == "Classic" and group.protocol_type in ("consumer", "")

@@ -1,4 +1,4 @@
-"""`ottla leader-election`: elect preferred leaders, or unclean ones.
+"""`ottla leader-election`: elect preferred or unclean leaders.
 
 Kafka: bin/kafka-leader-election.sh, org.apache.kafka.tools.LeaderElectionCommand.
 """
@@ -47,7 +47,7 @@ Examples:
 @click.option("--topic", help="The topic, with --partition.")
 @click.option("--partition", type=INTEGER, help="The partition, with --topic.")
 @click.option("--path-to-json-file", metavar="FILE", help="A file that lists partitions.")
-@click.option("--all-topic-partitions", is_flag=True, help="All partitions that may have one.")
+@click.option("--all-topic-partitions", is_flag=True, help="All eligible partitions.")
 def leader_election(**options: Any) -> None:
     """Elect new leaders for partitions."""
     with failures_reported():
@@ -97,7 +97,7 @@ def _partitions(options: dict[str, Any]) -> list[TopicPartition] | None:
 
 
 def parse_partitions(document: Any) -> list[TopicPartition]:
-    """Read the file's document; ToolError in Kafka's words."""
+    """Parse the file's document; raises ToolError with Kafka's text."""
     if "partitions" not in json_object(document):
         raise ToolError('Replica election data is missing "partitions" field')
     found = [

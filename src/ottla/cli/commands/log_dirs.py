@@ -1,4 +1,4 @@
-"""`ottla log-dirs`: which replicas lie in which log directory, and how large they are.
+"""`ottla log-dirs`: list the replicas in each log directory with their sizes.
 
 Kafka: bin/kafka-log-dirs.sh, org.apache.kafka.tools.LogDirsCommand.
 """
@@ -36,7 +36,7 @@ Examples:
 @click.option("--broker-list", default="", metavar="1,2", help="Only these brokers.")
 @click.option("--topic-list", default="", metavar="T,T", help="Only these topics.")
 def log_dirs(**options: Any) -> None:
-    """Show which replicas lie in which log directory, as JSON."""
+    """Print the replicas in each log directory as JSON."""
     require(options["bootstrap_server"], "bootstrap-server")
     require(options["describe"] or None, "describe")
     with (
@@ -52,16 +52,16 @@ def _words(text: str) -> list[str]:
 
 def _describe(admin: Admin, broker_list: str, topics: Sequence[str]) -> None:
     there = [node.node_id for node in admin.describe_cluster().brokers]
-    wanted = _broker_ids(broker_list) or there
-    missing = [broker for broker in wanted if broker not in there]
+    requested = _broker_ids(broker_list) or there
+    missing = [broker for broker in requested if broker not in there]
     if missing:
         raise ToolError(
             f"ERROR: The given brokers do not exist from --broker-list: {_joined(missing)}. "
             f"Current existent brokers: {_joined(there)}"
         )
     click.echo("Querying brokers for log directories information")
-    found = admin.describe_log_dirs(wanted)
-    click.echo(f"Received log directory information from brokers {_joined(wanted)}")
+    found = admin.describe_log_dirs(requested)
+    click.echo(f"Received log directory information from brokers {_joined(requested)}")
     click.echo(as_json(found, topics))
 
 
@@ -80,7 +80,7 @@ def _joined(ids: Sequence[int]) -> str:
 
 
 def as_json(found: dict[int, list[LogDirDescription]], topics: Sequence[str]) -> str:
-    """Write the directories as Kafka's tool does, only of these topics when there are any."""
+    """Return the directories as JSON in Kafka's format, filtered by topics if there are any."""
     brokers = [
         {
             "broker": broker,

@@ -86,8 +86,8 @@ def _run(action: Callable[[Admin], None], *, warn: bool = True) -> None:
 
 @metadata_quorum.command()
 @click.option("--status", is_flag=True, help="A short summary of the quorum.")
-@click.option("--replication", is_flag=True, help="How far each replica is.")
-@click.option("--human-readable", is_flag=True, help="Times as so long ago.")
+@click.option("--replication", is_flag=True, help="The replication state of each replica.")
+@click.option("--human-readable", is_flag=True, help="Print times relative to now.")
 def describe(*, status: bool, replication: bool, human_readable: bool) -> None:
     """Describe the quorum."""
     if status and replication:
@@ -109,7 +109,7 @@ def _print_status(admin: Admin) -> None:
 
 
 def status_lines(cluster_id: str, quorum: QuorumInfo) -> list[str]:
-    """Return what --status prints."""
+    """Return the output of --status."""
     leader = _leader(quorum)
     slowest = min(quorum.voters, key=lambda one: one.log_end_offset)
     fields = (
@@ -126,7 +126,7 @@ def status_lines(cluster_id: str, quorum: QuorumInfo) -> list[str]:
 
 
 def _leader(quorum: QuorumInfo) -> ReplicaState:
-    """Return the leader's state; ToolError while there is no leader among the voters."""
+    """Return the leader's state; raises ToolError while no voter is the leader."""
     for one in quorum.voters:
         if one.replica_id == quorum.leader_id:
             return one
@@ -194,7 +194,7 @@ def _time_text(at_ms: int | None, now_ms: int, *, human_readable: bool) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Set rows in columns as Kafka's tools do: padded, a tab behind each."""
+    """Format rows in columns as Kafka's tools do: padded, each followed by a tab."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     return [
         "".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True))
@@ -208,7 +208,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 @metadata_quorum.command("add-controller")
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 def add_controller(*, dry_run: bool) -> None:
-    """Add the controller whose properties --command-config names to the quorum."""
+    """Add the controller of the properties file in --command-config to the quorum."""
     config_file = click.get_current_context().obj["command_config"]
     if config_file is None:
         fail(
@@ -222,7 +222,7 @@ def add_controller(*, dry_run: bool) -> None:
     except ToolError as error:
         fail(str(error))
     if not dry_run:
-        # The file is the controller's: most of its settings are not a client's.
+        # The file belongs to the controller: most of its settings are not client settings.
         _run(lambda one: one.add_raft_voter(controller_id, directory_id, endpoints), warn=False)
     shown = ", ".join(map(str, endpoints))
     click.echo(
@@ -305,7 +305,7 @@ def remove_controller(
 
 
 def parse_directory_id(text: str) -> Uuid:
-    """Read an id, also one whose unused last bits are set, as Java's decoder does; ValueError."""
+    """Parse an id; as in Java, unused trailing bits may be set. Raises ValueError."""
     if len(text) % 4 == 1:
         raise ValueError("Last unit does not have enough valid bits")
     try:

@@ -1,4 +1,4 @@
-"""`ottla quickstart`: see events flow through a node, and through Spark, in about a minute.
+"""`ottla quickstart`: run a node, a topic and a Spark job on example data in about a minute.
 
 Kafka: the quickstart page of its documentation.
 """
@@ -30,13 +30,13 @@ Examples:
     type=click.Path(dir_okay=False, path_type=Path),
     default=DEFAULT_PICTURE,
     show_default=True,
-    help="Where the picture is written.",
+    help="File to write the picture to.",
 )
-@click.option("--spark/--no-spark", default=True, help="Run the second half on Spark.")
+@click.option("--spark/--no-spark", default=True, help="Run the Spark job, if Spark is installed.")
 def quickstart(data_dir: Path | None, picture: Path, spark: bool) -> None:
     """Start a node, send it the flights of a year, count them by week with Spark, draw the result.
 
-    Nothing is left behind but the picture, and the data where --data-dir says so.
+    Only the picture remains afterwards, and the data with --data-dir.
     """
     run_quickstart(data_dir=data_dir, picture=picture, with_spark=spark)
 
@@ -47,16 +47,16 @@ def run_quickstart(
     picture: Path = DEFAULT_PICTURE,
     with_spark: bool = True,
 ) -> None:
-    """Run it with the manners of a command: one line for a failure, a clean end for Ctrl-C."""
+    """Run the quickstart; report failures in one line and end cleanly on Ctrl-C."""
     from ottla.errors import OttlaError
-    from ottla.quickstart.run import Wishes, run
+    from ottla.quickstart.run import QuickstartOptions, run
 
     try:
-        run(Wishes(data_dir, picture, with_spark))
+        run(QuickstartOptions(data_dir, picture, with_spark))
     except KeyboardInterrupt:
         click.echo("\nstopped; nothing is left running", err=True)
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output has gone: nobody to tell
+    except BrokenPipeError:  # standard output was closed, so nothing can be reported
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except (OttlaError, OSError) as error:

@@ -35,8 +35,10 @@ Examples:
 @click.command("server-start", epilog=EXAMPLES)
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
 @click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a property.")
-@click.option("--port", type=int, help="Port of a node without a file; 0 takes a free one.")
-@click.option("--ready-file", type=click.Path(dir_okay=False), help="Write the address here.")
+@click.option("--port", type=int, help="Port of a node without a file; 0 chooses a free port.")
+@click.option(
+    "--ready-file", type=click.Path(dir_okay=False), help="Write the node's address to this file."
+)
 @click.option("--check", is_flag=True, help="Only check the configuration.")
 @click.option(
     "--log-level",
@@ -48,7 +50,7 @@ Examples:
     "--log-format",
     type=click.Choice(["text", "json"]),
     default=lambda: os.environ.get("OTTLA_LOG_FORMAT", "text"),
-    help="How log lines are written.",
+    help="Format of log lines.",
 )
 def server_start(
     file: str | None,
@@ -61,9 +63,9 @@ def server_start(
 ) -> None:
     """Start a node: a development node on 9092, or the one that FILE (server.properties) describes.
 
-    Without FILE, data lie under ./ottla-data, formatted at the first start. With FILE, format the
-    directory first: ottla storage format -t ID -c FILE. Variables KAFKA_… go over the file,
-    overrides over them: see ottla config show --origin.
+    Without FILE, data are stored in ./ottla-data, which is formatted at the first start. With FILE,
+    format the directory first: ottla storage format -t ID -c FILE. KAFKA_… variables override the
+    file, and --override overrides both: see ottla config show --origin.
     """
     from ottla.server.logging.lines import configure_logging
 
@@ -72,7 +74,7 @@ def server_start(
     for warning in settings.warnings:
         click.echo(f"warning: {warning}", err=True)
     if check:
-        click.echo("The configuration is good.")
+        click.echo("The configuration is valid.")
         return
     _run(_serve(settings, ready_file))
 
@@ -124,7 +126,7 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 
 def _signals() -> asyncio.Event:
-    """Return what is set by the first SIGTERM or SIGINT; a second one ends the process at once."""
+    """Return the event that the first SIGTERM or SIGINT sets; a second one ends the process."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -139,7 +141,7 @@ def _signals() -> asyncio.Event:
 
 
 def _write_ready(path: Path, node: Node) -> None:
-    """Tell other programs the address; whole or not at all."""
+    """Write the address for other programs, atomically."""
     ready = {"bootstrap": node.bootstrap, "pid": os.getpid(), "cluster_id": node.cluster_id}
     if node.http.url is not None:
         ready["metrics"] = node.http.url
@@ -153,7 +155,7 @@ def _remove(path: Path) -> None:
 
 
 def _tidy_memory() -> None:
-    """Keep what start-up made out of later garbage collections: they cost latency."""
+    """Exclude objects created at start-up from garbage collection, which costs latency."""
     import gc
 
     gc.collect()

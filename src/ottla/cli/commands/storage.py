@@ -1,4 +1,4 @@
-"""`ottla storage`: format log directories and look at them.
+"""`ottla storage`: format and inspect log directories.
 
 Kafka: bin/kafka-storage.sh (kafka.tools.StorageTool).
 """
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.storage.directories.log_dir import MetaProperties
 
-# Feature and level → the metadata.version below which it cannot be.
+# Feature and level → the lowest metadata.version that supports it.
 _DEPENDENCIES = {(ELIGIBLE_LEADER_REPLICAS_VERSION, 1): 23}
 _CONFIG = click.option(
     "--config", "-c", required=True, help="The node's properties file.", metavar="CONFIG"
@@ -63,41 +63,39 @@ Examples:
 
 @click.group(
     cls=ToolGroup,
-    help="Format log directories and look at them, as bin/kafka-storage.sh does.",
+    help="Format and inspect log directories, as bin/kafka-storage.sh does.",
     epilog=EXAMPLES,
 )
 def storage() -> None:
-    """Hold the subcommands together."""
+    """Group the subcommands."""
 
 
-@storage.command("format", help="Make the node's log directories ready for the first start.")
+@storage.command("format", help="Format the node's log directories before the first start.")
 @_CONFIG
-@click.option("--cluster-id", "-t", required=True, help="The id of the cluster to be.")
+@click.option("--cluster-id", "-t", required=True, help="The cluster id.")
 @click.option(
     "--add-scram",
     "-S",
     multiple=True,
     help="A first user, e.g. 'SCRAM-SHA-256=[name=alice,password=alice-secret]'.",
 )
-@click.option(
-    "--ignore-formatted", "-g", is_flag=True, help="Pass over directories that are formatted."
-)
+@click.option("--ignore-formatted", "-g", is_flag=True, help="Skip directories that are formatted.")
 @click.option(
     "--release-version",
     "-r",
-    help="The release whose features the cluster starts with; at least "
+    help="The release whose feature levels the cluster starts with; at least "
     f"{METADATA_VERSION_NAMES[min(METADATA_VERSION_NAMES)]}, by default "
     f"{METADATA_VERSION_NAMES[LATEST_METADATA_VERSION]}.",
 )
 @click.option("--feature", "-f", multiple=True, help="A feature's level, as feature=level.")
-@click.option("--standalone", "-s", is_flag=True, help="Begin a dynamic quorum of this node alone.")
+@click.option("--standalone", "-s", is_flag=True, help="Create a dynamic quorum of this node only.")
 @click.option(
-    "--no-initial-controllers", "-N", is_flag=True, help="Join a dynamic quorum that exists."
+    "--no-initial-controllers", "-N", is_flag=True, help="Join an existing dynamic quorum."
 )
 @click.option(
     "--initial-controllers",
     "-I",
-    help="Begin a dynamic quorum of these nodes: id@host:port:directory-id, by commas.",
+    help="Create a dynamic quorum of these nodes: id@host:port:directory-id, comma-separated.",
 )
 def format_command(  # noqa: PLR0917 - click passes options by name
     config: str,
@@ -133,10 +131,10 @@ def format_command(  # noqa: PLR0917 - click passes options by name
         _fail(str(error))
 
 
-@storage.command("info", help="Show what lies in the node's log directories.")
+@storage.command("info", help="Show the state of the node's log directories.")
 @_CONFIG
 def info(config: str) -> None:
-    """Show directories, their identity, and what is wrong with them."""
+    """Show directories, their metadata and their problems."""
     broker_config = _load(config)
     paths = _paths(broker_config)
     problems: list[str] = []
@@ -162,16 +160,16 @@ def info(config: str) -> None:
         sys.exit(1)
 
 
-@storage.command("random-uuid", help="Print a new id, for a cluster or a directory.")
+@storage.command("random-uuid", help="Print a random id for a cluster or a directory.")
 def random_uuid() -> None:
     """Print a random id."""
     click.echo(str(draw_uuid()))
 
 
 @storage.command("version-mapping", help="Show the feature levels of a release.")
-@click.option("--release-version", "-r", help="The release; the newest one by default.")
+@click.option("--release-version", "-r", help="The release; the latest by default.")
 def version_mapping(release_version: str | None) -> None:
-    """Show the levels that a release starts with."""
+    """Show the feature levels of a release."""
     text = release_version or metadata_version_name(LATEST_METADATA_VERSION)
     try:
         level = parse_release(text)
@@ -183,7 +181,7 @@ def version_mapping(release_version: str | None) -> None:
         click.echo(f"{name}={levels[name]}")
 
 
-@storage.command("feature-dependencies", help="Show what feature levels need of other features.")
+@storage.command("feature-dependencies", help="Show the dependencies of feature levels.")
 @click.option("--feature", "-f", multiple=True, required=True, help="A level, as feature=level.")
 def feature_dependencies(feature: tuple[str, ...]) -> None:
     """Show the dependencies of feature levels."""
@@ -209,7 +207,7 @@ def feature_dependencies(feature: tuple[str, ...]) -> None:
 
 
 def real_environment(config: BrokerConfig, *, quiet: bool = False) -> FormatTarget:
-    """Return the real disks, clock and luck for formatting a node; quiet prints nothing."""
+    """Return the real directories, clock and random ids for formatting; quiet prints nothing."""
     return FormatTarget(
         directories={path: RealDirectory(path, create=True) for path in _paths(config)},
         new_uuid=draw_uuid,
@@ -224,7 +222,7 @@ def _paths(config: BrokerConfig) -> list[str]:
 
 
 def _load(path: str) -> BrokerConfig:
-    """Read the configuration that the node will start with, the environment's part too."""
+    """Load the configuration that the node would start with, including the environment."""
     try:
         return load_broker_config(path)
     except OSError as error:

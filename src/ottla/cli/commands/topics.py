@@ -34,7 +34,7 @@ Examples:
   ottla topics --bootstrap-server localhost:9092 --list --exclude-internal
 """
 
-# Which flags an action may not have: Kafka's words need both names.
+# Pairs of flags that exclude each other; Kafka's message names both.
 _ONLY_WITH = {
     "config": ("create",),
     "partitions": ("create", "alter"),
@@ -81,7 +81,7 @@ class TopicFlags(NamedTuple):
 
 
 class CommandError(Exception):
-    """What stops the tool; the text stands behind Kafka's own words."""
+    """An error that ends the tool; its text follows Kafka's prefix."""
 
 
 @click.command("topics", cls=ToolCommand, epilog=EXAMPLES)
@@ -95,19 +95,25 @@ class CommandError(Exception):
 @click.option("--delete", is_flag=True, help="Delete topics.")
 @click.option("--topic", help="The topic; a regular expression except with --create.")
 @click.option("--topic-id", help="The id of the topic to describe.")
-@click.option("--partitions", type=INTEGER, help="How many partitions there shall be.")
-@click.option("--replication-factor", type=INTEGER, help="Copies of each partition.")
-@click.option("--replica-assignment", metavar="0:1,1:2", help="Brokers of each partition.")
+@click.option("--partitions", type=INTEGER, help="Number of partitions.")
+@click.option("--replication-factor", type=INTEGER, help="Number of replicas of each partition.")
+@click.option("--replica-assignment", metavar="0:1,1:2", help="Replicas of each partition.")
 @click.option("--config", multiple=True, metavar="NAME=VALUE", help="A setting of the new topic.")
 @click.option("--delete-config", multiple=True, hidden=True)
-@click.option("--if-exists", is_flag=True, help="Do nothing when the topic does not exist.")
-@click.option("--if-not-exists", is_flag=True, help="Do nothing when the topic exists.")
-@click.option("--exclude-internal", is_flag=True, help="Leave internal topics out.")
-@click.option("--under-replicated-partitions", is_flag=True, help="Only with replicas behind.")
-@click.option("--under-min-isr-partitions", is_flag=True, help="Only below min.insync.replicas.")
-@click.option("--at-min-isr-partitions", is_flag=True, help="Only at min.insync.replicas.")
-@click.option("--unavailable-partitions", is_flag=True, help="Only those without a leader.")
-@click.option("--topics-with-overrides", is_flag=True, help="Only topics with own settings.")
+@click.option("--if-exists", is_flag=True, help="Do nothing if the topic does not exist.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists.")
+@click.option("--exclude-internal", is_flag=True, help="Omit internal topics.")
+@click.option(
+    "--under-replicated-partitions", is_flag=True, help="Only under-replicated partitions."
+)
+@click.option(
+    "--under-min-isr-partitions", is_flag=True, help="Only partitions below min.insync.replicas."
+)
+@click.option(
+    "--at-min-isr-partitions", is_flag=True, help="Only partitions at min.insync.replicas."
+)
+@click.option("--unavailable-partitions", is_flag=True, help="Only partitions without a leader.")
+@click.option("--topics-with-overrides", is_flag=True, help="Only topics with overridden settings.")
 @click.option("--partition-size-limit-per-response", type=INTEGER, hidden=True)
 def topics(**options: Any) -> None:
     """Create, list, describe, alter or delete topics."""
@@ -169,7 +175,7 @@ def _refuse(first: str, second: str) -> None:
 
 
 def _matching(admin: Admin, flags: TopicFlags) -> list[str]:
-    """List the topics meant, sorted; CommandError when none is there and one must be."""
+    """Return the selected topics, sorted; raises CommandError if one is required but missing."""
     names = [
         topic.name
         for topic in admin.list_topics()
@@ -177,19 +183,19 @@ def _matching(admin: Admin, flags: TopicFlags) -> list[str]:
     ]
     if flags.topic is None:
         return sorted(names)
-    wanted = flags.topic.strip().replace(",", "|").replace(" ", "").strip("\"'")
+    pattern = flags.topic.strip().replace(",", "|").replace(" ", "").strip("\"'")
     try:
-        pattern = re.compile(wanted)
+        compiled = re.compile(pattern)
     except re.error as error:
-        raise CommandError(f"{wanted} is an invalid regex.") from error
-    found = sorted(name for name in names if pattern.fullmatch(name))
+        raise CommandError(f"{pattern} is an invalid regex.") from error
+    found = sorted(name for name in names if compiled.fullmatch(name))
     if not found and not flags.if_exists and flags.action != "list":
         raise CommandError(f"Topic '{flags.topic}' does not exist as expected")
     return found
 
 
 def _assignment(text: str) -> list[list[int]]:
-    """Read brokers: partitions apart by commas, replicas by colons."""
+    """Parse broker ids: commas separate partitions, colons separate replicas."""
     try:
         lists = [[int(broker) for broker in part.split(":")] for part in text.split(",")]
     except ValueError as error:
@@ -289,7 +295,7 @@ def _delete(admin: Admin, flags: TopicFlags) -> None:
 
 
 class Shown(NamedTuple):
-    """A partition as it is printed; no elr where the cluster does not tell."""
+    """A partition to print; without elr if the cluster does not report it."""
 
     partition: int
     leader: int | None
@@ -341,14 +347,14 @@ def _wrong_id(text: str, error: ValueError) -> str:
 
 
 def _details(admin: Admin, names: list[str]) -> dict[str, list[Shown]]:
-    """Ask for the eligible leader replicas too (KIP-966); nothing where that is not served."""
+    """Describe topics with eligible leader replicas (KIP-966); empty where not supported."""
     from ottla.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
 
-    wanted = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names]
+    requested = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names]
     found: dict[str, list[Shown]] = {}
     cursor: Any = None
     while True:
-        request = DescribeTopicPartitionsRequest(topics=wanted, cursor=cursor)
+        request = DescribeTopicPartitionsRequest(topics=requested, cursor=cursor)
         try:
             answer = admin.request(request)
         except KafkaError as error:
@@ -364,7 +370,7 @@ def _details(admin: Admin, names: list[str]) -> dict[str, list[Shown]]:
             topic_name=answer.next_cursor.topic_name,
             partition_index=answer.next_cursor.partition_index,
         )
-        wanted = [one for one in wanted if one.name >= cursor.topic_name]
+        requested = [one for one in requested if one.name >= cursor.topic_name]
 
 
 def _shown(partition: Any) -> Shown:
@@ -407,12 +413,12 @@ def _print_topic(
         return
     minimum = int(entries["min.insync.replicas"].value) if "min.insync.replicas" in entries else 1
     for partition in sorted(shown):
-        if _is_wanted(flags, partition, minimum):
+        if _is_selected(flags, partition, minimum):
             click.echo(_partition_line(name, partition))
 
 
-def _is_wanted(flags: TopicFlags, partition: Shown, minimum: int) -> bool:
-    """Whether a partition is in one of the states that are asked for, or none is asked for."""
+def _is_selected(flags: TopicFlags, partition: Shown, minimum: int) -> bool:
+    """Whether a partition is in one of the requested states, or no state is requested."""
     in_sync = len(partition.isr)
     is_led = partition.leader is not None
     states = (
@@ -421,8 +427,8 @@ def _is_wanted(flags: TopicFlags, partition: Shown, minimum: int) -> bool:
         (flags.under_min_isr_partitions, not is_led or in_sync < minimum),
         (flags.at_min_isr_partitions, in_sync == minimum),
     )
-    asked = [holds for is_asked, holds in states if is_asked]
-    return any(asked) or not asked
+    requested = [holds for is_requested, holds in states if is_requested]
+    return any(requested) or not requested
 
 
 def _partition_line(name: str, partition: Shown) -> str:

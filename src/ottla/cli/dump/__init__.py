@@ -1,4 +1,4 @@
-"""What `ottla dump-log` prints, by kind of file.
+"""Output of `ottla dump-log` by file type.
 
 Kafka: none.
 """

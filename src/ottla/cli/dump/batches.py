@@ -1,6 +1,6 @@
-"""The batches of a log segment or snapshot as `ottla dump-log` prints them.
+"""Prints the batches of a log segment or snapshot for `ottla dump-log`.
 
-Reads one batch at a time, so that a segment of any size takes the memory of its largest batch.
+Reads one batch at a time, so that memory use is bounded by the largest batch.
 Kafka: the dumpLog half of org.apache.kafka.tools.DumpLogSegments.
 """
 
@@ -50,7 +50,7 @@ _CHECKPOINT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint.*")
 
 
 class DumpOptions(NamedTuple):
-    """What of a log is printed; `parse` reads a record's key and value, None prints neither."""
+    """What to print; `parse` decodes a record's key and value, None prints neither."""
 
     is_deep: bool
     skip_record_metadata: bool
@@ -59,10 +59,10 @@ class DumpOptions(NamedTuple):
 
 
 def read_batches(file: BinaryIO, position: int, end: int, name: str) -> Iterator[RecordBatch]:
-    """Yield the whole batches between position and end, in the way Kafka walks a file.
+    """Yield the complete batches between position and end, as Kafka iterates over a file.
 
-    A cut tail ends the walk; CorruptMessage for a size that is none. The view of a batch holds
-    nothing else, so `batch.position` is 0.
+    A truncated tail ends the iteration; an invalid size raises CorruptMessage. Each batch has its
+    own view, so `batch.position` is 0.
     """
     while position < end - _PREFIX_BYTES:
         file.seek(position)
@@ -83,19 +83,19 @@ def read_batches(file: BinaryIO, position: int, end: int, name: str) -> Iterator
 
 
 def title(path: Path) -> str:
-    """Return the line above a log's batches; ValueError for a name that is none of a log's."""
+    """Return the line above a log's batches; raises ValueError for an invalid file name."""
     if path.suffix != CHECKPOINT_SUFFIX:
         return f"Log starting offset: {first_offset(path)}"
     if path.name == BOOTSTRAP_FILE:
         return "KRaft bootstrap snapshot"
     found = _CHECKPOINT_NAME.fullmatch(path.name)
     if found is None:
-        raise ValueError(f"{path.name} is no name of a snapshot: <end offset>-<epoch>.checkpoint")
+        raise ValueError(f"{path.name} is not a snapshot name: <end offset>-<epoch>.checkpoint")
     return f"Snapshot end offset: {int(found[1])}, epoch: {int(found[2])}"
 
 
 def first_offset(path: Path) -> int:
-    """Return the offset in a segment file's name; ValueError when there is none."""
+    """Return the offset in a segment file's name; raises ValueError."""
     text = path.name.partition(".")[0]
     try:
         return int(text)
@@ -106,7 +106,7 @@ def first_offset(path: Path) -> int:
 def dump_log(
     path: Path, options: DumpOptions, write: Callable[[str], object]
 ) -> list[tuple[int, int]]:
-    """Print a log; return the pairs of offsets that do not follow each other.
+    """Print a log; return the pairs of offsets that are not consecutive.
 
     Raises OSError, CorruptMessage, ValueError.
     """
@@ -155,7 +155,7 @@ def _truth(value: bool) -> str:
 
 
 class _Inner(NamedTuple):
-    """A record, and what only old formats have for each: their checksum."""
+    """A record, and the checksum that each record has in old formats."""
 
     record: Record
     suffix: str
@@ -181,7 +181,7 @@ def _records(batch: RecordBatch) -> Iterable[_Inner]:
 
 
 def _up_to_the_damage(batch: RecordBatch, error: CorruptMessage) -> Iterator[_Inner]:
-    """Yield the records before the one that cannot be read, then raise the error."""
+    """Yield the records before the first corrupt one, then raise the error."""
     plain = bytes(batch.plain_payload())
     is_appended = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
     append_time = batch.max_timestamp if is_appended else None
@@ -202,7 +202,7 @@ def _up_to_the_damage(batch: RecordBatch, error: CorruptMessage) -> Iterator[_In
 
 
 def _record_end(plain: bytes, position: int) -> int:
-    """Return where a record ends by the size before it; -1 when that is none."""
+    """Return the end of a record from the size that precedes it; -1 for an invalid size."""
     size = 0
     for shift in range(0, 35, 7):
         if position >= len(plain):
@@ -225,7 +225,7 @@ def _dump_records(
     options: DumpOptions,
     write: Callable[[str], object],
 ) -> int:
-    """Print the records of a batch; note gaps; return the last offset."""
+    """Print the records of a batch, collect gaps, and return the last offset."""
     out: list[str] = []
     stamp = batch.timestamp_type.config_name
     is_control = batch.is_control
@@ -243,7 +243,7 @@ def _dump_records(
             if parse is not None:
                 out.append(_contents(parse(record), prefix))
             out.append("\n")
-    finally:  # what was shown before a record that cannot be read stays shown
+    finally:  # records before a corrupt one are printed
         write("".join(out))
     return previous
 
@@ -295,7 +295,7 @@ def control_text(record: Record) -> str:
         return f" controlType: {kind.name}({number})"
     name, cls = found
     try:
-        # Kafka 4.3 reads version 0 of each and writes the version that the message names
+        # Kafka 4.3 decodes all of them as version 0 and prints the version in the message
         message, _ = decode_at(cls, 0, memoryview(record.value or b""))
     except (OttlaError, IndexError) as error:
         raise CorruptMessage(f"{kind.name} at offset {record.offset}: {error}") from error

@@ -1,4 +1,4 @@
-"""Indexes and producer snapshots as `ottla dump-log` prints and checks them.
+"""Prints and checks indexes and producer snapshots for `ottla dump-log`.
 
 Kafka: dumpIndex, dumpTimeIndex, dumpTxnIndex and dumpProducerIdSnapshot of
 org.apache.kafka.tools.DumpLogSegments.
@@ -30,7 +30,7 @@ NO_TIMESTAMP = -1
 
 
 class IndexOptions(NamedTuple):
-    """What is done with an index: only the start-up check, only a comparison, or all."""
+    """Which checks to make: only the sanity check, only the comparison with the log, or all."""
 
     sanity_only: bool
     verify_only: bool
@@ -38,7 +38,7 @@ class IndexOptions(NamedTuple):
 
 
 class TimeIndexErrors:
-    """What time indexes say that their logs do not; pairs by the file's name."""
+    """Differences between time indexes and their logs, as pairs by file name."""
 
     def __init__(self) -> None:
         self.mismatches: dict[str, list[tuple[int, int]]] = {}
@@ -46,7 +46,7 @@ class TimeIndexErrors:
         self.not_found: dict[str, list[tuple[int, int]]] = {}
 
     def lines(self) -> list[str]:
-        """Write all of it, as Kafka does behind the dumps."""
+        """Return the report that Kafka prints after the dumps."""
         lines = []
         for name, pairs in self.mismatches.items():
             lines.append(f"Found timestamp mismatch in :{name}")
@@ -66,7 +66,7 @@ class TimeIndexErrors:
 def dump_index(
     path: Path, options: IndexOptions, write: Callable[[str], object]
 ) -> list[tuple[int, int]]:
-    """Print an offset index; return the pairs of index and log offset that differ."""
+    """Print an offset index; return the pairs of differing index and log offsets."""
     base = first_offset(path)
     mismatches: dict[int, int] = {}
     log_path = path.with_name(path.name.partition(".")[0] + ".log")
@@ -104,7 +104,7 @@ def dump_index(
 
 
 def _whole(data: bytes, layout: Layout) -> memoryview:
-    """Leave out what is behind the last whole entry."""
+    """Return the data up to the last complete entry."""
     return memoryview(data)[: len(data) // layout.size * layout.size]
 
 
@@ -165,7 +165,7 @@ def dump_time_index(
 
 
 class _Positions:
-    """An offset index to look into; the zeros behind its entries do not count."""
+    """An offset index for look-ups; zeros after its entries are ignored."""
 
     def __init__(self, data: bytes) -> None:
         self._offsets = array("i")
@@ -177,7 +177,7 @@ class _Positions:
             self._positions.append(position)
 
     def at_or_below(self, relative: int) -> int:
-        """Return the position of the last entry at or below a relative offset; 0 without one."""
+        """Return the position of the last entry at or below a relative offset, else 0."""
         number = bisect_right(self._offsets, relative)
         return self._positions[number - 1] if number else 0
 
@@ -217,11 +217,13 @@ def dump_transaction_index(path: Path, write: Callable[[str], object]) -> None:
             f"lastOffset: {last} lastStableOffset: {stable}\n"
         )
     if len(data) % TRANSACTION_ENTRY.size:
-        raise CorruptMessage(f"{path.absolute()} has {len(data)} bytes: its last entry is cut")
+        raise CorruptMessage(
+            f"{path.absolute()} has {len(data)} bytes: its last entry is truncated"
+        )
 
 
 def dump_producer_snapshot(path: Path, write: Callable[[str], object]) -> str | None:
-    """Print a producer snapshot; return what is wrong with a corrupt one."""
+    """Print a producer snapshot; return the error of a corrupt one."""
     data = path.read_bytes()
     try:
         entries = decode_snapshot(data)

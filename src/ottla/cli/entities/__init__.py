@@ -1,4 +1,4 @@
-"""Entities of `ottla configs`: resources, quotas, SCRAM credentials.
+"""Entity types of `ottla configs`: resources, quotas, SCRAM credentials.
 
 Kafka: none.
 """

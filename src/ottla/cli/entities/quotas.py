@@ -27,7 +27,7 @@ USER_AND_CLIENT_KEYS = (
     "controller_mutation_rate",
 )
 ADDRESS_KEYS = ("connection_creation_rate",)
-# As Double.parseDouble reads, without what would be no limit (NaN).
+# As Double.parseDouble, without NaN and infinity, which are no limits.
 _DOUBLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
 SCRAM_KEYS = tuple(MECHANISMS)
 _ENTITY_TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
@@ -38,7 +38,7 @@ _SHOWN = (("user", "user-principal"), ("client-id", "client-id"), ("ip", "ip"))
 
 
 def describe_quotas(admin: Admin, types: list[str], names: list[str]) -> None:
-    """Print the quotas of entities that have just these types, and users' credentials."""
+    """Print the quotas of entities of exactly these types, and users' credentials."""
     for entity, limits in _quotas(admin, types, names).items():
         parts = dict(entity)
         shown = ", ".join(
@@ -53,12 +53,12 @@ def describe_quotas(admin: Admin, types: list[str], names: list[str]) -> None:
 
 
 def _quotas(admin: Admin, types: list[str], names: list[str]) -> dict[Any, dict[str, float]]:
-    wanted = {
+    requested = {
         _ENTITY_TYPES[kind]: ANY_NAME if name is None else (name or None)
         for kind, name in zip_longest(types, names)
         if kind is not None
     }
-    found: dict[Any, dict[str, float]] = admin.describe_client_quotas(wanted, strict=True)
+    found: dict[Any, dict[str, float]] = admin.describe_client_quotas(requested, strict=True)
     return found
 
 
@@ -68,7 +68,7 @@ def _quotas(admin: Admin, types: list[str], names: list[str]) -> dict[Any, dict[
 def alter_quotas(
     admin: Admin, types: list[str], names: list[str], added: dict[str, str], deleted: list[str]
 ) -> None:
-    """Set and remove the limits of one entity; KafkaError, ToolError in Kafka's words."""
+    """Set and remove the quotas of one entity; raises KafkaError, ToolError with Kafka's text."""
     _check_keys(types, names, added, deleted)
     if any(key in SCRAM_KEYS for key in (*added, *deleted)):
         alter_credentials(admin, names[0], added, deleted)

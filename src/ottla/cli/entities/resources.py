@@ -1,4 +1,4 @@
-"""`configs` for what has settings of its own: topics, brokers, loggers, groups, client metrics.
+"""`configs` for config resources: topics, brokers, loggers, groups, client metrics.
 
 Kafka: kafka.admin.ConfigCommand.describeResourceConfig, alterConfig.
 """
@@ -45,7 +45,7 @@ ALL_BROKERS = ""
 
 
 def describe_resources(admin: Admin, kind: str, name: str | None, *, describe_all: bool) -> None:
-    """Print the settings of one resource, or (name None) of all of a kind; '' is the default."""
+    """Print the settings of one resource, or of all of a kind (name None); '' is the default."""
     if name is None:
         names = _known(admin, kind) + ([ALL_BROKERS] if kind == "brokers" else [])
     elif name == ALL_BROKERS or describe_all or name in _known(admin, kind):
@@ -63,7 +63,7 @@ def describe_resources(admin: Admin, kind: str, name: str | None, *, describe_al
 
 
 def _known(admin: Admin, kind: str) -> list[str]:
-    """List the names of a kind that there are."""
+    """List the existing names of a kind."""
     if kind == "topics":
         return [topic.name for topic in admin.list_topics()]
     if kind in ("brokers", "broker-loggers"):
@@ -78,7 +78,7 @@ def _listed(admin: Admin, kind: ResourceType) -> list[str]:
     try:
         return [resource.name for resource in admin.list_config_resources([kind])]
     except KafkaError as error:
-        # Brokers before 4.1 can only list client metrics; their groups still show.
+        # Brokers before 4.1 can list client metrics only; groups are known from list_groups.
         if error.code is ErrorCode.UNSUPPORTED_VERSION and kind is ResourceType.GROUP:
             return []
         raise
@@ -89,12 +89,12 @@ def _entries(admin: Admin, kind: str, name: str, *, describe_all: bool) -> list[
     found = admin.describe_configs([resource], include_synonyms=True)[resource]
     if isinstance(found, KafkaError):
         raise found
-    wanted = _OWN_SOURCES.get(kind)
+    source = _OWN_SOURCES.get(kind)
     if kind == "brokers" and name == ALL_BROKERS:
-        wanted = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     if describe_all:
-        wanted = None
-    chosen = [entry for entry in found.values() if wanted is None or entry.source == wanted]
+        source = None
+    chosen = [entry for entry in found.values() if source is None or entry.source == source]
     return sorted(chosen, key=lambda entry: entry.name)
 
 
@@ -118,7 +118,7 @@ def _text(value: str | None) -> str:
 def alter_resource(
     admin: Admin, kind: str, name: str, added: dict[str, str], deleted: list[str]
 ) -> None:
-    """Set and remove settings of one resource; KafkaError, ToolError for unknown loggers."""
+    """Set and remove settings of one resource; raises KafkaError, ToolError (unknown loggers)."""
     if kind == "broker-loggers":
         known = {entry.name for entry in _entries(admin, kind, name, describe_all=True)}
         unknown = [key for key in (*deleted, *added) if key not in known]

@@ -1,4 +1,4 @@
-"""`configs` for the SCRAM credentials of users: shown without secrets, set salted.
+"""`configs` for SCRAM credentials of users: described without secrets, sent salted.
 
 Kafka: kafka.admin.ConfigCommand.alterUserScramCredentialConfigs (KIP-554).
 """
@@ -26,7 +26,7 @@ _PASSWORD = re.compile(r"(?:iterations=(-?[0-9]*),)?password=(.*)")
 
 
 class Credential(NamedTuple):
-    """A password as it is typed, for one mechanism."""
+    """A password for one mechanism."""
 
     mechanism: str
     iterations: int
@@ -34,12 +34,12 @@ class Credential(NamedTuple):
 
 
 def describe_credentials(admin: Admin, names: list[str]) -> None:
-    """Print the mechanisms and iterations of users, of all when there are no names."""
+    """Print the mechanisms and iterations of users; without names, of all users."""
     try:
         found = admin.describe_user_scram_credentials(names or None)
     except KafkaError as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
-            return  # a broker that keeps no credentials has none to show
+            return  # the broker stores no credentials
         raise
     for user, credentials in found.items():
         if isinstance(credentials, KafkaError):
@@ -51,7 +51,7 @@ def describe_credentials(admin: Admin, names: list[str]) -> None:
 
 
 def alter_credentials(admin: Admin, user: str, added: dict[str, str], deleted: list[str]) -> None:
-    """Set and remove credentials of a user; KafkaError, ToolError in Kafka's words."""
+    """Set and remove credentials of a user; raises KafkaError, ToolError with Kafka's text."""
     from ottla.protocol.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 
     request = AlterUserScramCredentialsRequest
@@ -82,7 +82,7 @@ def alter_credentials(admin: Admin, user: str, added: dict[str, str], deleted: l
 
 
 def parse_credential(mechanism: str, text: str) -> Credential:
-    """Read [iterations=N,]password=SECRET; ToolError in Kafka's words."""
+    """Parse [iterations=N,]password=SECRET; raises ToolError with Kafka's text."""
     match = _PASSWORD.fullmatch(text)
     if match is None:
         name = mechanism.replace("-", "_")

@@ -27,15 +27,15 @@ def delete_offsets(admin: Admin, flags: GroupFlags) -> None:
             "Found multiple arguments for option group, but you asked for only one"
         )
     group = flags.group[0]
-    wanted, unknown = _named_partitions(admin, flags.topic)
+    requested, unknown = _named_partitions(admin, flags.topic)
     whole: KafkaError | None = None
     outcomes: dict[TopicPartition, KafkaError | None] = {}
     try:
-        if wanted:
-            outcomes = admin.delete_group_offsets(group, wanted)
+        if requested:
+            outcomes = admin.delete_group_offsets(group, requested)
     except KafkaError as error:
         whole = error
-        outcomes = dict.fromkeys(wanted, error)
+        outcomes = dict.fromkeys(requested, error)
     _tell(group, whole, outcomes)
     outcomes |= unknown
     width = max([15, *(len(partition.topic) for partition in outcomes)])
@@ -51,7 +51,7 @@ def _named_partitions(
     admin: Admin, topics: tuple[str, ...]
 ) -> tuple[list[TopicPartition], dict[TopicPartition, KafkaError | None]]:
     """Resolve topic or topic:0,1 arguments; unknown topics are returned apart, as partition -1."""
-    wanted: list[TopicPartition] = []
+    requested: list[TopicPartition] = []
     unknown: dict[TopicPartition, KafkaError | None] = {}
     for argument in topics:
         topic, numbers = topic_argument(argument)
@@ -61,8 +61,8 @@ def _named_partitions(
                 unknown[TopicPartition(topic, -1)] = described
                 continue
             numbers = [partition.partition for partition in described.partitions]
-        wanted += [TopicPartition(topic, number) for number in numbers]
-    return wanted, unknown
+        requested += [TopicPartition(topic, number) for number in numbers]
+    return requested, unknown
 
 
 def _tell(

@@ -103,7 +103,7 @@ def _plan(admin: Admin, group: str, flags: GroupFlags) -> Plan:
 def _partitions(admin: Admin, group: str, flags: GroupFlags) -> list[TopicPartition]:
     if flags.all_topics:
         return sorted(admin.list_group_offsets(group))
-    wanted: list[TopicPartition] = []
+    requested: list[TopicPartition] = []
     for argument in flags.topic:
         topic, given = topic_argument(argument)
         described = admin.describe_topics([topic])[topic]
@@ -114,8 +114,8 @@ def _partitions(admin: Admin, group: str, flags: GroupFlags) -> list[TopicPartit
         unknown = [f"{topic}-{number}" for number in numbers if number not in there]
         if unknown:
             raise GroupCommandError(f'The partitions "{",".join(unknown)}" do not exist')
-        wanted += [TopicPartition(topic, number) for number in numbers]
-    return wanted
+        requested += [TopicPartition(topic, number) for number in numbers]
+    return requested
 
 
 def _offsets_at(admin: Admin, timestamps: Mapping[TopicPartition, int]) -> Plan:

@@ -99,12 +99,16 @@ class Formatter:
     def __init__(self, properties: Mapping[str, str]) -> None:
         given = {**DEFAULTS, **properties}
 
-        def wanted(name: str) -> bool:
+        def is_printed(name: str) -> bool:
             return given[f"print.{name}"].strip().lower() == "true"
 
-        self._timestamp, self._partition = wanted("timestamp"), wanted("partition")
-        self._offset, self._epoch = wanted("offset"), wanted("epoch")
-        self._headers, self._key, self._value = wanted("headers"), wanted("key"), wanted("value")
+        self._timestamp, self._partition = is_printed("timestamp"), is_printed("partition")
+        self._offset, self._epoch = is_printed("offset"), is_printed("epoch")
+        self._headers, self._key, self._value = (
+            is_printed("headers"),
+            is_printed("key"),
+            is_printed("value"),
+        )
         self._separator = given["key.separator"]
         self._end = given["line.separator"]
         self._headers_separator = given["headers.separator"]

@@ -1,4 +1,4 @@
-"""The measuring and verifying tools.
+"""Performance tools.
 
 Kafka: none.
 """

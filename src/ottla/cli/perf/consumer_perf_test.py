@@ -1,4 +1,4 @@
-"""`ottla consumer-perf-test`: how fast a group of one reads.
+"""`ottla consumer-perf-test`: measure the throughput of one consumer.
 
 Kafka: bin/kafka-consumer-perf-test.sh, org.apache.kafka.tools.ConsumerPerformance.
 """
@@ -45,10 +45,10 @@ Examples:
 @click.option("--group", help="The group to read in; a new one by default.")
 @click.option("--num-records", type=LONG, help="REQUIRED. How many records to read.")
 @click.option("--messages", type=LONG, hidden=True)
-@click.option("--fetch-size", type=INTEGER, default=BYTES_PER_MB, help="Bytes of a partition.")
-@click.option("--from-latest", is_flag=True, help="Begin at the end where nothing is committed.")
+@click.option("--fetch-size", type=INTEGER, default=BYTES_PER_MB, help="Bytes per partition.")
+@click.option("--from-latest", is_flag=True, help="Start at the log end if no offset is committed.")
 @click.option(
-    "--socket-buffer-size", type=INTEGER, default=2 * BYTES_PER_MB, help="Of the receiver."
+    "--socket-buffer-size", type=INTEGER, default=2 * BYTES_PER_MB, help="TCP receive buffer."
 )
 @click.option("--command-property", multiple=True, metavar="NAME=VALUE", help="A setting.")
 @click.option("--consumer.config", "consumer_config", hidden=True)
@@ -61,17 +61,17 @@ Examples:
     default=10_000,
     is_flag=False,
     flag_value=10_000,
-    help="Longest time without a record, in ms.",
+    help="Maximum time without a record, in ms.",
 )
 @click.option("--reporting-interval", type=INTEGER, default=5000, help="Ms between reports.")
 @click.option(
-    "--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", help="How times are written, as in Java."
+    "--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", help="Format of times, as in Java."
 )
-@click.option("--hide-header", is_flag=True, help="Leave the titles out.")
+@click.option("--hide-header", is_flag=True, help="Omit the header.")
 def consumer_perf_test(**flags: Any) -> None:
     """Read records as fast as possible and report the rates."""
     _check(flags)
-    java_date(flags["date_format"], 0)  # a wrong letter is told before anything is read
+    java_date(flags["date_format"], 0)  # reports an invalid letter before reading
     if not flags["hide_header"]:
         first = "time, threadId" if flags["show_detailed_stats"] else "start.time, end.time"
         click.echo(f"{first}, {_REST_OF_HEADER}")
@@ -127,7 +127,7 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 class Joining(RebalanceListener):
-    """How long the group took to give partitions: in all, and since the last report (ms)."""
+    """Time that the consumer waited for partitions: total and since the last report (ms)."""
 
     def __init__(self, began_ms: int) -> None:
         self._began_ms = began_ms
@@ -135,13 +135,13 @@ class Joining(RebalanceListener):
         self.total_ms = self.window_ms = 0
 
     def on_partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Begin to wait when the last one is gone."""
+        """Start waiting when the last partition is revoked."""
         self._held.difference_update(partitions)
         if not self._held:
             self._began_ms = _now_ms()
 
     def on_partitions_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Add the time waited when these are the first."""
+        """Add the time waited when the first partitions are assigned."""
         if not self._held:
             waited_ms = _now_ms() - self._began_ms
             self.total_ms += waited_ms
@@ -150,7 +150,7 @@ class Joining(RebalanceListener):
 
 
 class Reading:
-    """One run: what was read so far, and at the last report."""
+    """One run: counts so far and at the last report."""
 
     def __init__(self, consumer: Consumer, flags: dict[str, Any]) -> None:
         self._consumer = consumer
@@ -161,15 +161,15 @@ class Reading:
         self._reported = (0, 0)
 
     def run(self) -> None:
-        """Read until enough came, or nothing for too long."""
+        """Read until there are enough records, or none arrive within the timeout."""
         flags = self._flags
-        wanted, timeout_ms = flags["num_records"], flags["timeout"]
+        num_records, timeout_ms = flags["num_records"], flags["timeout"]
         if flags["topic"] is not None:
             self._consumer.subscribe([flags["topic"]], listener=self._joining)
         else:
             self._consumer.subscribe(pattern=flags["include"], listener=self._joining)
         now_ms = self._reported_ms = last_ms = _now_ms()
-        while self._records < wanted and now_ms - last_ms <= timeout_ms:
+        while self._records < num_records and now_ms - last_ms <= timeout_ms:
             batches = self._consumer.poll_batches(_POLL_S)
             now_ms = _now_ms()
             if batches:
@@ -179,7 +179,7 @@ class Reading:
                 self._bytes += sum(len(one[2] or b"") + len(one[3] or b"") for one in records)
             if batches and now_ms - self._reported_ms >= flags["reporting_interval"]:
                 self._report(now_ms)
-        if self._records < wanted:
+        if self._records < num_records:
             click.echo(
                 "WARNING: Exiting before consuming the expected number of records: timeout "
                 f"({timeout_ms} ms) exceeded. You can use the --timeout option to increase the "
@@ -212,7 +212,7 @@ class Reading:
         )
 
     def finish(self) -> None:
-        """Print the sums."""
+        """Print the totals."""
         elapsed_ms = self._ended_ms - self._began_ms
         joined_ms = self._joining.total_ms
         fetch_ms = elapsed_ms - joined_ms

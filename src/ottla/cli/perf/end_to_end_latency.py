@@ -1,4 +1,4 @@
-"""`ottla end-to-end-latency`: how long one record takes from its sender to its reader.
+"""`ottla end-to-end-latency`: measure the time from sending a record to receiving it.
 
 Kafka: bin/kafka-e2e-latency.sh, org.apache.kafka.tools.EndToEndLatency.
 """
@@ -44,14 +44,14 @@ Examples:
 
 
 class WrongAnswerError(Exception):
-    """What was read is not what was sent; the text says how."""
+    """The record that was read differs from the record that was sent."""
 
 
 class _Command(ToolCommand):
-    """Takes the old form without names too, as Kafka does until 5.0."""
+    """Also accepts the deprecated positional form, as Kafka does until 5.0."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put names before words that have none."""
+        """Convert positional arguments to named ones, then parse."""
         if args and not any(word.startswith("--") for word in args):
             if len(args) not in {5, 6}:
                 raise click.UsageError(
@@ -73,7 +73,7 @@ class _Command(ToolCommand):
 
 @click.command("end-to-end-latency", cls=_Command, epilog=EXAMPLES)
 @click.option("--bootstrap-server", metavar="HOST:PORT,…", help="REQUIRED. Where to connect.")
-@click.option("--topic", help="REQUIRED. The topic; made when it is not there.")
+@click.option("--topic", help="REQUIRED. The topic; created if it does not exist.")
 @click.option("--num-records", type=INTEGER, help="REQUIRED. How many records to send.")
 @click.option("--producer-acks", help="REQUIRED. 1 or all.")
 @click.option("--record-size", type=INTEGER, help="REQUIRED. Bytes of a value.")
@@ -93,7 +93,7 @@ def end_to_end_latency(**flags: Any) -> None:
         "group.id": f"test-group-{time.time_ns() // 1_000_000}",
         "enable.auto.commit": "false",
         "auto.offset.reset": "latest",
-        "fetch.max.wait.ms": 0,  # nothing waits for company
+        "fetch.max.wait.ms": 0,  # the broker answers at once
     }
     writing = {"linger.ms": 0, "max.block.ms": (1 << 63) - 1, "acks": flags["producer_acks"]}
     try:
@@ -149,7 +149,7 @@ def _make_topic(flags: dict[str, Any]) -> None:
 
 
 def _prepare(consumer: Consumer, topic: str) -> None:
-    """Stand at the end of every partition before anything is sent."""
+    """Seek to the end of every partition before the first record is sent."""
     partitions = [TopicPartition(topic, one.partition) for one in consumer.partitions_for(topic)]
     consumer.assign(partitions)
     consumer.seek_to_end(*partitions)
@@ -196,7 +196,7 @@ def _compare(
     key: bytes | None,
     headers: tuple[tuple[str, bytes | None], ...],
 ) -> None:
-    """Raise WrongAnswerError unless exactly what was sent came back."""
+    """Raise WrongAnswerError unless the record read equals the record sent."""
     if not records:
         raise WrongAnswerError(
             f"poll() timed out before finding a result (timeout:[{POLL_TIMEOUT_MS}ms])"

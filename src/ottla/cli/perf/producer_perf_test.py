@@ -1,4 +1,4 @@
-"""`ottla producer-perf-test`: how fast records are taken, and after how long they are acknowledged.
+"""`ottla producer-perf-test`: measure the throughput and latency of a producer.
 
 Kafka: bin/kafka-producer-perf-test.sh, org.apache.kafka.tools.ProducerPerformance.
 """
@@ -47,9 +47,9 @@ Examples:
 @click.option("--topic", help="REQUIRED. The topic to send to.")
 @click.option("--num-records", type=LONG, help="REQUIRED. How many records to send.")
 @click.option("--throughput", type=DOUBLE, help="REQUIRED. Records a second; -1 has no limit.")
-@click.option("--record-size", type=INTEGER, help="Bytes of a record of random letters.")
-@click.option("--payload-file", metavar="FILE", help="Take records from this file, at random.")
-@click.option("--payload-delimiter", default="\\n", help="What is between them in the file.")
+@click.option("--record-size", type=INTEGER, help="Size of records of random letters, in bytes.")
+@click.option("--payload-file", metavar="FILE", help="Choose records from this file at random.")
+@click.option("--payload-delimiter", default="\\n", help="Delimiter between records in the file.")
 @click.option("--payload-monotonic", is_flag=True, help="Send 0, 1, 2, ….")
 @click.option("--producer-props", multiple=True, hidden=True)
 @click.option(
@@ -58,12 +58,12 @@ Examples:
 @click.option("--producer.config", "producer_config", hidden=True)
 @click.option("--command-config", metavar="FILE", help="A producer's settings.")
 @click.option("--print-metrics", "prints_metrics", is_flag=True, help="Show the client's metrics.")
-@click.option("--transactional-id", help="Send in transactions of this id.")
-@click.option("--transaction-duration-ms", type=LONG, help="How long a transaction is open.")
-@click.option("--warmup-records", type=LONG, default=0, help="Records left out of steady state.")
+@click.option("--transactional-id", help="Transactional id: send records in transactions.")
+@click.option("--transaction-duration-ms", type=LONG, help="Duration of a transaction.")
+@click.option("--warmup-records", type=LONG, default=0, help="Records excluded from steady state.")
 @click.option("--reporting-interval", type=LONG, default=5000, help="Time between reports, in ms.")
 def producer_perf_test(**flags: Any) -> None:
-    """Send records as fast as asked, and report rates and latencies."""
+    """Send records at the requested rate and report rates and latencies."""
     _check(flags)
     payload = _payload(flags)
     given = _settings(flags)
@@ -127,7 +127,7 @@ def _check_settings(flags: dict[str, Any]) -> None:
 
 
 def _payload(flags: dict[str, Any]) -> Callable[[int], bytes]:
-    """Return what makes the value of the record of a number."""
+    """Return a function from a record's number to its value."""
     rng = Random(0)  # noqa: S311 - the same load each time, as in Kafka
     if flags["payload_file"] is not None:
         values = _read_payloads(flags["payload_file"], flags["payload_delimiter"])
@@ -152,7 +152,7 @@ def _read_payloads(name: str, delimiter: str) -> list[bytes]:
         del parts[-1]
     click.echo(f"Number of records read: {len(parts)}")
     if not parts:
-        raise click.ClickException("The payload file holds nothing but delimiters.")
+        raise click.ClickException("The payload file contains only delimiters.")
     return [part.encode() for part in parts]
 
 
@@ -171,11 +171,11 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-# ---------------------------------------------------------------- what is measured
+# ---------------------------------------------------------------- measurements
 
 
 class Stats:
-    """Counts and latencies (ms) of acknowledged records, all of them and since the last report."""
+    """Counts and latencies (ms) of acknowledged records, in total and since the last report."""
 
     def __init__(self, records: int, *, interval_ms: int, is_steady: bool = False) -> None:
         self._began_ms = self._window_began_ms = _now_ms()
@@ -192,7 +192,7 @@ class Stats:
         self._window_began_ms = _now_ms()
 
     def record(self, latency_ms: int, size: int, now_ms: int) -> None:
-        """Count one record that was acknowledged now."""
+        """Count one acknowledged record."""
         if self.count % self._sampling == 0:
             self._latencies.append(latency_ms)
         self.count += 1
@@ -221,7 +221,7 @@ class Stats:
         self._new_window()
 
     def total_line(self) -> str:
-        """Sum up."""
+        """Return the summary line."""
         elapsed = _now_ms() - self._began_ms
         ordered = sorted(self._latencies)
         p50, p95, p99, p999 = (percentile(ordered, part) for part in (0.5, 0.95, 0.99, 0.999))
@@ -236,7 +236,7 @@ class Stats:
 
 
 class _Sent:
-    """The records of one batch: when each was sent, its bytes, and since when all are done."""
+    """The records of one batch: send times, sizes, and the time of their completion."""
 
     __slots__ = ("done_ms", "first", "records")
 
@@ -246,12 +246,12 @@ class _Sent:
         self.done_ms = -1
 
     def finished(self, _delivery: Delivery) -> None:
-        """Note the time; called in the producer's thread."""
+        """Store the time of completion; called in the producer's thread."""
         self.done_ms = _now_ms()
 
 
 class Run:
-    """Sends all records. The producer's thread only notes times; all counting is done here."""
+    """Sends all records. The producer's thread only stores times; this class does the counting."""
 
     def __init__(self, producer: Producer, flags: dict[str, Any]) -> None:
         self._producer = producer
@@ -262,7 +262,7 @@ class Run:
         self._waiting: dict[ProducerBatch, _Sent] = {}
 
     def send_all(self, payload: Callable[[int], bytes]) -> None:
-        """Send, at the pace asked for."""
+        """Send all records at the requested rate."""
         flags = self._flags
         warmup, count, topic = flags["warmup_records"], flags["num_records"], flags["topic"]
         pace = Pace(flags["throughput"]) if flags["throughput"] >= 0 else None
@@ -303,7 +303,7 @@ class Run:
         return sent.records
 
     def _collect(self) -> None:
-        """Count what is done; a batch that is done gets no more records."""
+        """Count completed batches, to which no more records are added."""
         done = [(batch, sent) for batch, sent in self._waiting.items() if sent.done_ms >= 0]
         for batch, sent in done:
             del self._waiting[batch]
@@ -321,7 +321,7 @@ class Run:
         click.echo(java_text(error), err=True)
 
     def finish(self) -> None:
-        """Print the sums."""
+        """Print the totals."""
         self._collect()
         click.echo(self._stats.total_line())
         if self._steady is not None:

@@ -1,4 +1,4 @@
-"""Events of the two verifiable tools: one line of JSON each, at once on standard output.
+"""Events of the two verifiable tools: one line of JSON each, flushed to standard output.
 
 Kafka: the ProducerEvent and ConsumerEvent classes of org.apache.kafka.tools.Verifiable*.
 """
@@ -17,13 +17,13 @@ SIGNAL_STATUS = 128
 
 
 class EventWriter:
-    """Writes events from any thread, each whole."""
+    """Writes events from any thread without interleaving."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
     def write(self, name: str, **fields: Any) -> None:
-        """Write an event with the time; the fields in the order given."""
+        """Write an event with the current time and the fields in the given order."""
         stamp = time.time_ns() // 1_000_000
         line = json_text({"timestamp": stamp, "name": name, **fields})
         with self._lock:
@@ -32,13 +32,13 @@ class EventWriter:
 
 
 class StopRequest:
-    """Whether SIGTERM or SIGINT came: both end the loop, and the last events are still written."""
+    """Whether SIGTERM or SIGINT was received; the loop then ends after its final events."""
 
     def __init__(self) -> None:
         self.number = 0
 
     def listen(self) -> None:
-        """Take both signals from now on."""
+        """Install the signal handlers."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._came)
 
@@ -47,5 +47,5 @@ class StopRequest:
 
     @property
     def status(self) -> int:
-        """The exit code: 0 when nothing came, else the shell's for that signal."""
+        """The exit code: 0 without a signal, else the shell's code for it."""
         return SIGNAL_STATUS + self.number if self.number else 0

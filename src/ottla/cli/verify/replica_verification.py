@@ -1,4 +1,4 @@
-"""`ottla replica-verification`: whether all replicas of a partition hold the same batches.
+"""`ottla replica-verification`: compare the batches of a partition's replicas.
 
 Kafka: bin/kafka-replica-verification.sh, org.apache.kafka.tools.ReplicaVerificationTool.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 DEBUGGING_CONSUMER = -2
-"""The replica id of a reader that may read from followers, and beyond the high watermark."""
+"""The replica id that allows reading from followers and above the high watermark."""
 _DATE = "yyyy-MM-dd HH:mm:ss,SSS"
 _ADDRESS = re.compile(r".*\[?[0-9a-zA-Z\-%._:]*\]?:[0-9]+")
 
@@ -43,26 +43,32 @@ Examples:
 
 
 class Fetched(NamedTuple):
-    """What one replica answered about one partition."""
+    """The response of one replica for one partition."""
 
     high_watermark: int
     batches: Iterator[RecordBatch]
 
 
 class Mismatch(Exception):
-    """Replicas whose batches do not even begin at the same offsets; the text is Kafka's line."""
+    """Replicas with batches at different offsets; the text is Kafka's."""
 
 
 @click.command("replica-verification", cls=ToolCommand, epilog=EXAMPLES)
 @version_option
 @click.option("--broker-list", metavar="HOST:PORT,…", help="REQUIRED. Where to connect.")
-@click.option("--fetch-size", type=INTEGER, default=1_048_576, help="Bytes of a partition.")
-@click.option("--max-wait-ms", type=INTEGER, default=1000, help="How long a broker may wait.")
+@click.option("--fetch-size", type=INTEGER, default=1_048_576, help="Bytes per partition.")
+@click.option("--max-wait-ms", type=INTEGER, default=1000, help="Maximum wait of a broker.")
 @click.option("--report-interval-ms", type=INTEGER, default=30_000, help="Time between reports.")
-@click.option("--time", "from_time", type=LONG, default=-1, help="Begin at -1 end, -2 start, ms.")
-@click.option("--topics-include", default=".*", metavar="PATTERN", help="Topics to look at.")
+@click.option(
+    "--time",
+    "from_time",
+    type=LONG,
+    default=-1,
+    help="Start at -1 (end), -2 (start) or a time in ms.",
+)
+@click.option("--topics-include", default=".*", metavar="PATTERN", help="Topics to verify.")
 def replica_verification(**flags: Any) -> None:
-    """Compare the replicas of all partitions, over and over, up to the high watermark."""
+    """Compare the replicas of all partitions continuously, up to the high watermark."""
     require(flags["broker_list"], "broker-list")
     if not all(_ADDRESS.fullmatch(one) for one in flags["broker_list"].split(",")):
         raise click.UsageError("Please provide valid host:port like host1:9091,host2:9092\n")
@@ -87,7 +93,7 @@ def replica_verification(**flags: Any) -> None:
 
 
 class Verification:
-    """Which partitions are compared, and up to which offset they were found equal."""
+    """The compared partitions and the offsets up to which their replicas are equal."""
 
     def __init__(self, admin: Admin, pattern: re.Pattern[str], flags: dict[str, Any]) -> None:
         self._admin = admin
@@ -119,7 +125,7 @@ class Verification:
         return offsets
 
     def run_once(self) -> None:
-        """Ask every broker for all its partitions, compare, and report when it is time."""
+        """Fetch all partitions from every broker, compare them, and report at intervals."""
         fetched: dict[TopicPartition, dict[int, Fetched]] = {one: {} for one in self.offsets}
         for broker, partitions in self._of_broker.items():
             for partition, answer in self._fetch(broker, partitions).items():
@@ -142,7 +148,7 @@ class Verification:
     def _fetch(
         self, broker: int, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, Fetched]:
-        """Read from one broker; one that is away answers nothing and is asked again later."""
+        """Fetch from one broker; an unreachable one returns nothing and is retried later."""
         try:
             answer = self._admin.request(self._request(partitions), broker)
         except KafkaError as error:
@@ -176,16 +182,16 @@ class Verification:
             max_wait_ms=self._flags["max_wait_ms"],
             min_bytes=1,
             topics=[
-                topic_class(topic=name, topic_id=self._topic_ids[name], partitions=wanted)
-                for name, wanted in by_topic.items()
+                topic_class(topic=name, topic_id=self._topic_ids[name], partitions=requested)
+                for name, requested in by_topic.items()
             ],
         )
 
 
 def compare(partition: TopicPartition, replicas: dict[int, Fetched], offset: int) -> int:
-    """Compare batch after batch below the high watermark; return the offset equal up to there.
+    """Compare batches below the high watermark; return the offset up to which they are equal.
 
-    Prints a line for checksums that differ. Mismatch for batches that end at other offsets.
+    Prints a line for differing checksums. Raises Mismatch for batches at different offsets.
     """
     while replicas:
         first: tuple[int, RecordBatch] | None = None

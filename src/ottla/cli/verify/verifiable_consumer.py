@@ -1,4 +1,4 @@
-"""`ottla verifiable-consumer`: read in a group and tell everything that happens.
+"""`ottla verifiable-consumer`: consume in a group and report all events as JSON.
 
 Kafka: bin/kafka-verifiable-consumer.sh, org.apache.kafka.tools.VerifiableConsumer.
 """
@@ -39,17 +39,17 @@ Examples:
 @click.option("--topic", help="REQUIRED. The topic to read.")
 @click.option("--group-id", help="REQUIRED. The group to read in.")
 @click.option("--group-protocol", default="classic", help="classic or consumer.")
-@click.option("--group-remote-assignor", help="Assignor of the protocol consumer.")
+@click.option("--group-remote-assignor", help="Assignor of the consumer protocol.")
 @click.option("--group-instance-id", help="Name of a static member.")
-@click.option("--max-messages", type=INTEGER, default=-1, help="How many; -1: until it is ended.")
+@click.option("--max-messages", type=INTEGER, default=-1, help="Number of records; -1: no limit.")
 @click.option("--session-timeout", type=INTEGER, help="Time without a heartbeat, in ms.")
-@click.option("--verbose", is_flag=True, help="Tell of each record too.")
+@click.option("--verbose", is_flag=True, help="Print each record too.")
 @click.option("--enable-autocommit", is_flag=True, help="Commit in the background.")
 @click.option("--reset-policy", default="earliest", help="earliest, latest or none.")
 @click.option(
     "--assignment-strategy",
     default="org.apache.kafka.clients.consumer.RangeAssignor",
-    help="Assignor of the protocol classic.",
+    help="Assignor of the classic protocol.",
 )
 @click.option("--consumer.config", "consumer_config", hidden=True)
 @click.option("--command-config", metavar="FILE", help="A consumer's settings.")
@@ -72,7 +72,7 @@ def verifiable_consumer(**flags: Any) -> None:
     run = Run(consumer, events, flags)
     try:
         run.read_all(stop)
-    except KafkaError as error:  # Kafka logs it and ends in order
+    except KafkaError as error:  # Kafka logs it and shuts down normally
         click.echo(java_text(error), err=True)
     if stop.number:
         events.write("shutdown_requested")
@@ -107,7 +107,7 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 class Run(RebalanceListener):
-    """One consumer and what it tells."""
+    """One consumer and its events."""
 
     def __init__(self, consumer: Consumer, events: EventWriter, flags: dict[str, Any]) -> None:
         self._consumer = consumer
@@ -116,33 +116,33 @@ class Run(RebalanceListener):
         self._consumed = 0
 
     def on_partitions_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Tell what was added."""
+        """Report assigned partitions."""
         self._events.write("partitions_assigned", partitions=[_named(one) for one in partitions])
 
     def on_partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Tell what is taken away."""
+        """Report revoked partitions."""
         self._events.write("partitions_revoked", partitions=[_named(one) for one in partitions])
 
     def _is_finished(self) -> bool:
-        wanted: int = self._flags["max_messages"]
-        return 0 <= wanted <= self._consumed
+        limit: int = self._flags["max_messages"]
+        return 0 <= limit <= self._consumed
 
     def read_all(self, stop: StopRequest) -> None:
-        """Read until enough came or a signal did. Raises KafkaError for what ends the consumer."""
+        """Read until the limit is reached or a signal is received. Raises KafkaError."""
         self._events.write("startup_complete")
         self._consumer.subscribe([self._flags["topic"]], listener=self)
         while not stop.number and not self._is_finished():
             batches = self._consumer.poll_batches(_POLL_S)
             if not batches:
                 continue
-            offsets = self._tell(batches)
+            offsets = self._report(batches)
             if not self._flags["enable_autocommit"]:
                 self._commit(offsets)
 
-    def _tell(
+    def _report(
         self, batches: list[tuple[TopicPartition, list[Record]]]
     ) -> dict[TopicPartition, int]:
-        """Tell what came; return the offsets to commit."""
+        """Report consumed records; return the offsets to commit."""
         offsets: dict[TopicPartition, int] = {}
         summaries = []
         for partition, records in _merged(batches).items():
@@ -188,7 +188,7 @@ class Run(RebalanceListener):
 def _merged(
     batches: list[tuple[TopicPartition, list[Record]]],
 ) -> dict[TopicPartition, list[Record]]:
-    """Put the batches of one partition together."""
+    """Join the batches of each partition."""
     found: dict[TopicPartition, list[Record]] = {}
     for partition, records in batches:
         found.setdefault(partition, []).extend(records)

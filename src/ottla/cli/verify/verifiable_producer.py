@@ -1,4 +1,4 @@
-"""`ottla verifiable-producer`: send numbers and tell of each whether it was acknowledged.
+"""`ottla verifiable-producer`: send numbers and report the result of each as JSON.
 
 Kafka: bin/kafka-verifiable-producer.sh, org.apache.kafka.tools.VerifiableProducer.
 """
@@ -39,16 +39,16 @@ Examples:
 @click.command("verifiable-producer", cls=ArgparseCommand, epilog=EXAMPLES)
 @click.option("--bootstrap-server", metavar="HOST:PORT,…", help="REQUIRED. Where to connect.")
 @click.option("--topic", help="REQUIRED. The topic to send to.")
-@click.option("--max-messages", type=INTEGER, default=-1, help="How many; -1: until it is ended.")
+@click.option("--max-messages", type=INTEGER, default=-1, help="Number of records; -1: no limit.")
 @click.option("--throughput", type=INTEGER, default=-1, help="Records a second; -1: no limit.")
 @click.option("--acks", type=INTEGER, default=-1, help="-1, 0 or 1.")
 @click.option("--producer.config", "producer_config", hidden=True)
 @click.option("--command-config", metavar="FILE", help="A producer's settings.")
 @click.option("--message-create-time", type=LONG, default=-1, help="First timestamp, in ms.")
-@click.option("--value-prefix", type=INTEGER, help="A number before each value and a dot.")
-@click.option("--repeating-keys", type=INTEGER, help="Keys 0, 1, … below this, over and over.")
+@click.option("--value-prefix", type=INTEGER, help="Prefix each value with this number and a dot.")
+@click.option("--repeating-keys", type=INTEGER, help="Repeat the keys 0, 1, … below this number.")
 def verifiable_producer(**flags: Any) -> None:
-    """Send increasing numbers and print what became of each as a line of JSON."""
+    """Send increasing numbers and print the result of each as a line of JSON."""
     need(flags["topic"], "--topic")
     if flags["bootstrap_server"] is None:
         refuse("one of the arguments --bootstrap-server is required")
@@ -73,7 +73,7 @@ def verifiable_producer(**flags: Any) -> None:
 
 
 def _settings(flags: dict[str, Any]) -> dict[str, Any]:
-    """Put the file over the flags, as Kafka does; nothing is sent twice."""
+    """Return the settings; the file overrides flags, as in Kafka. Retries are off."""
     if flags["producer_config"] and flags["command_config"]:
         refuse("Options --producer.config and --command-config are mutually exclusive.")
     if flags["producer_config"]:
@@ -87,7 +87,7 @@ def _settings(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 class Run:
-    """What was sent, and what was acknowledged; callbacks come in the producer's thread."""
+    """Counts of sent and acknowledged records; callbacks run in the producer's thread."""
 
     def __init__(self, producer: Producer, events: EventWriter, flags: dict[str, Any]) -> None:
         self._producer = producer
@@ -96,7 +96,7 @@ class Run:
         self._sent = self._acknowledged = 0
 
     def send_all(self, stop: StopRequest) -> None:
-        """Send at the pace asked for, until enough were sent or a signal came."""
+        """Send at the requested rate until the limit is reached or a signal is received."""
         flags = self._flags
         pace = Pace(flags["throughput"])
         keys = _keys(flags["repeating_keys"])
@@ -125,7 +125,7 @@ class Run:
             self._failed(key, value, error)
 
     def _reporter(self, key: str | None, value: str) -> Callable[[Delivery], None]:
-        def tell(delivery: Delivery) -> None:
+        def report(delivery: Delivery) -> None:
             error = delivery.error
             if error is not None:
                 self._failed(key, value, error)
@@ -141,7 +141,7 @@ class Run:
                 partition=stored.partition,
             )
 
-        return tell
+        return report
 
     def _failed(self, key: str | None, value: str, error: KafkaError) -> None:
         self._events.write(
@@ -154,7 +154,7 @@ class Run:
         )
 
     def sum_up(self, elapsed_s: float) -> None:
-        """Write the last event."""
+        """Write the final event."""
         self._events.write(
             "tool_data",
             sent=self._sent,
@@ -169,7 +169,7 @@ def _keys(count: int | None) -> Iterator[str | None]:
 
 
 def _timestamps(first_ms: int) -> Iterator[int | None]:
-    """Yield the first timestamp and later ones ahead of it by the time that passed."""
+    """Yield the first timestamp, then later ones increased by the elapsed time."""
     if first_ms == -1:
         yield from itertools.repeat(None)
     began_s = time.monotonic()
