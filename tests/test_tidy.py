@@ -1,4 +1,4 @@
-"""The house rules, as tests: sizes, names, docstrings, dead modules, maps that must be true.
+"""Style rules as tests: sizes, names, docstrings, dead modules, and documents that match the code.
 
 The numbers are a ratchet: they may be lowered, never raised.
 """
@@ -32,7 +32,7 @@ LONGEST_MEDIAN_MODULE = 170
 MAX_POSITIONAL_ARGUMENTS = 5
 BANNED_MODULES = {"utils", "util", "helpers", "helper", "common", "manager", "impl", "misc"}
 
-# Parts that are Ottla's own idea, or the same in every Python project: no counterpart in Kafka.
+# Parts without a counterpart in Kafka.
 OURS_ALONE = re.compile(
     r"__init__\.py$|^(__main__|_version|clock)\.py$|^(testing|spark|console|quickstart)/"
     r"|^clients/blocking\.py$"
@@ -66,9 +66,9 @@ def tree_of(path: Path) -> ast.Module:
 
 
 @cache
-def modules(folder: Path) -> tuple[Path, ...]:
-    """List the Python files below a folder, in a fixed order."""
-    return tuple(sorted(folder.rglob("*.py"))) if folder.is_dir() else ()
+def modules(directory: Path) -> tuple[Path, ...]:
+    """List the Python files below a directory, in a fixed order."""
+    return tuple(sorted(directory.rglob("*.py"))) if directory.is_dir() else ()
 
 
 def functions(paths: tuple[Path, ...]) -> Iterator[Function]:
@@ -84,7 +84,7 @@ def functions(paths: tuple[Path, ...]) -> Iterator[Function]:
 
 
 def is_hot(path: Path) -> bool:
-    """Tell whether a module says that it is on a hot path."""
+    """Whether a module's docstring declares a hot path."""
     return "Hot path:" in (ast.get_docstring(tree_of(path)) or "")
 
 
@@ -96,8 +96,8 @@ def dotted(path: Path) -> str:
 
 def python_files() -> tuple[Path, ...]:
     """List every Python file of the project."""
-    folders = (PACKAGE, TESTS, ROOT / "benchmarks", ROOT / "examples")
-    return tuple(path for folder in folders for path in modules(folder))
+    directories = (PACKAGE, TESTS, ROOT / "benchmarks", ROOT / "examples")
+    return tuple(path for directory in directories for path in modules(directory))
 
 
 def test_functions_are_short() -> None:
@@ -134,7 +134,7 @@ def test_functions_take_few_positional_arguments() -> None:
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
-    """A module is named after what it holds."""
+    """No module has a generic name."""
     assert not [str(path) for path in modules(PACKAGE) if path.stem in BANNED_MODULES]
 
 
@@ -153,7 +153,7 @@ def test_every_module_says_what_it_is() -> None:
 
 
 def test_every_test_says_what_it_shows() -> None:
-    """A test's docstring is the sentence that is false when it fails."""
+    """Every test has a docstring: the statement that it verifies."""
     silent = [
         one.place
         for one in functions(modules(TESTS))
@@ -344,14 +344,14 @@ BROKERS = {"server", "controller", "coordinator", "replication", "quota", "metad
 
 
 def test_the_contracts_name_every_package() -> None:
-    """import-linter wants the packages listed one by one: none may be forgotten."""
+    """import-linter needs a list of packages: it must be complete."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = {one["name"]: one for one in settings["tool"]["importlinter"]["contracts"]}
     there = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 
-    def missing(contract: str, key: str, wanted: set[str]) -> set[str]:
+    def missing(contract: str, key: str, required: set[str]) -> set[str]:
         listed = {name.removeprefix("ottla.") for name in contracts[contract][key]}
-        return (wanted & there) - listed
+        return (required & there) - listed
 
     cores = "Cores know no clock, no socket, no file and no randomness"
     assert not missing(cores, "source_modules", CORES)
@@ -377,7 +377,7 @@ def test_importing_ottla_loads_nothing() -> None:
 
 
 def test_the_command_line_starts_without_the_system() -> None:
-    """`ottla --help` reads click and the list of commands, nothing behind them."""
+    """`ottla --help` loads click and the list of commands, but no command."""
     statement = (
         "from ottla.cli.main import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
     )
@@ -395,7 +395,7 @@ def test_the_plug_in_for_pytest_is_light() -> None:
 
 
 def test_ci_runs_the_line_of_the_readme() -> None:
-    """What a newcomer is told to run is what the machine runs."""
+    """The command of the README is the command that CI runs."""
     line = "scripts/setup && scripts/test"
     assert f"\n{line}\n" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"({line})" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
