@@ -1,4 +1,4 @@
-"""The plants of scripts/planted_bugs.py still fit the sources, the tests and the documents."""
+"""The edits of scripts/planted_bugs.py match the sources, the tests and the documents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def text_of(path: Path) -> str:
 
 
 def test_each_old_text_occurs_once() -> None:
-    """A change of the sources that moves the ground under a plant is noticed here."""
+    """The old text of every edit occurs exactly once in the sources."""
     wrong = [
         (bug["number"], edit["file"], edit["old"])
         for bug in bugs()
@@ -39,7 +39,7 @@ def test_each_old_text_occurs_once() -> None:
 
 
 def test_each_test_exists_and_the_table_names_it() -> None:
-    """Each test that docs/reliability.md names for a bug has a plant, and the other way round."""
+    """The tests that docs/reliability.md names for bugs are those of the edits."""
     rows = set(ROW.findall(text_of(ROOT / "docs" / "reliability.md")))
     assert len(rows) > 40
     named = {(str(bug["number"]), *bug["test"].split("::")) for bug in bugs()}
@@ -50,6 +50,6 @@ def test_each_test_exists_and_the_table_names_it() -> None:
 
 
 def test_the_documents_count_is_right() -> None:
-    """What is published is the number of bugs that have a plant: the script proves the rest."""
+    """The published count is the number of bugs with an edit; the script verifies them."""
     count = len({bug["number"] for bug in bugs()})
     assert f"{count} of 86 caught" in text_of(ROOT / "docs" / "reliability.md")
