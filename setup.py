@@ -1,6 +1,6 @@
-"""Compiles the hot modules when Cython and a C compiler are there; installs without it else.
+"""Compiles the hot modules if Cython and a C compiler are present; otherwise installs without them.
 
-The rest of the package's description stands in pyproject.toml.
+The other package metadata is in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ COMPILED = (
 )
 DIRECTIVES = {
     "language_level": 3,
-    "annotation_typing": False,  # a .pxd file gives the types; the hints are for people
-    # These modules check bounds themselves, once a field instead of once a byte.
+    "annotation_typing": False,  # .pxd files declare the types, not annotations
+    # These modules check bounds themselves, once per field instead of once per byte.
     "boundscheck": False,
     "wraparound": False,
     "initializedcheck": False,
@@ -33,7 +33,7 @@ DIRECTIVES = {
 
 
 def extensions() -> list[Any]:
-    """Return the module to compile; none when asked for none or when Cython is missing."""
+    """Return the extension modules; none if disabled or without Cython."""
     if os.environ.get("OTTLA_PURE_PYTHON"):
         return []
     try:
@@ -41,7 +41,7 @@ def extensions() -> list[Any]:
     except ImportError:
         return []
     flags = ["/O2"] if sys.platform == "win32" else ["-O3", "-fwrapv", "-g0"]
-    wanted = [
+    uncompiled = [
         Extension(
             f"ottla.{name.replace('/', '.')}",
             [f"src/ottla/{name}.py"],
@@ -53,18 +53,18 @@ def extensions() -> list[Any]:
         translate: Any = cythonize
         modules: list[Any] = []
         for is_clients in (False, True):
-            # The clients' objects reach users: a field of None must raise and not crash.
+            # Users see the clients' objects: a field of None must raise instead of crashing.
             modules += translate(
-                [one for one in wanted if one.name.startswith("ottla.clients.") == is_clients],
+                [one for one in uncompiled if one.name.startswith("ottla.clients.") == is_clients],
                 include_path=["src"],
                 build_dir="build/cython",
                 compiler_directives={**DIRECTIVES, "nonecheck": is_clients},
             )
-    except Exception as error:  # noqa: BLE001 - whatever Cython says, the package installs pure
+    except Exception as error:  # noqa: BLE001 - after any Cython error the package is installed uncompiled
         print(f"ottla: the hot modules are not compiled: {error}", file=sys.stderr)  # noqa: T201
         return []
     for module in modules:
-        module.optional = True  # Cython does not hand it on
+        module.optional = True  # Cython does not pass it on
     return modules
 
 

@@ -2,11 +2,10 @@
 
     python benchmarks/clients.py --bootstrap HOST:PORT [--records 300000] [--size 100] [--rounds 3]
 
-Every client gets its own topic a round, so that nobody reads what another has warmed. Printed are
-the best and the median records/s of each, CPU µs of the client's process a record (median), and by
-how much we are faster and take less CPU than they, medians again. On a machine that others use
-look at the CPU. Every client runs once before the rounds begin; the order turns from round to
-round.
+Every client has its own topic in each round, so that no client reads what another has warmed.
+Prints the best and the median records/s, the CPU time of the client's process in µs per record
+(median), and the ratios of speed and CPU to Ottla's (medians). On a shared machine compare the CPU
+time. Every client runs once before the first round; the order rotates from round to round.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Runner = "Callable[[str, str, int, bytes], None]"
 
 
 def ottla_produce(bootstrap: str, topic: str, count: int, value: bytes) -> None:
-    """Blocking, a handle a record."""
+    """Blocking producer with one handle per record."""
     with Producer(bootstrap_servers=bootstrap) as producer:
         send = producer.send
         for _ in range(count):
@@ -37,7 +36,7 @@ def ottla_produce(bootstrap: str, topic: str, count: int, value: bytes) -> None:
 
 
 def ottla_many_produce(bootstrap: str, topic: str, count: int, value: bytes) -> None:
-    """Hand over a thousand values at a time."""
+    """Send a thousand values per call."""
     with Producer(bootstrap_servers=bootstrap) as producer:
         values = [value] * 1000
         for _ in range(count // 1000):
@@ -58,7 +57,7 @@ def ottla_async_produce(bootstrap: str, topic: str, count: int, value: bytes) ->
 
 
 def confluent_produce(bootstrap: str, topic: str, count: int, value: bytes) -> None:
-    """Its defaults: linger 5 ms, idempotence off, batches up to 1 MB."""
+    """Defaults: linger 5 ms, idempotence off, batches up to 1 MB."""
     from confluent_kafka import Producer as Other
 
     producer = Other({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 2_000_000})
@@ -208,7 +207,7 @@ CONSUME: dict[str, Callable[[str, str, int, bytes], None]] = {
 TABLES = {"produce": PRODUCE, "consume": CONSUME}
 WARMING_RECORDS = 20_000
 SLOW = {"kafka-python": 5, "aiokafka": 5}
-"""By how much fewer records the slow ones get."""
+"""Divisor of the number of records for slow clients."""
 
 
 def _uvloop_run(work: Any) -> None:
@@ -239,7 +238,7 @@ def main() -> None:
 def run_round(
     admin: Any, options: argparse.Namespace, value: bytes, results: Any, turn: int
 ) -> None:
-    """Let every client produce to a topic of its own, then consume one shared topic."""
+    """Let every client produce to its own topic, then consume one shared topic."""
     shared = f"bench-{uuid.uuid4().hex[:8]}"
     admin.create_topic(shared, PARTITIONS)
     ottla_produce(options.bootstrap, shared, options.records, value)

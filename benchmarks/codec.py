@@ -1,7 +1,7 @@
-"""Codec: microseconds a message for Produce, Fetch and Metadata, each way.
+"""Codec: microseconds per Produce, Fetch and Metadata message, encoding and decoding.
 
 Hot path: ottla.protocol.codec. Run: python benchmarks/codec.py [--check]; with --check it fails
-when a budget is missed. Take the figures of an idle machine only.
+if a budget is missed. Figures are valid on an idle machine only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOPIC_ID = Uuid(bytes(range(16)))
 
 
 class Case(NamedTuple):
-    """A message, its version, and how many microseconds it may take to encode."""
+    """A message, its version, and its encoding budget in microseconds."""
 
     name: str
     message: Struct
@@ -37,7 +37,7 @@ class Case(NamedTuple):
 
 
 def produce_request(partitions: int) -> ProduceRequest:
-    """Return a request of 1 KB a partition."""
+    """Return a request with 1 KB per partition."""
     topic = ProduceRequest.TopicProduceData
     data = [topic.PartitionProduceData(index=i, records=RECORDS) for i in range(partitions)]
     return ProduceRequest(
@@ -49,7 +49,7 @@ def produce_request(partitions: int) -> ProduceRequest:
 
 
 def produce_response(partitions: int) -> ProduceResponse:
-    """Return the answer to it."""
+    """Return the response to a produce request."""
     topic = ProduceResponse.TopicProduceResponse
     data = [
         topic.PartitionProduceResponse(index=i, base_offset=i, error_message=None)
@@ -59,7 +59,7 @@ def produce_response(partitions: int) -> ProduceResponse:
 
 
 def fetch_request(partitions: int) -> FetchRequest:
-    """Return a request for 1 MB a partition."""
+    """Return a request for 1 MB per partition."""
     topic = FetchRequest.FetchTopic
     data = [
         topic.FetchPartition(partition=i, fetch_offset=i, partition_max_bytes=1 << 20)
@@ -71,7 +71,7 @@ def fetch_request(partitions: int) -> FetchRequest:
 
 
 def fetch_response(partitions: int) -> FetchResponse:
-    """Return an answer of 1 KB a partition."""
+    """Return a response with 1 KB per partition."""
     topic = FetchResponse.FetchableTopicResponse
     data = [
         topic.PartitionData(
@@ -83,7 +83,7 @@ def fetch_response(partitions: int) -> FetchResponse:
 
 
 def metadata_response(partitions: int) -> MetadataResponse:
-    """Return three brokers and one topic with three replicas a partition."""
+    """Return three brokers and one topic with three replicas per partition."""
     topic = MetadataResponse.MetadataResponseTopic
     data = [
         topic.MetadataResponsePartition(
@@ -107,7 +107,7 @@ def metadata_response(partitions: int) -> MetadataResponse:
 
 
 def cases() -> list[Case]:
-    """Return what is measured."""
+    """Return the measured messages."""
     return [
         Case("ProduceRequest, 1 partition", produce_request(1), 13),
         Case("ProduceRequest, 100 partitions", produce_request(100), 13),
@@ -121,7 +121,7 @@ def cases() -> list[Case]:
 
 
 def microseconds(call: Callable[[], object]) -> float:
-    """Return the best mean of some rounds."""
+    """Return the best mean of several rounds."""
     call()
     count = 1
     while True:
@@ -141,20 +141,20 @@ def microseconds(call: Callable[[], object]) -> float:
 
 
 def measure(case: Case) -> bool:
-    """Print one line; return whether the budget was kept."""
+    """Print one line; return whether the budget was met."""
     message, version = case.message, case.version
     data = codec.to_bytes(message, version)
     encoded = microseconds(lambda: codec.encode(message, version))
     decoded = microseconds(lambda: codec.decode(type(message), version, data))
     budget = case.encode_budget_us
     kept = budget is None or encoded <= budget
-    note = "" if budget is None else f"  budget {budget:.0f}: {'kept' if kept else 'MISSED'}"
+    note = "" if budget is None else f"  budget {budget:.0f}: {'met' if kept else 'MISSED'}"
     print(f"{case.name:34} {len(data):8} B  encode {encoded:8.1f}  decode {decoded:8.1f}{note}")
     return kept
 
 
 def main() -> int:
-    """Measure all; return 1 when --check is given and a budget was missed."""
+    """Measure all; with --check return 1 if a budget was missed."""
     print("best of", ROUNDS, "rounds, microseconds a message")
     kept = [measure(case) for case in cases()]
     return int("--check" in sys.argv and not all(kept))

@@ -1,9 +1,9 @@
-"""What a node costs that has nothing to do: CPU, and memory of connections that are silent.
+"""CPU of an idle node, and memory of idle connections.
 
     python benchmarks/idle.py [--seconds 30] [--connections 1000]
 
-The node runs in a process of its own with its defaults. Each connection asks once for the API
-versions and the metadata, as clients do when they begin, and is silent from then on.
+The node runs in its own process with default settings. Each connection requests API versions and
+metadata once, as clients do at start, and is idle from then on.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ HELLO = (
 
 
 def cpu_share(node: Ottla, seconds: float) -> float:
-    """Return how much of one core the node uses, in percent."""
+    """Return the node's use of one core in percent."""
     before = node.cpu_seconds()
     time.sleep(seconds)
     return 100 * (node.cpu_seconds() - before) / seconds
 
 
 def connect(address: tuple[str, int]) -> socket.socket:
-    """Open a connection and let it say what clients say first."""
+    """Open a connection and send the first requests of a client."""
     sock = socket.create_connection(address)
     for request, version in HELLO:
         sock.sendall(b"".join(encode_request(request, version, 1, "idle")))  # type: ignore[arg-type] # no files in it
@@ -56,19 +56,21 @@ def main() -> None:
         try:
             time.sleep(3)
             alone = cpu_share(node, options.seconds)
-            warm = [connect(address) for _ in range(10)]  # what the first ones cost is not theirs
+            warm = [
+                connect(address) for _ in range(10)
+            ]  # the first connections also cause one-time costs
             before = node.resident_mb()
             silent = [connect(address) for _ in range(options.connections)]
             time.sleep(1)
             grown = node.resident_mb() - before
-            beside = cpu_share(node, options.seconds)
+            loaded = cpu_share(node, options.seconds)
         finally:
             node.stop()
         for sock in warm + silent:
             sock.close()
     print(f"idle: {alone:.2f} % of a core")
-    print(f"beside {options.connections} silent connections: {beside:.2f} %")
-    print(f"a silent connection: {1024 * grown / options.connections:.1f} KB")
+    print(f"with {options.connections} idle connections: {loaded:.2f} %")
+    print(f"an idle connection: {1024 * grown / options.connections:.1f} KB")
 
 
 if __name__ == "__main__":

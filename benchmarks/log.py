@@ -1,6 +1,6 @@
-"""The log's hot paths: append, read, open. Run: python benchmarks/log.py [folder].
+"""The log's hot paths: append, read, open. Run: python benchmarks/log.py [directory].
 
-Prints microseconds a call; `writev` alone is the floor that the append is measured against.
+Prints microseconds per call; `pwritev` alone is the baseline for appends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOPIC_ID = Uuid(b"0123456789abcdef")
 
 
 def timed(name: str, count: int, call: Callable[[int], object]) -> float:
-    """Print and return the microseconds of one call, the best of three rounds."""
+    """Print and return the microseconds per call, the best of three rounds."""
     best = 1e9
     for _ in range(3):
         gc.collect()
@@ -45,17 +45,17 @@ def timed(name: str, count: int, call: Callable[[int], object]) -> float:
     return best
 
 
-def floor(folder: str, size: int) -> None:
-    """Print what one system call costs."""
-    descriptor = os.open(f"{folder}/floor", os.O_RDWR | os.O_CREAT)
+def floor(log_dir: str, size: int) -> None:
+    """Print the cost of one system call."""
+    descriptor = os.open(f"{log_dir}/floor", os.O_RDWR | os.O_CREAT)
     data = [bytes(size)]
     timed(f"pwritev of {size} bytes", 20_000, lambda n: os.pwritev(descriptor, data, n * size))
     os.close(descriptor)
 
 
-def append(folder: str, records: int, size: int, *, producer: bool = False) -> PartitionLog:
+def append(log_dir: str, records: int, size: int, *, producer: bool = False) -> PartitionLog:
     """Print the cost of appends as leader and as follower."""
-    directory = RealDirectory(folder)
+    directory = RealDirectory(log_dir)
     name = f"append-{records}-{size}-{int(producer)}"
     log = PartitionLog.open(directory, f"{name}-0", config=LogConfig(), now_ms=NOW_MS)
     ids = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0} if producer else {}
@@ -101,13 +101,13 @@ def read(log: PartitionLog) -> None:
     timed("offset_for_timestamp", 1_000, lambda _: log.offset_for_timestamp(NOW_MS))
 
 
-def many(folder: str, count: int) -> None:
-    """Print what thousands of partitions cost: creation, close, open, memory."""
-    Path(folder).mkdir()
+def many(log_dir: str, count: int) -> None:
+    """Print the cost of thousands of partitions: creation, close, open, memory."""
+    Path(log_dir).mkdir()
 
     def open_set() -> LogSet:
         return LogSet.open(
-            [LogDirectory(folder, RealDirectory(folder))],
+            [LogDirectory(log_dir, RealDirectory(log_dir))],
             config_for=lambda _: LogConfig(),
             now_ms=NOW_MS,
             rng=Random(1),
@@ -129,8 +129,8 @@ def many(folder: str, count: int) -> None:
         how = "(fsync of all)" if clean else "(none)"
         print(f"shutdown {how} {time.perf_counter() - start:45.2f} s")
         if not clean:
-            for log_dir in logs.directories:
-                log_dir.release()
+            for held in logs.directories:
+                held.release()
         del logs
         gc.collect()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -145,18 +145,18 @@ def many(folder: str, count: int) -> None:
 
 def main() -> None:
     """Run all."""
-    folder = tempfile.mkdtemp(dir=sys.argv[1] if len(sys.argv) > 1 else None)
+    log_dir = tempfile.mkdtemp(dir=sys.argv[1] if len(sys.argv) > 1 else None)
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     try:
-        floor(folder, 168)
-        log = append(folder, 1, 100)
+        floor(log_dir, 168)
+        log = append(log_dir, 1, 100)
         read(log)
-        append(folder, 1, 100, producer=True)
-        floor(folder, 11_000)
-        append(folder, 100, 100)
-        many(f"{folder}/many", 2_000)
+        append(log_dir, 1, 100, producer=True)
+        floor(log_dir, 11_000)
+        append(log_dir, 100, 100)
+        many(f"{log_dir}/many", 2_000)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(log_dir)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What a scrape costs the node's loop, and how late the loop is meanwhile.
+"""Cost of a metrics scrape on the node's loop, and the loop lag during scrapes.
 
     python benchmarks/metrics.py [partitions] [scrapes]
 
-A whole node in this process, topics of a hundred partitions, a group with an offset in every
-partition of ten of them; half of the partitions grow between two scrapes. Measures
+Runs a node in this process with topics of a hundred partitions and a group with an offset in every
+partition of ten topics; half of the partitions grow between two scrapes. Measures
 server/metrics/node.py and metrics/exposition.py.
 """
 
@@ -31,7 +31,7 @@ PROBE_S = 0.001
 
 
 class LagProbe:
-    """Notes how late the node's loop is, every millisecond."""
+    """Samples the lag of the node's loop every millisecond."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -55,7 +55,7 @@ class LagProbe:
 
 
 def prepare(cluster: Cluster, partitions: int) -> None:
-    """Make topics, and a group that lags."""
+    """Create topics and a group with lag."""
     topics = [f"topic-{number:03}" for number in range(partitions // A_TOPIC)]
     with ottla.Admin(bootstrap_servers=cluster.bootstrap) as admin:
         for topic in topics:
@@ -70,7 +70,7 @@ def prepare(cluster: Cluster, partitions: int) -> None:
 
 
 def grow(node: Node) -> None:
-    """Move the ends of half of the logs, as traffic would."""
+    """Advance the end offsets of half of the logs, as traffic does."""
     for number, partition in enumerate(node.broker.replicas):
         if number % 2:
             partition.log.log_end_offset += 1
@@ -88,13 +88,13 @@ def main() -> None:
         assert health.metrics is not None
         probe = LagProbe(health.metrics.loop)
         time.sleep(1)
-        print(f"{partitions} partitions; loop late without scrapes {probe.worst_ms()} ms")
+        print(f"{partitions} partitions; loop lag without scrapes {probe.worst_ms()} ms")
         for encoding in ("identity", "gzip"):
             measure(cluster, encoding, scrapes, probe)
         body = urllib.request.urlopen(cluster.metrics_url).read()
         print(f"{len(body.splitlines())} lines")
         render_alone(cluster)
-        cluster.kill()  # its logs' ends were moved: they must not be written down
+        cluster.kill()  # the modified log end offsets must not be stored
 
 
 def measure(cluster: Cluster, encoding: str, scrapes: int, probe: LagProbe) -> None:
@@ -116,12 +116,12 @@ def measure(cluster: Cluster, encoding: str, scrapes: int, probe: LagProbe) -> N
         f"{encoding}: loop {statistics.median(loop_s) * 1000:.1f} ms a scrape "
         f"(worst {max(loop_s) * 1000:.1f}), of it CPU {statistics.median(cpu_s) * 1000:.1f} "
         f"(worst {max(cpu_s) * 1000:.1f}); whole scrape {statistics.median(wall_s) * 1000:.0f} ms,"
-        f" {size / 1e6:.1f} MB; loop late {probe.worst_ms()} ms (median / p99 / worst)"
+        f" {size / 1e6:.1f} MB; loop lag {probe.worst_ms()} ms (median / p99 / worst)"
     )
 
 
 def render_alone(cluster: Cluster) -> None:
-    """Time the text alone, on this thread."""
+    """Measure the rendering of the text only, on this thread."""
     exposition = Exposition()
     for what in ("first", "with templates kept"):
         cluster.run(grow)

@@ -2,7 +2,7 @@
 
     python benchmarks/network.py [frames]
 
-The floor under every request: accept, receive, cut a frame, send an answer.
+The minimum cost of every request: receive, cut a frame, send a response.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Echo:
         self._closed = closed
 
     def connection_closed(self, _connection: Connection) -> None:
-        """Say that the only client has gone."""
+        """Stop when the only client disconnects."""
         self._closed.set()
 
 
 def serve(ready: list[int], started: threading.Event, cpu: list[float]) -> None:
-    """Run the listener until its only client has gone."""
+    """Run the listener until its only client disconnects."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -63,7 +63,7 @@ def serve(ready: list[int], started: threading.Event, cpu: list[float]) -> None:
 
 
 def measure(size: int, frames: int) -> float:
-    """Return microseconds of the server's CPU a frame."""
+    """Return the server's CPU time per frame in microseconds."""
     ready: list[int] = []
     cpu: list[float] = []
     started = threading.Event()
@@ -83,11 +83,11 @@ def measure(size: int, frames: int) -> float:
 
 
 def main() -> None:
-    """Print one line a size."""
+    """Print one line per size."""
     frames = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
     for size in (100, 10_000, 1_000_000):
         count = max(frames * 100 // max(size, 100), 200)
-        print(f"{size:>9} B: {measure(size, min(count, frames)):8.1f} µs of CPU a frame")
+        print(f"{size:>9} B: {measure(size, min(count, frames)):8.1f} µs of CPU per frame")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
-"""How near to its quota a client is held that asks for more, and what others notice of it.
+"""How closely throttled clients are held to their quota, and the effect on other clients.
 
     python benchmarks/quotas.py [--windows 8] [--bootstrap host:port]
 
-Two connections of one client id write as fast as they are answered, two of another read; neither
-heeds throttle_time_ms. A third client in a process of its own, without a quota, writes 100 small
-records a second before, meanwhile, and at last beside the others without their quotas. Without
---bootstrap a node is started; any other node of Kafka's protocol can be
-asked instead.
+Two connections of one client id write without pause, two of another read; both ignore
+throttle_time_ms. A third client without a quota, in its own process, writes 100 small records a
+second before, during, and finally while the others run without quotas. Without --bootstrap a node
+is started; any other Kafka broker can be measured instead.
 
-Rates are bytes as the quota counts them, after the window has filled. Who takes all at once is held
-in bursts, one a window of eleven seconds (Kafka's arithmetic), so the rate is the mean over all
-spans of so many windows that begin within one.
+Rates are bytes as the quota counts them, after the window has filled. A client without pauses is
+throttled in bursts, one per window of eleven seconds (Kafka's arithmetic), so the rate is the mean
+over all spans of several windows that start within one window.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ TOPIC, OTHER_TOPIC = "quota-benchmark", "quota-benchmark-other"
 
 
 class Wire:
-    """One blocking connection that heeds nothing."""
+    """One blocking connection that ignores throttling."""
 
     def __init__(self, bootstrap: str, client_id: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -65,7 +64,7 @@ class Wire:
         self._client_id = client_id
 
     def ask(self, request: Request, version: int) -> tuple[Any, int, int]:
-        """Return the answer, and the sizes of request and answer as quotas count them."""
+        """Return the response, and the sizes of request and response as quotas count them."""
         items = frames.encode_request(request, version, 1, self._client_id)
         frame = b"".join(item for item in items if not isinstance(item, FileSlice))
         self._socket.sendall(frame)
@@ -78,7 +77,7 @@ class Wire:
 
 
 def write(wire: Wire, topic: str, value: bytes) -> int:
-    """Write one record; return the bytes that count."""
+    """Write one record; return the bytes that the quota counts."""
     batch = encode_batch([(int(time.time() * 1000), None, value, ())])
     struct = ProduceRequest.TopicProduceData
     data = struct(name=topic, partition_data=[struct.PartitionProduceData(index=0, records=batch)])
@@ -86,7 +85,7 @@ def write(wire: Wire, topic: str, value: bytes) -> int:
 
 
 def read(wire: Wire) -> int:
-    """Read some of the topic from its start; return the bytes that count."""
+    """Read some of the topic from its start; return the bytes that the quota counts."""
     struct = FetchRequest.FetchTopic
     partition = struct.FetchPartition(
         partition=0, fetch_offset=0, partition_max_bytes=5 * BATCH_BYTES
@@ -103,7 +102,7 @@ def read(wire: Wire) -> int:
 
 
 class Load:
-    """Threads that repeat one thing, and how many bytes that came to."""
+    """Threads that repeat one operation, and the bytes transferred."""
 
     def __init__(self, step: Callable[[Wire], int], wires: list[Wire]) -> None:
         self.total_bytes = 0
@@ -112,7 +111,7 @@ class Load:
             threading.Thread(target=self._run, args=(step, wire), daemon=True).start()
 
     def sample(self, seconds: float) -> list[int]:
-        """Note the total ten times a second from now on."""
+        """Sample the total ten times a second."""
         totals: list[int] = []
 
         def note() -> None:
@@ -134,7 +133,7 @@ class Load:
 
 
 def latencies_ms(wire: Wire, seconds: float) -> list[float]:
-    """Write small records at a fixed pace; return how long each took."""
+    """Write small records at a fixed rate; return the latency of each."""
     taken: list[float] = []
     begin = time.perf_counter()
     for number in itertools.count():
@@ -149,7 +148,7 @@ def latencies_ms(wire: Wire, seconds: float) -> list[float]:
 
 
 def mean_rate(totals: list[int]) -> float:
-    """Return bytes a second over the spans that leave out one window in all."""
+    """Return the mean bytes per second over all spans that are one window shorter."""
     window = WINDOW_S * SAMPLES_A_SECOND
     span = len(totals) - window
     spans = [totals[begin + span] - totals[begin] for begin in range(window)]
@@ -157,13 +156,13 @@ def mean_rate(totals: list[int]) -> float:
 
 
 def other_client(bootstrap: str, seconds: float) -> subprocess.Popen[str]:
-    """Run the client without a quota; it prints its latencies in the end."""
+    """Start the client without a quota, which prints its latencies at the end."""
     command = [sys.executable, __file__, "--other", str(seconds), "--bootstrap", bootstrap]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def run_other(bootstrap: str, seconds: float) -> None:
-    """Be that client."""
+    """Run the client without a quota."""
     wire = Wire(bootstrap, "other")
     latencies_ms(wire, 1)
     taken = latencies_ms(wire, seconds)
@@ -172,14 +171,14 @@ def run_other(bootstrap: str, seconds: float) -> None:
 
 @contextlib.contextmanager
 def own_node() -> Iterator[str]:
-    """Run a node in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as free:
+    """Run a node in its own process."""
+    with tempfile.TemporaryDirectory() as directory, socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
         free.close()
-        ready = Path(folder, "ready")
+        ready = Path(directory, "ready")
         listeners = f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0"
         command = [sys.executable, "-m", "ottla", "server-start", "--ready-file", str(ready)]
-        for override in (f"log.dirs={folder}/data", listeners):
+        for override in (f"log.dirs={directory}/data", listeners):
             command += ["--override", override]
         node = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ)
         try:
@@ -204,7 +203,7 @@ def set_quotas(bootstrap: str, limit: float | None) -> None:
 
 
 def measure(bootstrap: str, seconds: float) -> None:
-    """Print the figures of one node."""
+    """Measure one node and print the figures."""
     with ottla.Admin(bootstrap_servers=bootstrap) as admin:
         for topic in (TOPIC, OTHER_TOPIC):
             admin.create_topic(topic)
@@ -222,12 +221,12 @@ def measure(bootstrap: str, seconds: float) -> None:
     }
     time.sleep(FILL_S)
     totals = {name: load.sample(seconds) for name, load in loads.items()}
-    beside = other_client(bootstrap, seconds - 2)
+    throttled = other_client(bootstrap, seconds - 2)
     time.sleep(seconds + 1)
     for name, sampled in totals.items():
         rate = mean_rate(sampled)
         print(f"{name}: {rate:,.0f} B/s of {QUOTA_BYTES:,}: {rate / QUOTA_BYTES - 1:+.1%}")
-    print("another client beside them:", beside.communicate()[0], end="")
+    print("another client during throttling:", throttled.communicate()[0], end="")
     set_quotas(bootstrap, None)
     time.sleep(WINDOW_S)
     print("and without quotas:", other_client(bootstrap, 10).communicate()[0], end="")
@@ -238,7 +237,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--windows", type=int, default=8)
     parser.add_argument("--bootstrap")
-    parser.add_argument("--other", type=float, help="seconds; be the other client")
+    parser.add_argument("--other", type=float, help="seconds; run as the other client")
     arguments = parser.parse_args()
     if arguments.other:
         run_other(arguments.bootstrap, arguments.other)

@@ -1,6 +1,6 @@
-"""What a record costs on its way: validate, decode, build, columns both ways, codecs, checksum.
+"""Cost per record: validate, decode, build, convert to and from columns, codecs, checksum.
 
-Run: python benchmarks/records.py; the line at the top says whether the scan is compiled.
+Run: python benchmarks/records.py; the first line states whether the scan is compiled.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ RULES = ValidationRules()
 
 
 def words(index: int) -> bytes:
-    """Return 100 bytes that compress about as JSON does."""
+    """Return 100 bytes with the compression ratio of JSON."""
     text = f'{{"id":{index},"user":"user{index % 977}","amount":{index * 7919 % 100003}}}'
     return text.encode().ljust(100, b" ")[:100]
 
 
 def measure(name: str, unit: int, body: Callable[[], Any], *, what: str = "record") -> None:
-    """Print the best of several runs of at least 0.1 s, divided by unit."""
+    """Print the best of several runs of at least 0.1 s, per unit."""
     body()
     best = float("inf")
     for _ in range(5):
@@ -47,7 +47,7 @@ def measure(name: str, unit: int, body: Callable[[], Any], *, what: str = "recor
 
 
 def rewound(batch: memoryview) -> Callable[[], Any]:
-    """Return a validation of the same batch, its offset put back first."""
+    """Return a function that resets a batch's offset and validates it."""
 
     def body() -> Any:
         batch[:8] = bytes(8)
@@ -112,8 +112,8 @@ def main() -> None:
         measure("  compress", len(payload), partial(compress, codec, payload), what="byte")
         measure("  decompress", len(payload), partial(decompress, codec, packed), what="byte")
     blob = memoryview(bytearray(os.urandom(1 << 20)))
-    measure("crc32c, the wheel", len(blob), lambda: crc32c(blob), what="byte")
-    measure("crc32c, our tables", len(blob), lambda: scan.crc32c(blob), what="byte")
+    measure("crc32c, google-crc32c", len(blob), lambda: crc32c(blob), what="byte")
+    measure("crc32c, Ottla's tables", len(blob), lambda: scan.crc32c(blob), what="byte")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Rows a second of the Spark source and sink, beside the official connector where its jar is there.
+"""Rows per second of the Spark source and sink, compared with the official connector if present.
 
     python benchmarks/spark.py --bootstrap-server HOST:PORT [--jars a.jar,b.jar] [--records N]
 
-Batch read of all columns to nowhere, and streaming topic to topic with trigger availableNow. Each
-figure is the best of three warm runs; both sides run in one session in turn.
+Batch read of all columns into the noop sink, and streaming from topic to topic with trigger
+availableNow. Each figure is the best of three warm runs; both sources alternate in one session.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 RUNS = 3
 PARTITIONS = 4
 SIZES = {"100 B": (100, 1), "1 KB": (1000, 5)}
-"""Bytes a value, and by what the number of records is divided."""
+"""Bytes per value, and the divisor of the number of records."""
 
 
 def fill(spark: SparkSession, bootstrap: str, topic: str, *, records: int, size: int) -> None:
-    """Write the topic once, through our own sink."""
+    """Write the topic once with Ottla's sink."""
     with Admin(bootstrap_servers=bootstrap) as admin:
         made = admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic]
         if isinstance(made, KafkaError):
@@ -50,7 +50,7 @@ def fill(spark: SparkSession, bootstrap: str, topic: str, *, records: int, size:
 
 
 def read(spark: SparkSession, name: str, bootstrap: str, topic: str, columns: str) -> float:
-    """Return the seconds of one batch read to nowhere."""
+    """Return the seconds of one batch read into the noop sink."""
     began = time.perf_counter()
     reader = spark.read.format(name).option("kafka.bootstrap.servers", bootstrap)
     if columns and name == "ottla":
@@ -63,7 +63,7 @@ def read(spark: SparkSession, name: str, bootstrap: str, topic: str, columns: st
 
 
 def copy(spark: SparkSession, name: str, bootstrap: str, source: str, target: str) -> float:
-    """Return the seconds that the micro-batches of one streaming copy of a topic took."""
+    """Return the seconds of the micro-batches of one streaming copy of a topic."""
     with tempfile.TemporaryDirectory() as checkpoint:
         query = (
             spark.readStream.format(name)
@@ -85,23 +85,23 @@ def copy(spark: SparkSession, name: str, bootstrap: str, source: str, target: st
 
 
 def best(names: list[str], measure: Callable[[str], float]) -> dict[str, float]:
-    """Return each source's shortest time of a few runs, taken in turn, after a warm-up."""
+    """Return each source's best time of several alternating runs after a warm-up."""
     runs = [[measure(name) for name in names] for _ in range(RUNS + 1)]
     return {name: min(column) for name, column in zip(names, zip(*runs, strict=True), strict=True)}
 
 
 def report(what: str, records: int, seconds: dict[str, float]) -> None:
-    """Print rows a second, and the ratio to the connector."""
+    """Print rows per second and the ratio to the connector."""
     rates = "  ".join(f"{name} {records / taken:>10,.0f}" for name, taken in seconds.items())
     ratio = f"  {seconds['kafka'] / seconds['ottla']:.1f}x" if "kafka" in seconds else ""
     print(f"{what:36} {rates} rows/s{ratio}", flush=True)
 
 
 def main() -> None:
-    """Run everything and print a table."""
+    """Run all measurements and print a table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--bootstrap-server", required=True)
-    parser.add_argument("--jars", default="", help="the official connector and what it needs")
+    parser.add_argument("--jars", default="", help="the official connector and its dependencies")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--sizes", default="100 B,1 KB")
     parser.add_argument("--only", choices=("read", "copy"))

@@ -1,6 +1,6 @@
 """The asyncio clients: a producer and a consumer in one loop.
 
-Run it against a broker (OTTLA_BOOTSTRAP=host:port), or without one: it starts a node for itself.
+Run it against a broker (OTTLA_BOOTSTRAP=host:port), or without one: it then starts a node.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla import AsyncAdmin, AsyncConsumer, AsyncProducer
 
 
 async def produce(bootstrap: str, count: int) -> None:
-    """Send; await the last delivery only."""
+    """Send records and await the last delivery."""
     async with AsyncProducer(bootstrap_servers=bootstrap) as producer:
         for n in range(count):
             delivery = await producer.send("ticks", str(n))
@@ -21,7 +21,7 @@ async def produce(bootstrap: str, count: int) -> None:
 
 
 async def consume(bootstrap: str, count: int) -> None:
-    """Read until all have come."""
+    """Read all records."""
     async with AsyncConsumer(
         "ticks", bootstrap_servers=bootstrap, group_id="watchers", auto_offset_reset="earliest"
     ) as consumer:
@@ -33,14 +33,14 @@ async def consume(bootstrap: str, count: int) -> None:
 
 
 async def main(bootstrap: str, count: int = 1000) -> None:
-    """Do both at once."""
+    """Produce and consume concurrently."""
     async with AsyncAdmin(bootstrap_servers=bootstrap) as admin:
         await admin.create_topic("ticks", partitions=2, if_not_exists=True)
     await asyncio.gather(produce(bootstrap, count), consume(bootstrap, count))
 
 
 def run() -> None:
-    """Find or start a broker."""
+    """Use the given broker or start a node."""
     given = os.environ.get("OTTLA_BOOTSTRAP")
     if given:
         place = nullcontext(given)

@@ -1,6 +1,6 @@
-"""Produce, consume in a group, and look at the group: the blocking clients.
+"""The blocking clients: produce, consume in a group, and describe the group.
 
-Run it against a broker (OTTLA_BOOTSTRAP=host:port), or without one: it starts a node for itself.
+Run it against a broker (OTTLA_BOOTSTRAP=host:port), or without one: it then starts a node.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(bootstrap: str) -> None:
 
 
 def run() -> None:
-    """Find or start a broker."""
+    """Use the given broker or start a node."""
     given = os.environ.get("OTTLA_BOOTSTRAP")
     if given:
         place = nullcontext(given)

@@ -1,4 +1,4 @@
-"""Write a frame to a topic and read it back as a batch.
+"""Write a DataFrame to a topic and read it back as a batch.
 
 ottla server-start &
 python examples/spark_batch.py [localhost:9092]
@@ -15,7 +15,7 @@ TOPIC = "squares"
 
 
 def main(bootstrap: str) -> int:
-    """Return how many rows came back."""
+    """Return the number of rows read."""
     with Admin(bootstrap_servers=bootstrap) as admin:
         if TOPIC not in {topic.name for topic in admin.list_topics()}:
             admin.create_topic(TOPIC, 4)

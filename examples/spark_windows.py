@@ -19,7 +19,7 @@ PAGES = ("log_dir", "search", "cart")
 
 
 def send_clicks(bootstrap: str) -> None:
-    """Send ten minutes of clicks with their event times, and one late enough to close them."""
+    """Send ten minutes of clicks with event times, and a later one that closes the windows."""
     with Admin(bootstrap_servers=bootstrap) as admin:
         existing = {topic.name for topic in admin.list_topics()}
         for name in (CLICKS, COUNTS):
@@ -35,7 +35,7 @@ def send_clicks(bootstrap: str) -> None:
 
 
 def main(bootstrap: str) -> int:
-    """Return how many windows were written."""
+    """Return the number of windows written."""
     send_clicks(bootstrap)
     spark = ottla.spark.session("clicks")
     server = {"kafka.bootstrap.servers": bootstrap}

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Decode mutated messages of every class and version, by the installed codec and by the other one.
+"""Decode mutated messages of every class and version with the installed codec and the other one.
 
     scripts/fuzz_codec.py --messages 10000000 --seed 1
 
-Each message is a random sound one with a cut, a splice, a flipped byte or a lying length. Decoding
-must give an object or CorruptMessage, and nothing else; memory must stay bounded. Every hundredth
-message goes through the codec's other way as well (walk or written function), which must agree.
-A failure prints class, version and bytes.
+Each message is a random valid one that is truncated or spliced, or has a flipped byte or a false
+length. Decoding must return an object or raise CorruptMessage; memory must stay bounded. Every
+hundredth message is also decoded by the other codec (compiled walker or generated function), which
+must agree. A failure prints class, version and bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ottla.protocol.schema import Struct
 
 MUTANTS = 200
-"""Mutated copies of one sound message."""
+"""Mutated copies of one valid message."""
 COMPARED = 100
 
 
@@ -44,7 +44,7 @@ class Kind(NamedTuple):
 
 
 def mutated(data: bytes, rng: Random) -> bytes:
-    """Return the bytes with one thing wrong."""
+    """Return the bytes with one mutation."""
     at = rng.randrange(len(data) + 1)
     kind = rng.randrange(4)
     if kind == 0:
@@ -57,7 +57,7 @@ def mutated(data: bytes, rng: Random) -> bytes:
 
 
 def decoded(kind: Kind, data: bytes) -> Any:
-    """Decode as everybody does; None when refused."""
+    """Decode with the installed codec; None if it is refused."""
     try:
         return codec.decode(kind.cls, kind.version, data)
     except CorruptMessage:
@@ -65,7 +65,7 @@ def decoded(kind: Kind, data: bytes) -> Any:
 
 
 def decoded_otherwise(kind: Kind, data: bytes) -> Any:
-    """Decode by the way that this installation does not take."""
+    """Decode with the codec that this installation does not use."""
     view = memoryview(data)
     try:
         if codec.WALKS:
@@ -76,7 +76,7 @@ def decoded_otherwise(kind: Kind, data: bytes) -> Any:
 
 
 def run(messages: int, seed: int) -> dict[str, Any]:
-    """Decode that many messages; raise on the first that breaks a promise."""
+    """Decode this number of messages; raise on the first violation."""
     rng, began = Random(seed), time.monotonic()
     kinds = [
         Kind(cls, version)
@@ -104,7 +104,7 @@ def one(kind: Kind, data: bytes, counts: dict[str, int]) -> None:
             counts["compared"] += 1
             other = decoded_otherwise(kind, data)
             if repr(message) != repr(other):  # a NaN does not equal itself
-                raise AssertionError(f"{message!r} by one way, {other!r} by the other")
+                raise AssertionError(f"{message!r} by one codec, {other!r} by the other")
     except BaseException:
         print(kind.cls.__name__, kind.version, data.hex(), file=sys.stderr)
         raise

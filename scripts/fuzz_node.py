@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Send mutated requests of every served API to a live node, and watch that it stands them.
+"""Send mutated requests of every supported API to a running node and check that it survives.
 
     scripts/fuzz_node.py --frames 200000 --seed 1
 
-Each frame is a sound request of a random version with a cut, a splice, a flipped byte or a lying
-length. The node must answer something that decodes, answer nothing (acks=0, a wait), or close the
-connection; a second connection must get its answers all along; memory must stay bounded. A failure
-prints the frame: `--seed` and `--frames` replay it.
+Each frame is a valid request of a random version that is truncated or spliced, or has a flipped
+byte or a false length. The node must send a response that decodes, send none (acks=0, long polls),
+or close the connection; a second connection must be served all the time; memory must stay bounded.
+A failure prints the frame; `--seed` and `--frames` replay it.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 
 HUGE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\x80\0\0\0", b"\xff" * 9 + b"\1")
 ANSWER_LIMIT_S = 0.15
-"""A request that waits longer is left: its connection is given up."""
+"""Time after which the connection of a waiting request is closed."""
 COPIES = 8
-"""Damaged copies of each sound request."""
+"""Mutated copies of each valid request."""
 LANES = 16
-"""Connections at work at once, each with one request under way."""
+"""Concurrent connections, each with one request in flight."""
 MEMORY_LIMIT_BYTES = 300 << 20
-"""How much a node may grow over a run."""
+"""Limit for the growth of the node's memory during a run."""
 SETTINGS = {
     "auto.create.topics.enable": "true",
     "num.partitions": "1",
@@ -64,11 +64,11 @@ CALM_FIELDS = ("timeout_ms", "max_wait_ms", "session_timeout_ms", "rebalance_tim
 
 
 class Broken(AssertionError):
-    """The node did what it must not do; one line with the frame."""
+    """A violation by the node; one line with the frame."""
 
 
 class Mutant(NamedTuple):
-    """A frame without its size, and what it was before it was damaged."""
+    """A mutated frame without its size, and the original request."""
 
     key: int
     version: int
@@ -76,7 +76,7 @@ class Mutant(NamedTuple):
 
 
 class Problems(logging.Handler):
-    """Collects what the dispatcher says of its own failures: there must be none."""
+    """Collects logged failures of the dispatcher, of which there must be none."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -89,14 +89,14 @@ class Problems(logging.Handler):
 
 
 class Mutants:
-    """Seeded frames: sound requests of every API, each in a few damaged copies."""
+    """Seeded frames: valid requests of every API, each in a few mutated copies."""
 
     def __init__(self, apis: dict[int, tuple[int, int]], seed: int) -> None:
         self._apis = apis
         self._rng = Random(seed)
 
     def frames(self, count: int) -> Iterator[Mutant]:
-        """Yield so many frames, API after API."""
+        """Yield this number of frames, in turn for each API."""
         keys = sorted(self._apis)
         for number in range(0, count, COPIES):
             key = keys[number // COPIES % len(keys)]
@@ -143,8 +143,8 @@ class Mutants:
         return bytes(frame)
 
 
-class Lane:
-    """One connection with one mutant under way."""
+class Channel:
+    """One connection with one mutant in flight."""
 
     def __init__(self, address: tuple[str, int], outcomes: Counter[str]) -> None:
         self._address = address
@@ -154,27 +154,27 @@ class Lane:
         self._sock: socket.socket | None = None
         self.deadline_s = 0.0
 
-    def send(self, mutant: Mutant, poller: select.poll, lanes: dict[int, Lane]) -> None:
-        """Send one frame, over a new connection where the old one has gone."""
+    def send(self, mutant: Mutant, poller: select.poll, channels: dict[int, Channel]) -> None:
+        """Send one frame, over a new connection if the old one was closed."""
         self._mutant, self._received = mutant, b""
         if self._sock is None:
             self._sock = socket.create_connection(self._address, 5)
             self._sock.settimeout(5)
-            lanes[self._sock.fileno()] = self
+            channels[self._sock.fileno()] = self
             poller.register(self._sock, select.POLLIN)
         self.deadline_s = time.monotonic() + ANSWER_LIMIT_S
-        with suppress(OSError):  # hung up already: the poll will tell
+        with suppress(OSError):  # closed by the node: the poll reports it
             self._sock.sendall(struct.pack(">i", len(mutant.frame)) + mutant.frame)
 
-    def receive(self, poller: select.poll, lanes: dict[int, Lane]) -> bool:
-        """Take what has come; return whether the mutant has met its end."""
+    def receive(self, poller: select.poll, channels: dict[int, Channel]) -> bool:
+        """Receive; return whether the mutant's outcome is known."""
         assert self._sock is not None
         try:
             data = self._sock.recv(1 << 20)
         except OSError:
             data = b""
         if not data:
-            self.give_up("closed", poller, lanes)
+            self.give_up("closed", poller, channels)
             return True
         self._received += data
         size = int.from_bytes(self._received[:4], "big") + 4
@@ -184,20 +184,20 @@ class Lane:
         self._outcomes["answered"] += 1
         return True
 
-    def end_idle(self, poller: select.poll, lanes: dict[int, Lane]) -> None:
-        """Close a connection that the node closed after its answer; Broken for bytes more."""
+    def end_idle(self, poller: select.poll, channels: dict[int, Channel]) -> None:
+        """Close a connection after its response; raises Broken for extra bytes."""
         assert self._sock is not None
         with suppress(OSError):
             if self._sock.recv(1 << 20):
-                raise Broken(f"bytes behind the answer to {self._mutant.frame.hex()}")
-        self.give_up("closed after its answer", poller, lanes)
+                raise Broken(f"bytes after the response to {self._mutant.frame.hex()}")
+        self.give_up("closed after its answer", poller, channels)
 
-    def give_up(self, outcome: str, poller: select.poll, lanes: dict[int, Lane]) -> None:
-        """Close the connection and count why."""
+    def give_up(self, outcome: str, poller: select.poll, channels: dict[int, Channel]) -> None:
+        """Close the connection and count the reason."""
         assert self._sock is not None
         self._outcomes[outcome] += 1
         poller.unregister(self._sock)
-        del lanes[self._sock.fileno()]
+        del channels[self._sock.fileno()]
         self._sock.close()
         self._sock = None
 
@@ -222,49 +222,49 @@ def _validate(mutant: Mutant, answer: bytes) -> None:
 
 
 class Fuzzer:
-    """Sends mutants over a few connections at a time and judges what comes back."""
+    """Sends mutants over a few connections at a time and checks the responses."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.outcomes: Counter[str] = Counter()
         self._poller = select.poll()
-        self._idle = [Lane(address, self.outcomes) for _ in range(LANES)]
-        self._connected: dict[int, Lane] = {}
-        self._under_way: set[Lane] = set()
+        self._idle = [Channel(address, self.outcomes) for _ in range(LANES)]
+        self._connected: dict[int, Channel] = {}
+        self._under_way: set[Channel] = set()
 
     def send_all(self, mutants: Iterator[Mutant]) -> Iterator[None]:
-        """Send every mutant; yields now and then, for the witness."""
+        """Send every mutant; yields at intervals, for the witness."""
         for number, mutant in enumerate(mutants):
             while not self._idle:
                 self._wait()
-            lane = self._idle.pop()
-            lane.send(mutant, self._poller, self._connected)
-            self._under_way.add(lane)
+            channel = self._idle.pop()
+            channel.send(mutant, self._poller, self._connected)
+            self._under_way.add(channel)
             if number % 50 == 0:
                 yield
         while self._under_way:
             self._wait()
-        for lane in self._idle:
-            lane.close()
+        for channel in self._idle:
+            channel.close()
 
     def _wait(self) -> None:
         for descriptor, _ in self._poller.poll(ANSWER_LIMIT_S * 1000 / 4):
-            lane = self._connected[descriptor]
-            if lane not in self._under_way:
-                lane.end_idle(self._poller, self._connected)
-            elif lane.receive(self._poller, self._connected):
-                self._done(lane)
+            channel = self._connected[descriptor]
+            if channel not in self._under_way:
+                channel.end_idle(self._poller, self._connected)
+            elif channel.receive(self._poller, self._connected):
+                self._done(channel)
         now_s = time.monotonic()
-        for lane in [one for one in self._under_way if one.deadline_s < now_s]:
-            lane.give_up("no answer yet", self._poller, self._connected)
-            self._done(lane)
+        for channel in [one for one in self._under_way if one.deadline_s < now_s]:
+            channel.give_up("no answer yet", self._poller, self._connected)
+            self._done(channel)
 
-    def _done(self, lane: Lane) -> None:
-        self._under_way.discard(lane)
-        self._idle.append(lane)
+    def _done(self, channel: Channel) -> None:
+        self._under_way.discard(channel)
+        self._idle.append(channel)
 
 
 class Witness:
-    """The other connection, which must never notice."""
+    """A second connection, which must be served without errors."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._sock = socket.create_connection(address, 5)
@@ -277,24 +277,24 @@ class Witness:
         self.slowest_s = 0.0
 
     def ask(self) -> None:
-        """Ask and take the time; raises Broken when there is no answer."""
+        """Send a request and measure its time; raises Broken without a response."""
         begun = time.monotonic()
         try:
             self._sock.sendall(self._frame)
             answer = _read_frame(self._sock)
         except OSError as error:
-            raise Broken(f"the other connection noticed: {error!r}") from error
+            raise Broken(f"the second connection failed: {error!r}") from error
         if answer is None or answer[:4] != b"\0\0\0\x09":
-            raise Broken("the other connection was closed or got another one's answer")
+            raise Broken("the second connection was closed or received a wrong response")
         self.slowest_s = max(self.slowest_s, time.monotonic() - begun)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self._sock.close()
 
 
 def _read_frame(sock: socket.socket) -> bytes | None:
-    """Read one answer; None when the connection ends before it is whole."""
+    """Read one response; None if the connection ends before it is complete."""
     head = _read(sock, 4)
     return None if head is None else _read(sock, int.from_bytes(head, "big"))
 
@@ -310,14 +310,14 @@ def _read(sock: socket.socket, size: int) -> bytes | None:
 
 
 def served(kind: str) -> dict[int, tuple[int, int]]:
-    """Return the versions of each API that a kind of listener serves."""
+    """Return the versions of each API that a listener type serves."""
     from ottla.server.requests.dispatch import served_apis
 
     return {key: (api.lowest, api.highest) for key, api in served_apis(kind).items()}
 
 
 def run(count: int, seed: int = 1, kind: str = "broker") -> dict[str, Any]:
-    """Send so many frames to a node in this process; return the figures. Raises Broken."""
+    """Send frames to a node in this process; return the figures. Raises Broken."""
     process, problems = psutil.Process(), Problems()
     logging.getLogger("ottla").addHandler(problems)
     with Cluster(config=SETTINGS) as cluster:
@@ -337,7 +337,7 @@ def run(count: int, seed: int = 1, kind: str = "broker") -> dict[str, Any]:
             raise Broken(f"the node has grown by {grown} bytes")
     logging.getLogger("ottla").removeHandler(problems)
     if problems.texts:
-        raise Broken(f"the node complained: {problems.texts.most_common(5)}")
+        raise Broken(f"the node logged errors: {problems.texts.most_common(5)}")
     return {
         "frames": count,
         "seed": seed,
@@ -350,7 +350,7 @@ def run(count: int, seed: int = 1, kind: str = "broker") -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run as asked on the command line and print the figures as JSON."""
+    """Run with command line arguments and print the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--frames", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Kill a node with SIGKILL again and again under load, and check that nothing was lost.
+"""Kill a node with SIGKILL repeatedly under load and check that no record was lost.
 
     scripts/kill_loop.py --kills 50
 
-An idempotent acks=all producer and a committing consumer (librdkafka) run through all of it. At
-the end: every acknowledged record is where it was acknowledged, none is there twice, offsets have
-no gap, and no acknowledged commit of the group has gone back. The page cache survives a killed
-process; what power loss may take is the simulation's matter.
+An idempotent acks=all producer and a committing consumer (librdkafka) run all the time. At the
+end every acknowledged record is at its offset, no record exists twice, offsets have no gap, and no
+acknowledged commit of the group was lost. The page cache survives a killed process; the simulation
+tests power loss.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ START_LIMIT_S = 30.0
 
 
 class Lost(AssertionError):
-    """A promise was broken; one line."""
+    """A violated guarantee, in one line."""
 
 
 class Server:
-    """A node in its own process, on one port and directory all along."""
+    """A node in its own process, always with the same port and directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -48,7 +48,7 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> float:
-        """Start it; return the seconds until it is ready."""
+        """Start the node; return the seconds until it is ready."""
         ready = self.directory / "ready.json"
         ready.unlink(missing_ok=True)
         begun = time.monotonic()
@@ -71,14 +71,14 @@ class Server:
         return time.monotonic() - begun
 
     def kill(self) -> None:
-        """End it as the kernel's killer does."""
+        """Kill the node with SIGKILL."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
 
 class Load:
-    """A producer and a committing consumer, each on its thread, and what they were promised."""
+    """A producer and a committing consumer, each in its thread, and their acknowledgements."""
 
     def __init__(self, bootstrap: str) -> None:
         self.acknowledged: dict[int, tuple[int, int]] = {}
@@ -93,17 +93,17 @@ class Load:
         ]
 
     def start(self) -> None:
-        """Begin."""
+        """Start both threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Send what is left and end."""
+        """Flush the producer and stop both threads."""
         self._stopped.set()
         for thread in self._threads:
             thread.join(60)
             if thread.is_alive():
-                raise Lost("a client does not come to an end")
+                raise Lost("a client does not stop")
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         number = int((message.value() or b"").split(b" ", 1)[0])
@@ -164,7 +164,7 @@ class Load:
 
 
 def run(kills: int, directory: Path, *, seed: int = 1) -> dict[str, Any]:
-    """Kill so many times; return the figures. Raises Lost."""
+    """Kill the node this number of times; return the figures. Raises Lost."""
     rng = random.Random(seed)
     server = Server(directory)
     starts = [server.start()]
@@ -176,11 +176,13 @@ def run(kills: int, directory: Path, *, seed: int = 1) -> dict[str, Any]:
     try:
         for _ in range(kills):
             before = len(load.acknowledged)
-            _wait_for(lambda before=before: len(load.acknowledged) > before, "nothing goes on")
+            _wait_for(
+                lambda before=before: len(load.acknowledged) > before, "no record is acknowledged"
+            )
             time.sleep(rng.uniform(0.05, 0.8))
             server.kill()
             starts.append(server.start())
-        _wait_for(lambda: len(load.committed) == PARTITIONS, "no commit was answered")
+        _wait_for(lambda: len(load.committed) == PARTITIONS, "no commit was acknowledged")
         load.stop()
         found = _check(server.bootstrap, load)
         commits = _check_commits(server.bootstrap, load)
@@ -195,7 +197,7 @@ def run(kills: int, directory: Path, *, seed: int = 1) -> dict[str, Any]:
         "commits_acknowledged": load.commits,
         "group_offsets": commits,
         "start_seconds_median": round(sorted(starts)[len(starts) // 2], 2),
-        "start_seconds_most": round(max(starts), 2),
+        "start_seconds_max": round(max(starts), 2),
     }
 
 
@@ -208,7 +210,7 @@ def _wait_for(condition: Any, problem: str) -> None:
 
 
 def _check(bootstrap: str, load: Load) -> int:
-    """Read everything; every promise about records must hold. Return how many there are."""
+    """Read all records, check the guarantees, and return the number of records."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "checker", "enable.auto.commit": False}
     )
@@ -231,10 +233,10 @@ def _check(bootstrap: str, load: Load) -> int:
     consumer.close()
     twice = [number for number, count in seen.items() if count > 1]
     if twice:
-        raise Lost(f"{len(twice)} records are there twice, the first is {twice[0]}")
+        raise Lost(f"{len(twice)} records exist twice, the first is {twice[0]}")
     lost = [n for n, place in load.acknowledged.items() if places.get(place) != n]
     if lost:
-        raise Lost(f"{len(lost)} acknowledged records are not in their place, such as {lost[0]}")
+        raise Lost(f"{len(lost)} acknowledged records are not at their offset, such as {lost[0]}")
     return len(places)
 
 
@@ -246,7 +248,7 @@ def _check_commits(bootstrap: str, load: Load) -> dict[int, int]:
     for partition, offset in load.committed.items():
         if answered[partition] < offset:
             raise Lost(
-                f"commit {offset} of {partition} was answered; {answered[partition]} is there"
+                f"commit {offset} of {partition} was acknowledged; {answered[partition]} is stored"
             )
     return answered
 
@@ -258,11 +260,13 @@ def _free_port() -> int:
 
 
 def main() -> None:
-    """Run the loop as asked on the command line and print the figures as JSON."""
+    """Run with command line arguments and print the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--directory", help="keep the data here instead of a temporary place")
+    parser.add_argument(
+        "--directory", help="keep the data in this directory instead of a temporary one"
+    )
     asked = parser.parse_args()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ottla-kill-") as temporary:

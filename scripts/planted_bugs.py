@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Put the bugs that others had back, one at a time, and see that the tests named for them fail.
+"""Re-introduce known bugs of other systems one at a time and check that their tests fail.
 
     .venv/bin/python scripts/planted_bugs.py [--only 7,22] [--verbose]
 
-`tests/planted_bugs.toml` holds for each bug of docs/reliability.md the edits of src/ottla that
-plant it (an exact old text and the new one) and the test that must catch it. The sources are
-copied into a temporary directory once; there one bug after the other is planted, its test run
-alone, and the file put back. Before that all tests named must pass on the copy as it is.
+`tests/planted_bugs.toml` lists for each bug of docs/reliability.md the edits of src/ottla that
+plant it (an exact old text and a new one) and the test that must catch it. The sources are copied
+to a temporary directory once; there one bug after the other is planted, its test is run alone, and
+the file is restored. Before that, all tests must pass on the unchanged copy.
 
-Prints a table (number, test, what happened, seconds) and, last, `N of 86 caught`. A bug counts
-when all its plants are caught: by a test that failed, not by code that cannot be imported or run.
-Exit 1 when one is missed, when an old text is not found exactly once, or when a test fails with
-nothing planted.
+Prints a table (number, test, result, seconds) and finally `N of 86 caught`. A bug counts as caught
+if all its plants are caught by a failing test, not by code that cannot be imported or run. Exits
+with 1 if a bug is missed, an old text is not found exactly once, or a test fails without a plant.
 
 Kafka: none.
 """
@@ -42,11 +41,11 @@ ROOT = Path(__file__).parents[1]
 PLANTS = ROOT / "tests" / "planted_bugs.toml"
 ALL_BUGS = 86
 TEST_LIMIT_S = 60
-"""How long one test may take; a bug may be that something never ends."""
+"""Time limit of a test; a bug may be an endless loop."""
 BROKEN_PLANT = re.compile(
     r"(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|NameError|UnboundLocalError)\b"
 )
-"""Failures that say that the plant is no program, not that a test caught it."""
+"""Failures that mean that the planted code is invalid, not that a test caught it."""
 
 
 class Edit(NamedTuple):
@@ -58,7 +57,7 @@ class Edit(NamedTuple):
 
 
 class Plant(NamedTuple):
-    """One way to re-introduce a bug, and the test that must fail by it."""
+    """One way to re-introduce a bug, and the test that must fail."""
 
     number: int
     what: str
@@ -67,7 +66,7 @@ class Plant(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What became of a plant; `why` is the first line of the failure, or what was wrong."""
+    """The result of a plant; `why` is the first line of the failure, or the error."""
 
     plant: Plant
     is_caught: bool
@@ -76,7 +75,7 @@ class Result(NamedTuple):
 
 
 class PlantError(Exception):
-    """A plant cannot be tried: the sources have changed, or a test fails without it."""
+    """A plant that cannot be tested: the sources have changed, or a test fails without it."""
 
 
 def read_plants(path: Path = PLANTS) -> list[Plant]:
@@ -95,10 +94,10 @@ def read_plants(path: Path = PLANTS) -> list[Plant]:
 
 
 def copy_sources(plants: list[Plant], target: Path) -> Path:
-    """Copy src; without compiled modules if one of them is planted, which it would hide.
+    """Copy src, without compiled modules if a plant concerns one of them.
 
-    They know each other's layout, so that it is all or none. Byte code is made with hashes of the
-    sources: a planted file is never taken for the old one.
+    Compiled modules depend on each other's layout, so all or none are copied. Byte code is checked
+    by source hashes, so that a planted file is never mistaken for the old one.
     """
     sources = target / "src"
     shutil.copytree(ROOT / "src", sources, ignore=shutil.ignore_patterns("__pycache__"))
@@ -114,12 +113,12 @@ def copy_sources(plants: list[Plant], target: Path) -> Path:
 
 
 def environment(sources: Path) -> dict[str, str]:
-    """Return the environment in which tests import the copy and nothing else of ours."""
+    """Return the environment in which tests import Ottla from the copy only."""
     return {**os.environ, "PYTHONPATH": str(sources), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def check_imports(plants: list[Plant], sources: Path) -> None:
-    """See that Python takes every module that gets planted from the copy, as source."""
+    """Check that Python imports every planted module from the copy, as source."""
     files = sorted({edit.file for plant in plants for edit in plant.edits})
     modules = ["ottla." + file.removesuffix(".py").replace("/", ".") for file in files]
     code = "import sys, importlib.util as u; [print(u.find_spec(n).origin) for n in sys.argv[1:]]"
@@ -136,7 +135,7 @@ def check_imports(plants: list[Plant], sources: Path) -> None:
 
 
 def run_tests(tests: list[str], sources: Path) -> list[str]:
-    """Run tests on the copy; return the failures' first lines. PlantError when they cannot run."""
+    """Run tests on the copy; return the first lines of failures. Raises PlantError."""
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
         plugins = [
             option for name in ("cacheprovider", "randomly") for option in ("-p", f"no:{name}")
@@ -164,19 +163,19 @@ def run_tests(tests: list[str], sources: Path) -> list[str]:
 
 
 def with_plant(plant: Plant, sources: Path) -> dict[Path, str]:
-    """Return the files as the plant has them. PlantError when an old text is not there once."""
+    """Return the planted files. Raises PlantError unless each old text occurs exactly once."""
     texts: dict[Path, str] = {}
     for edit in plant.edits:
         path = sources / "ottla" / edit.file
         text = texts.get(path) or path.read_text(encoding="utf-8")
         if text.count(edit.old) != 1:
-            raise PlantError(f"{edit.file} holds {text.count(edit.old)} times: {edit.old!r}")
+            raise PlantError(f"{edit.file} contains {text.count(edit.old)} times: {edit.old!r}")
         texts[path] = text.replace(edit.old, edit.new)
     return texts
 
 
-def judge(plant: Plant, sources: Path) -> Result:
-    """Plant one bug, run its test, put the files back."""
+def run_plant(plant: Plant, sources: Path) -> Result:
+    """Plant one bug, run its test, restore the files."""
     began = time.monotonic()
     try:
         texts = with_plant(plant, sources)
@@ -195,44 +194,44 @@ def judge(plant: Plant, sources: Path) -> Result:
     return Result(plant, is_caught, why, time.monotonic() - began)
 
 
-def show(verdicts: list[Result], console: Console) -> None:
-    """Print the table, and why what was missed was missed."""
+def show(results: list[Result], console: Console) -> None:
+    """Print the table, and the reason of each miss."""
     table = Table("no.", "test", "", "seconds", box=None)
-    for one in verdicts:
+    for one in results:
         name = one.plant.test.rpartition("::")[2]
         word = "caught" if one.is_caught else "[bold red]MISSED[/]"
         table.add_row(str(one.plant.number), name, word, f"{one.took_s:.1f}")
     console.print(table)
-    for one in verdicts:
+    for one in results:
         if not one.is_caught:
             console.print(f"{one.plant.number} ({one.plant.what}): {one.why}", markup=False)
 
 
 def main() -> int:
-    """Plant, judge, print; return the exit status."""
+    """Test all plants and print the results; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", metavar="NUMBERS", help="only these bugs, as 7,22")
-    parser.add_argument("--verbose", action="store_true", help="also how each one was caught")
+    parser.add_argument("--verbose", action="store_true", help="also print how each bug was caught")
     options = parser.parse_args()
     plants = read_plants()
     if options.only:
-        wanted = {int(number) for number in options.only.split(",")}
-        plants = [plant for plant in plants if plant.number in wanted]
+        numbers = {int(number) for number in options.only.split(",")}
+        plants = [plant for plant in plants if plant.number in numbers]
     console = Console(width=max(100, Console().width))
-    with tempfile.TemporaryDirectory() as folder:
-        sources = copy_sources(plants, Path(folder))
+    with tempfile.TemporaryDirectory() as directory:
+        sources = copy_sources(plants, Path(directory))
         check_imports(plants, sources)
         failures = run_tests(sorted({plant.test for plant in plants}), sources)
         if failures:
-            raise PlantError(f"tests fail with nothing planted: {failures}")
+            raise PlantError(f"tests fail without a plant: {failures}")
         progress = Console(stderr=True)
-        verdicts = [judge(one, sources) for one in track(plants, "planting", console=progress)]
-    show(verdicts, console)
+        results = [run_plant(one, sources) for one in track(plants, "planting", console=progress)]
+    show(results, console)
     if options.verbose:
-        for one in verdicts:
+        for one in results:
             console.print(f"{one.plant.number}: {one.why}", markup=False, soft_wrap=True)
-    missed = {one.plant.number for one in verdicts if not one.is_caught}
-    caught = {one.plant.number for one in verdicts} - missed
+    missed = {one.plant.number for one in results if not one.is_caught}
+    caught = {one.plant.number for one in results} - missed
     print(f"{len(caught)} of {ALL_BUGS} caught")
     return 1 if missed else 0
 

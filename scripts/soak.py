@@ -1,13 +1,13 @@
-"""A node under half load for as long as one likes: memory, descriptors and loop lag must not grow.
+"""Run a node under half load for a long time: memory, descriptors and loop lag must not grow.
 
     scripts/soak.py --minutes 60 --connections 1000 --partitions 10000
 
-The node runs in its own process; this one plays the clients with raw frames: every connection
-produces and fetches in turn, at a rate that keeps the node at about half of what it can do (the
-rate is found in the first seconds). Every second it notes the node's resident memory and its open
-descriptors; at the end the node is asked how late its loop ran (its ottla_loop_lag_seconds).
-It prints one JSON object; exit 1 when memory or descriptors of the last quarter exceed those of
-the second by more than the tolerance, when any request failed, or when the node did not stop well.
+The node runs in its own process; this process simulates clients with raw frames: every connection
+produces and fetches in turn, at about half the node's maximum rate, which is measured in the first
+seconds. The node's resident memory and open descriptors are sampled every second, and its loop lag
+(ottla_loop_lag_seconds) is read at the end. Prints one JSON object; exits with 1 if memory or
+descriptors of the last quarter exceed those of the second by more than the tolerance, if a request
+failed, or if the node did not stop cleanly.
 
 Kafka: none.
 """
@@ -42,7 +42,7 @@ from ottla.records.builder import encode_batch
 from ottla.types import FileSlice
 
 TOLERANCE = 0.05
-"""How much the last quarter may lie above the second one."""
+"""Maximum ratio of the last quarter to the second."""
 PARTITIONS_PER_TOPIC = 500
 RECORDS, RECORD_BYTES = 10, 100
 CONFIGS = (
@@ -50,7 +50,7 @@ CONFIGS = (
     ("segment.jitter.ms", "600000"),
     ("retention.bytes", "65536"),
 )
-"""Each log rolls every five to fifteen minutes and loses its oldest segment, one after another:
+"""Each log rolls every five to fifteen minutes and deletes its oldest segment, at different times:
 all that a log keeps in memory is there in the second quarter of an hour. A roll takes about five
 fsyncs, and ten thousand logs in a few minutes are more than a slow disk does."""
 CALIBRATION_S, STOP_LIMIT_S = 5.0, 300.0
@@ -58,7 +58,7 @@ VERSION = {ApiKey.PRODUCE: 9, ApiKey.FETCH: 11, ApiKey.CREATE_TOPICS: 5}
 
 
 class Client(asyncio.Protocol):
-    """One connection that produces to a place and fetches from there, in turn, place by place."""
+    """One connection that produces to a partition and fetches from it, partition by partition."""
 
     def __init__(self, soak: Soak, number: int) -> None:
         self._soak = soak
@@ -69,7 +69,7 @@ class Client(asyncio.Protocol):
         self._transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin after a moment of one's own, so that not all ask at once."""
+        """Start after a random delay, so that connections do not send at once."""
         self._transport = transport
         spread_s = 1.0 * self._place / self._soak.connections
         asyncio.get_running_loop().call_later(spread_s, self._produce)
@@ -82,7 +82,7 @@ class Client(asyncio.Protocol):
         self._transport.write(self._soak.produce_frame(self._place))
 
     def data_received(self, data: bytes) -> None:
-        """Go on when the whole answer is there."""
+        """Continue when the response is complete."""
         self._received += data
         size = int.from_bytes(self._received[:4], "big") + 4
         if len(self._received) < max(size, 8):
@@ -113,7 +113,7 @@ class Client(asyncio.Protocol):
 
 
 def encoded(request: Any) -> bytes:
-    """Return the whole frame of a request."""
+    """Return the complete frame of a request."""
     key = ApiKey(request.message_key)
     parts = frames.encode_request(request, VERSION[key], 1, "soak")
     return b"".join(part for part in parts if not isinstance(part, FileSlice))
@@ -127,7 +127,7 @@ def decoded(key: ApiKey, frame: bytes) -> Any:
 
 
 class Soak:
-    """The clients, their pace and what was measured."""
+    """The clients, their rate and the measurements."""
 
     def __init__(self, node: dict[str, str], options: argparse.Namespace) -> None:
         self._metrics_url = node["metrics"]
@@ -141,17 +141,17 @@ class Soak:
         self.samples: list[tuple[int, int]] = []
         self.is_over = False
         self._environment: dict[int, tuple[bytes, bytes]] = {}
-        """By place: what stands before and behind the records of a produce request."""
+        """By partition: the bytes before and after the records of a produce request."""
         self._records = b""
         self._second = 0
 
     def place(self, number: int) -> tuple[str, int]:
-        """Return topic and partition by running number."""
+        """Return topic and partition of a number."""
         topic, partition = divmod(number % self.partitions, PARTITIONS_PER_TOPIC)
         return f"soak-{topic}", partition
 
     def produce_frame(self, number: int) -> bytes:
-        """Return the request that writes records of this second to a place."""
+        """Return the request that writes records with the current second to a partition."""
         now_s = int(time.time())
         if now_s != self._second:
             self._second = now_s
@@ -170,17 +170,17 @@ class Soak:
         part = data.PartitionProduceData(index=partition, records=self._records)
         whole = data(name=topic, partition_data=[part])
         frame = encoded(ProduceRequest(acks=1, timeout_ms=5000, topic_data=[whole]))
-        before, _, behind = frame.partition(self._records)
-        return before, behind
+        before, _, after = frame.partition(self._records)
+        return before, after
 
     def fetch_frame(self, number: int, offset: int) -> bytes:
-        """Return the request that reads what was just written."""
+        """Return the request that reads the records just written."""
         topic, partition = self.place(number)
-        wanted = FetchRequest.FetchTopic
-        one = wanted.FetchPartition(
+        topic_class = FetchRequest.FetchTopic
+        one = topic_class.FetchPartition(
             partition=partition, fetch_offset=offset, partition_max_bytes=1 << 16
         )
-        topics = [wanted(topic=topic, partitions=[one])]
+        topics = [topic_class(topic=topic, partitions=[one])]
         return encoded(FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics))
 
     def create(self) -> None:
@@ -190,28 +190,28 @@ class Soak:
         with socket.create_connection(self.address, 60) as connection:
             stream = connection.makefile("rb")
             for first in range(0, self.partitions, PARTITIONS_PER_TOPIC):
-                wanted = topic(
+                creatable = topic(
                     name=self.place(first)[0],
                     num_partitions=min(PARTITIONS_PER_TOPIC, self.partitions - first),
                     replication_factor=1,
                     assignments=[],
                     configs=configs,
                 )
-                connection.sendall(encoded(CreateTopicsRequest(topics=[wanted])))
+                connection.sendall(encoded(CreateTopicsRequest(topics=[creatable])))
                 frame = stream.read(int.from_bytes(stream.read(4), "big"))
                 answer = decoded(ApiKey.CREATE_TOPICS, frame)
                 assert answer.topics[0].error_code == 0, answer
             stream.close()
 
     async def watch(self, process: psutil.Process, seconds: float) -> None:
-        """Sample the node every second until the time is over."""
+        """Sample the node every second until the end."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.samples.append((process.memory_info().rss, process.num_fds()))
             await asyncio.sleep(1)
 
     async def run(self, process: psutil.Process, seconds: float) -> dict[str, Any]:
-        """Find the full rate, then hold half of it; return the figures."""
+        """Measure the maximum rate, then run at half of it; return the figures."""
         loop = asyncio.get_running_loop()
         for number in range(self.connections):
             await loop.create_connection(partial(Client, self, number), *self.address)
@@ -241,7 +241,7 @@ class Soak:
         return figures
 
     def figures(self) -> dict[str, Any]:
-        """Return what was sampled, by quarters."""
+        """Return the samples by quarters."""
         quarter = max(len(self.samples) // 4, 1)
         quarters = [self.samples[at : at + quarter] for at in range(0, 4 * quarter, quarter)]
         rss = [statistics.median(one[0] for one in part) / 1e6 for part in quarters if part]
@@ -262,12 +262,12 @@ def _used_s(process: psutil.Process) -> float:
 
 
 def _is_flat(quarters: list[float]) -> bool:
-    """Whether the last quarter is no larger than the second, which is warm."""
+    """Whether the last quarter is no larger than the second, after warm-up."""
     return quarters[-1] <= quarters[min(1, len(quarters) - 1)] * (1 + TOLERANCE)
 
 
 def lag_counts(url: str) -> dict[float, float]:
-    """Return how often the node's loop was at most so late, by seconds, since its start."""
+    """Return the cumulative counts of the node's loop lag by bound in seconds, since its start."""
     with urlopen(f"{url.rstrip('/').removesuffix('/metrics')}/metrics") as answer:
         text = answer.read().decode()
     found = re.findall(r'ottla_loop_lag_seconds_bucket\{.*?le="([^"]+)".*?\} (\S+)', text)
@@ -275,7 +275,7 @@ def lag_counts(url: str) -> dict[float, float]:
 
 
 def lag_figures(before: dict[float, float], after: dict[float, float]) -> dict[str, float]:
-    """Return by quantile the least bound in ms below which the loop's lateness was meanwhile."""
+    """Return for each quantile the lowest bound in ms of the loop lag between two scrapes."""
     counts = {bound: count - before.get(bound, 0) for bound, count in after.items()}
     total = max(counts.values())
     return {
@@ -286,11 +286,11 @@ def lag_figures(before: dict[float, float], after: dict[float, float]) -> dict[s
 
 
 def soak(options: argparse.Namespace) -> dict[str, Any]:
-    """Start a node, soak it, stop it; return the figures."""
-    with tempfile.TemporaryDirectory() as folder:
-        ready = Path(folder) / "ready.json"
+    """Start a node, run the load, stop the node; return the figures."""
+    with tempfile.TemporaryDirectory() as directory:
+        ready = Path(directory) / "ready.json"
         command = [sys.executable, "-m", "ottla", "server-start", "--port", "0"]
-        command += ["--override", f"log.dirs={folder}/data", "--ready-file", str(ready)]
+        command += ["--override", f"log.dirs={directory}/data", "--ready-file", str(ready)]
         command += ["--override", "log.retention.check.interval.ms=10000"]
         command += ["--override", "metrics.listener=127.0.0.1:0"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
@@ -323,7 +323,7 @@ def soak(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Parse the options, run, print; 1 when something grew or failed."""
+    """Parse the options, run, print the result; return 1 for growth or failures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--connections", type=int, default=1000)

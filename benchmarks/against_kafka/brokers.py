@@ -1,4 +1,4 @@
-"""Starts real Kafka and Ottla on the same disk and reads what they cost from /proc."""
+"""Starts Kafka and Ottla on the same disk and reads their CPU time and memory from /proc."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 HEAP = "-Xms1g -Xmx1g"
-"""Kafka's own default, stated beside each figure."""
+"""Kafka's default, stated with each figure."""
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
+    """Return an unused port."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
@@ -32,12 +32,12 @@ class Broker:
     process: subprocess.Popen[bytes]
 
     def cpu_seconds(self) -> float:
-        """Return user and system time since its start."""
+        """Return user and system time since the start."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def resident_mb(self) -> float:
-        """Return the resident memory."""
+        """Return the resident memory in MB."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) / 1024
@@ -57,7 +57,7 @@ class Broker:
         raise RuntimeError(f"{self.name} did not open its port within 60 s")
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the broker."""
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(30)
@@ -117,7 +117,7 @@ class RealKafka(Broker):
 
 
 class Ottla(Broker):
-    """This tree's node; overrides are settings as `--override` takes them."""
+    """The node of this source tree; overrides are settings as for `--override`."""
 
     name = "ottla"
 
@@ -141,7 +141,7 @@ class Ottla(Broker):
 
 
 class Floor(Broker):
-    """A broker in Python that does as little as can be done: see floor.py."""
+    """A minimal broker in Python: see floor.py."""
 
     name = "floor"
 

@@ -1,12 +1,12 @@
-"""How little a broker in Python can cost on this machine: the bare minimum beside the budgets.
+"""The minimal cost of a broker in Python on this machine, as a reference for the budgets.
 
     python benchmarks/against_kafka/run.py --libs KAFKA_LIBS --floor
 
-A node whose Produce is cut down to what no broker can leave out: receive, check the sum, walk the
-records, write, answer. It keeps no index, no metadata, no producer's state, and answers only what
-the load generator sends (version 13, one topic, one partition). Everything else is the node's
-own. What lies between its figures and Ottla's is the price of Kafka's semantics; what lies below
-is system calls, the interpreter and the machine.
+A node whose Produce is reduced to the necessary steps: receive, verify the checksum, scan the
+records, write, respond. It keeps no index, metadata or producer state, and serves only the load
+generator's requests (version 13, one topic, one partition). All other parts are those of the node.
+The difference to Ottla's figures is the cost of Kafka's semantics; the remaining cost is that of
+system calls, the interpreter and the machine.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _ANSWER = struct.Struct(">iibb16sbihqqqbbbbib")
 _PLACE = struct.Struct(">qii")
 _PRODUCE, _VERSION = 0, 13
 _BEFORE_TOPIC = 9
-"""No tags of the header, no transaction, acks, timeout, one topic."""
+"""Header without tags, no transaction, acks, timeout, one topic."""
 _LARGEST = 2**62
 
 
 class Floor:
-    """Answers Produce with as little as can be done."""
+    """Serves Produce with the minimal work."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT)
@@ -51,7 +51,7 @@ class Floor:
         self._whole = Dispatcher.handle_frame
 
     def handle(self, dispatcher: Dispatcher, connection: Connection, frame: memoryview) -> None:
-        """Take a frame as `Dispatcher.handle_frame` does."""
+        """Handle a frame like `Dispatcher.handle_frame`."""
         key, version, correlation_id, length = _HEADER.unpack_from(frame)
         if key != _PRODUCE or version != _VERSION:
             self._whole(dispatcher, connection, frame)
@@ -68,7 +68,7 @@ class Floor:
     def _append(self, records: memoryview) -> int:
         header = _BATCH.unpack_from(records)
         if crc32c(records[21:]) != header[4]:
-            raise ValueError("the sum is wrong")
+            raise ValueError("wrong checksum")
         count = header[12]
         scan_records(records, 61, len(records), count, header[7], -_LARGEST, _LARGEST, False)
         first = self._next_offset
@@ -79,7 +79,7 @@ class Floor:
 
 
 async def main(port: int) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is stopped."""
     with tempfile.TemporaryDirectory() as directory:
         floor = Floor(f"{directory}/floor")
 

@@ -1,9 +1,9 @@
-"""The budgets against real Kafka 4.3.0: alternating runs, ratios of medians, CPU from /proc.
+"""Comparison with Kafka 4.3.0: alternating runs, ratios of medians, CPU from /proc.
 
     python benchmarks/against_kafka/run.py --libs KAFKA_LIBS [--quick] [--floor] [--only NAME]
 
 Prints a table and writes it to benchmarks/against_kafka/RESULTS.md. A ratio below 1 means that
-Ottla needs less. Kafka is warmed up first: cold it costs three times as much.
+Ottla needs less. Kafka is warmed up first, since a cold JVM costs three times as much.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOADER = HERE / "load"
 
 
 class Case(NamedTuple):
-    """One load: what the loader is told, what is counted, and the budget for the CPU ratio."""
+    """One load: the loader's arguments, the unit, and the budget for the CPU ratio."""
 
     name: str
     arguments: tuple[str, ...]
@@ -42,7 +42,7 @@ class Case(NamedTuple):
     unit: str = "request"
     partitions: int = 1
     source: str = ""
-    """The case whose topic is read, for a consume load."""
+    """The case whose topic a consume load reads."""
 
 
 def produce(*arguments: str) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ _SHOWN = {"request": "µs/request", "record": "µs/record", "GB": "s/GB"}
 
 
 class Sample(NamedTuple):
-    """One run: broker CPU a unit, throughput in units a second, latency."""
+    """One run: broker CPU per unit, throughput in units per second, latency."""
 
     cpu: float
     rate: float
@@ -121,16 +121,16 @@ class Sample(NamedTuple):
 
 
 def topic_of(case: Case) -> str:
-    """Return the topic a case writes to or reads from."""
+    """Return the topic that a case writes or reads."""
     return "".join(c if c.isalnum() else "-" for c in case.source or case.name)
 
 
 def back_free_pages() -> None:
-    """Touch free memory and give it back, so that the log's new pages are there when asked for.
+    """Touch and release free memory, so that the host backs the guest's pages.
 
-    A virtual machine that reports its free pages to the host loses them, and pays several
-    microseconds for each page of the page cache that it touches first: more than a broker does
-    for it, and the same whoever writes.
+    A virtual machine that reports free pages to its host loses them and takes several microseconds
+    for the first touch of each page of the page cache: more than a broker needs for the page, and
+    independent of the broker.
     """
     with mmap.mmap(-1, PAGES_TO_BACK_BYTES) as pages:
         for start in range(0, len(pages), mmap.PAGESIZE):
@@ -138,7 +138,7 @@ def back_free_pages() -> None:
 
 
 def run_case(loader: str, broker: Broker, case: Case) -> Sample:
-    """Run the load once and return what it cost."""
+    """Run the load once and return the sample."""
     before = broker.cpu_seconds()
     spread = ["-partitions", str(case.partitions)] if case.partitions > 1 else []
     command = [loader, *case.arguments, *spread]
@@ -176,8 +176,8 @@ def create_topics(broker: Broker) -> None:
             )
 
 
-def limit_somebody(broker: Broker) -> None:
-    """Set quotas that do not concern the load, as on clusters that have any."""
+def set_unrelated_quotas(broker: Broker) -> None:
+    """Set quotas that do not apply to the load, as on clusters with quotas."""
     from ottla import Admin
 
     limits = {"producer_byte_rate": 1e9, "consumer_byte_rate": 1e9, "request_percentage": 200.0}
@@ -188,7 +188,7 @@ def limit_somebody(broker: Broker) -> None:
 
 
 def warm(loader: str, broker: Broker, seconds: float) -> None:
-    """Run small produces for a while, so that the JVM has compiled what matters."""
+    """Run small produce requests for a while, so that the JVM compiles the hot code."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         run_case(loader, broker, CASES[0])
@@ -202,14 +202,14 @@ def build_loader() -> str:
 
 
 def has_floor(case: Case) -> bool:
-    """Whether the bare minimum can answer it: plain produces to one partition."""
+    """Whether the minimal broker serves the case: uncompressed produce to one partition."""
     return (
         case.arguments[0] == "produce" and case.partitions == 1 and "-codec" not in case.arguments
     )
 
 
 def compare(loader: str, brokers: list[Broker], case: Case, runs: int) -> dict[str, object]:
-    """Run a case in turn against both and return medians and ratios."""
+    """Run a case alternately against all brokers and return medians and ratios."""
     samples: dict[str, list[Sample]] = {broker.name: [] for broker in brokers}
     for _ in range(runs):
         for broker in brokers:
@@ -237,7 +237,7 @@ def compare(loader: str, brokers: list[Broker], case: Case, runs: int) -> dict[s
 
 
 def markdown(rows: list[dict[str, object]], facts: list[str]) -> str:
-    """Return the table."""
+    """Return the table as Markdown."""
     lines = [
         "# Ottla against Kafka 4.3.0",
         "",
@@ -263,16 +263,19 @@ def markdown(rows: list[dict[str, object]], facts: list[str]) -> str:
 def main() -> None:
     """Run the comparison."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--libs", required=True, help="folder with Kafka 4.3.0's jars")
+    parser.add_argument("--libs", required=True, help="directory of Kafka 4.3.0's jars")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--warm-seconds", type=float, default=60)
-    parser.add_argument("--quick", action="store_true", help="3 runs, 15 s of warming")
-    parser.add_argument("--floor", action="store_true", help="a bare minimum beside them")
+    parser.add_argument("--quick", action="store_true", help="3 runs, 15 s of warm-up")
+    parser.add_argument("--floor", action="store_true", help="also measure the minimal broker")
     parser.add_argument(
         "--everything", action="store_true", help="with the metrics endpoint and quotas"
     )
     parser.add_argument(
-        "--only", action="append", default=[], help="only cases whose name holds this; repeatable"
+        "--only",
+        action="append",
+        default=[],
+        help="only cases whose name contains this; repeatable",
     )
     options = parser.parse_args()
     runs, warm_seconds = (3, 15.0) if options.quick else (options.runs, options.warm_seconds)
@@ -289,13 +292,13 @@ def main() -> None:
     try:
         for start in starters:
             brokers.append(start())
-            time.sleep(3)  # none starts beside another that is still busy with its own start
+            time.sleep(3)  # so that no broker starts while another one is still starting
         idle = {broker.name: broker.resident_mb() for broker in brokers}
         starts = {broker.name: broker.start_seconds for broker in brokers}
         for broker in brokers:
             create_topics(broker)
             if options.everything:
-                limit_somebody(broker)
+                set_unrelated_quotas(broker)
             warm(loader, broker, warm_seconds if broker.name == "kafka" else 3)
         rows = []
         for case in CASES:
