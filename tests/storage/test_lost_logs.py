@@ -28,9 +28,14 @@ def sizes(disk: SimulatedDisk, subdirectory: str) -> dict[str, int]:
 
 
 def damaged(
-    disk: SimulatedDisk, *, at: int, lose_index: bool, config: LogConfig = SEGMENTED
+    disk: SimulatedDisk,
+    *,
+    at: int,
+    lose_index: bool,
+    config: LogConfig = SEGMENTED,
+    segment: int = -2,
 ) -> dict[str, int]:
-    """Flush a log of several segments, kill the process, damage a batch before the last one."""
+    """Flush a log of several segments, kill the process, damage a batch of one segment."""
     logs = open_set(disk, config=config)
     log = make(logs)
     for _ in range(60):
@@ -40,7 +45,7 @@ def damaged(
     log.delete_records_before(15)
     logs.checkpoint_recovery_points()
     drain(logs)
-    name = f"a-0/{log.segments.base_offsets[-2]:020d}"
+    name = f"a-0/{log.segments.base_offsets[segment]:020d}"
     disk.kill()
     file = disk.open(name + ".log")
     file.write_at(list(walk_file(file, 0, file.size()))[3].position + at, b"\x42")
@@ -73,6 +78,25 @@ def test_a_bad_batch_in_flushed_bytes_cuts_nothing(at: int) -> None:
     before = damaged(disk, at=at, lose_index=False, config=without_entries)
     open_set(disk, config=without_entries)
     assert sizes(disk, "a-0") == before
+
+
+def test_damaged_records_take_the_partition_offline_until_they_are_repaired() -> None:
+    """The next start looks again, also after a clean stop; the error names the way out."""
+    disk = SimulatedDisk()
+    before = damaged(disk, at=80, lose_index=False, segment=-1)
+    for _ in range(2):
+        logs = open_set(disk, config=SEGMENTED)
+        replicas = ReplicaSet(1, logs)
+        assert replicas.why_missing(*A) is ErrorCode.KAFKA_STORAGE_ERROR
+        with pytest.raises(KafkaError) as caught:
+            replicas.host(*A, TOPIC_ID, now_ms=NOW_MS, is_new=False)
+        message = str(caught.value)
+        assert "damaged at byte" in message
+        assert message.endswith("ottla log-repair --log-dir /d0 --partition a-0")
+        assert "\n" not in message
+        assert sizes(disk, "a-0") == before
+        logs.shutdown()
+    assert disk.read_file("recovery-point-offset-checkpoint") == b"0\n1\na 0 60\n"
 
 
 def test_a_broken_log_can_be_deleted_and_its_name_taken_again() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.storage.batches import scan_batches
+from ottla.errors import CorruptMessage
+from ottla.storage.batches import scan_batches, walk_file
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import Call, SimulatedDisk
 from tests.storage.logs import NOW_MS, SMALL, close, content, flush, new_log, put, send
@@ -231,3 +232,66 @@ def test_what_a_killed_process_wrote_is_synced_by_the_next_flush() -> None:
     job = log.start_flush(is_whole=False)
     assert job is not None
     assert log.segments.active.file in job.files
+
+
+def contents(disk: SimulatedDisk) -> dict[str, bytes]:
+    return {
+        name: disk.read_file(f"t-0/{name}") for name in disk.list("t-0") if name.endswith(".log")
+    }
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_damage_below_the_recovery_point_is_not_cut(clean: bool) -> None:  # noqa: FBT001 - a parameter of the table
+    """Whichever batch of the segment that recovery reads; at or above it the log is cut."""
+    for number in range(8):
+        disk = SimulatedDisk()
+        log = new_log(disk, config=LogConfig())
+        for _ in range(8):
+            put(log)
+        close(log)
+        file = disk.open("t-0/00000000000000000000.log")
+        position = list(walk_file(file, 0, file.size()))[number].position
+        file.write_at(position + 64, b"\xee")
+        if clean:  # a broken transaction index makes the segment be read
+            disk.write_file_atomically("t-0/00000000000000000000.txnindex", b"torn")
+        before = contents(disk)
+        for recovery_point in range(9):
+            if number < recovery_point or clean:
+                with pytest.raises(CorruptMessage, match=rf"at byte {position} \(offset {number}"):
+                    new_log(disk, config=LogConfig(), recovery_point=recovery_point, clean=clean)
+                assert contents(disk) == before
+        if not clean:
+            assert new_log(disk, recovery_point=number).log_end_offset == number
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_log_that_ends_below_its_recovery_point_is_damaged(clean: bool) -> None:  # noqa: FBT001 - a parameter of the table
+    """Its last segments are missing, all of them are, or the last one is shorter."""
+    for kept in range(3):
+        disk = SimulatedDisk()
+        filled(disk)
+        segments = [name for name in disk.list("t-0") if name.endswith(".log")]
+        for name in segments[kept:]:
+            disk.remove(f"t-0/{name}")
+        with pytest.raises(CorruptMessage, match="below offset 30 was flushed"):
+            new_log(disk, recovery_point=30, clean=clean)
+        assert [name for name in disk.list("t-0") if name.endswith(".log")] == segments[:kept]
+    disk = SimulatedDisk()
+    filled(disk, 1)
+    disk.open("t-0/00000000000000000000.log").truncate(0)
+    with pytest.raises(CorruptMessage, match="ends at offset 0"):
+        new_log(disk, recovery_point=1, clean=clean)
+    assert new_log(disk, recovery_point=1, log_start_offset=1).log_end_offset == 1
+
+
+def test_a_missing_segment_below_the_recovery_point_drops_no_other() -> None:
+    """Above it the segments after the gap are torn writes."""
+    disk = SimulatedDisk()
+    filled(disk)
+    bases = [int(name[:20]) for name in disk.list("t-0") if name.endswith(".log")]
+    disk.remove(f"t-0/{bases[-2]:020d}.log")
+    before = contents(disk)
+    with pytest.raises(CorruptMessage, match=f"no records from offset {bases[-2]} to"):
+        new_log(disk, recovery_point=bases[-2] + 1)
+    assert contents(disk) == before
+    assert new_log(disk, recovery_point=bases[-2]).log_end_offset == bases[-2]

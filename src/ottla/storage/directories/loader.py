@@ -53,6 +53,13 @@ class BrokenLog(NamedTuple):
     """From the checkpoint: bytes below it are never truncated by recovery."""
     log_start_offset: int
 
+    def __str__(self) -> str:
+        return (
+            f"The log of {self.topic_partition} in {self.log_dir.path} is damaged and not served: "
+            f"{self.error}. Stop the node and see what can be kept: ottla log-repair --log-dir "
+            f"{self.log_dir.path} --partition {self.topic_partition}"
+        )
+
     @property
     def directory(self) -> Directory:
         """The root of its log directory."""

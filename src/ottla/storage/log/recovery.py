@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ottla.storage.directory import Directory
     from ottla.storage.log.config import LogConfig
 
+_ALL = 1 << 63
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
@@ -80,9 +81,15 @@ class LogLoader:
         self._segments: list[Segment] = []
         self._torn_transactions: list[Segment] = []
         self._unreadable: list[Segment] = []
+        self._flushed_offset = 0
 
     def load(self, *, recovery_point: int, log_start_offset: int, clean: bool) -> LoadedLog:
-        """Open everything; with `clean` false recover from recovery_point on."""
+        """Open everything; with `clean` false recover from recovery_point on.
+
+        CorruptMessage when records below recovery_point are damaged or missing: they were flushed,
+        so they are not cut off as a torn tail is.
+        """
+        self._flushed_offset = _ALL if clean else recovery_point
         names = self._directory.list(self._subdirectory)
         names = finish_swaps(self._directory, self._subdirectory, names)
         self._epochs = self._read_epochs(names)
@@ -90,6 +97,11 @@ class LogLoader:
         self._open_segments(names)
         truncated = self._recover(log_start_offset, recovery_point, clean=clean)
         log_end_offset = self._find_end()
+        if max(log_end_offset, log_start_offset) < recovery_point:
+            raise CorruptMessage(
+                f"{self._subdirectory} ends at offset {log_end_offset}, but everything below "
+                f"offset {recovery_point} was flushed"
+            )
         if self._segments and log_end_offset < log_start_offset:
             self._start_over(log_start_offset)
         if not self._segments:
@@ -214,9 +226,12 @@ class LogLoader:
                 break
             self._state.end_offset = segment.base_offset
             self._state.take_snapshot()
-            cut = recover_segment(segment, self._state, self._epochs)
+            cut = recover_segment(
+                segment, self._state, self._epochs, flushed_offset=self._flushed_offset
+            )
             if cut or not self._is_followed(segment):
                 following = self._segments.index(segment) + 1
+                self._check_not_flushed(self._segments[following:])
                 self._drop(self._segments[following:])
                 return cut
         return 0
@@ -237,6 +252,15 @@ class LogLoader:
                 following.base_offset > end and self._config.is_compacted
             )
         return True
+
+    def _check_not_flushed(self, following: list[Segment]) -> None:
+        """Raise CorruptMessage when a gap before these segments is below the flushed offset."""
+        end = self._state.end_offset
+        if following and end < self._flushed_offset:
+            raise CorruptMessage(
+                f"{self._subdirectory} has no records from offset {end} to "
+                f"{following[0].base_offset - 1}, although they were flushed"
+            )
 
     def _drop(self, segments: list[Segment]) -> None:
         """Delete the segments after a torn one."""

@@ -166,10 +166,8 @@ class LogSet(LogMaintenance):
             log.assign_topic_id(topic_id)
             return log
         if partition in self.broken:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"The log of {partition} is damaged: {self.broken[partition].error}",
-            ) from self.broken[partition].error
+            broken = self.broken[partition]
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken.error
         self._refuse_second(partition, is_new=is_new)
         log_dir = self._choose(directory_id)
         if log_dir.path in self._wanting_checkpoint or log_dir.is_behind(RECOVERY_POINT_CHECKPOINT):
@@ -302,6 +300,8 @@ class LogSet(LogMaintenance):
         """Whether the next start may trust all files; not after descriptors ran out."""
         names = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
         is_behind = any(map(log_dir.is_behind, names))
+        if any(broken.log_dir is log_dir for broken in self.broken.values()):
+            return False  # a clean start would not look for the damage again
         return not is_behind and all(log.is_durable for log in self._logs_in(log_dir))
 
     def _close_logs(self, log_dir: LogDirectory) -> None:

@@ -73,10 +73,13 @@ def is_valid_batch(header: BatchHeader, data: memoryview) -> bool:
     return header.size >= HEADER_BYTES and crc32c(data[21:]) == header.crc
 
 
-def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochs) -> int:
+def recover_segment(
+    segment: Segment, state: ProducerState, epochs: LeaderEpochs, *, flushed_offset: int
+) -> int:
     """Keep the valid prefix, rebuild every index, replay producers and epochs.
 
-    Returns the bytes cut off. `state` must be at the segment's base offset.
+    Returns the bytes cut off. `state` must be at the segment's base offset. CorruptMessage, and
+    nothing is cut off, when the valid prefix ends below flushed_offset.
     """
     _reset_indexes(segment)
     aborted: list[AbortedTransaction] = []
@@ -101,6 +104,11 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochs
         end = header.position + header.size
         last_epoch = max(last_epoch, header.leader_epoch)
     cut = segment.size - end
+    if cut and state.end_offset < flushed_offset:
+        raise CorruptMessage(
+            f"{segment.path('.log')} is damaged at byte {end} (offset {state.end_offset}), in "
+            "records that were flushed"
+        )
     if cut:
         segment.file.truncate(end)
         segment.size = end
