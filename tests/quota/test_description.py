@@ -11,7 +11,7 @@ from ottla.protocol.apis.describe_client_quotas import DescribeClientQuotasReque
 from ottla.quota.description import DEFAULT, EXACT, SPECIFIED, describe_quotas
 
 if TYPE_CHECKING:
-    from ottla.metadata.image.quotas import QuotaEntity
+    from ottla.metadata.quota_keys import QuotaEntity
 
 Component = tuple[str, int, str | None]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.controller.result import ControllerResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.framing import MessageAndVersion
-from ottla.metadata.image.quotas import QuotaEntity, entity_of
+from ottla.metadata.image.quotas import entity_of
 from ottla.metadata.quota_keys import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
@@ -23,6 +23,7 @@ from ottla.metadata.quota_keys import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     USER,
+    QuotaEntity,
 )
 from ottla.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ottla.metadata.broker import BrokerRegistration, ControllerRegistration
-    from ottla.metadata.image.quotas import QuotaEntity
-    from ottla.metadata.image.topics import TopicImage
     from ottla.metadata.partition import PartitionRegistration
+    from ottla.metadata.quota_keys import QuotaEntity
     from ottla.metadata.resources import ConfigResource
+    from ottla.metadata.topic import TopicImage
     from ottla.types import Uuid
 
 

@@ -17,7 +17,7 @@ from ottla.quota.throttle import over_rate_ms
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.metadata.image.quotas import QuotaEntity
+    from ottla.metadata.quota_keys import QuotaEntity
     from ottla.quota.rate import Window
 
 log = logging.getLogger("ottla.quota")

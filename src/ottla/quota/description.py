@@ -17,7 +17,7 @@ from ottla.protocol.apis.describe_client_quotas import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ottla.metadata.image.quotas import QuotaEntity
+    from ottla.metadata.quota_keys import QuotaEntity
 
     Component = DescribeClientQuotasRequest.ComponentData
 

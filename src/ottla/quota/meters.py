@@ -12,7 +12,7 @@ from ottla.quota.precedence import ALL, ClientLimits, ClientQuotaEntity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ottla.metadata.image.quotas import QuotaEntity
+    from ottla.metadata.quota_keys import QuotaEntity
 
 M = TypeVar("M")
 

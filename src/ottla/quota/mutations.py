@@ -13,7 +13,7 @@ from ottla.quota.throttle import overdrawn_ms
 from ottla.quota.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
-    from ottla.metadata.image.quotas import QuotaEntity
+    from ottla.metadata.quota_keys import QuotaEntity
     from ottla.quota.meters import Limited
     from ottla.quota.rate import Window
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from ottla.metadata.quota_keys import CLIENT_ID, USER
 
 if TYPE_CHECKING:
-    from ottla.metadata.image.quotas import QuotaEntity
+    from ottla.metadata.quota_keys import QuotaEntity
 
 K = TypeVar("K")
 

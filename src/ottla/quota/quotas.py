@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ottla.config.broker import BrokerConfig
-    from ottla.metadata.image.quotas import QuotaEntity
+    from ottla.metadata.quota_keys import QuotaEntity
 
 _MAX_KNOWN: Final = 100_000
 _LISTENER_RATE: Final = "listener.name.{}.max.connection.creation.rate"

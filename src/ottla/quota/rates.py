@@ -15,7 +15,7 @@ from ottla.quota.throttle import MAX_THROTTLE_MS, over_rate_ms
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ottla.metadata.image.quotas import QuotaEntity
+    from ottla.metadata.quota_keys import QuotaEntity
     from ottla.quota.precedence import ClientQuotaEntity
     from ottla.quota.rate import Window
 

@@ -5,8 +5,9 @@ Kafka: kafka.server.KafkaConfig, org.apache.kafka.server.config.AbstractKafkaCon
 
 from __future__ import annotations
 
-from ottla.config.broker.config import BrokerConfig, parse_broker_config
+from ottla.config.broker.config import BrokerConfig
 from ottla.config.broker.endpoints import Endpoint, HostAndPort, SecurityProtocol, Voter
+from ottla.config.broker.parsing import parse_broker_config
 
 __all__ = [
     "BrokerConfig",

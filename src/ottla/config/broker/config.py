@@ -1,7 +1,7 @@
-"""The configuration of a node: typed values, addresses, and its problems and unknown names.
+"""The configuration of a node: typed values, addresses, and unknown names.
 
-Kafka: kafka.server.KafkaConfig. `parse_broker_config` collects every problem before it raises;
-the object it returns is immutable. A dynamic change makes a new object through `with_dynamic`.
+Kafka: kafka.server.KafkaConfig. The object is immutable; a dynamic change makes a new one through
+`with_dynamic`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,11 @@ from ottla.config.broker.quorum import QuorumSettings
 from ottla.config.broker.quotas import MetricSettings, QuotaSettings
 from ottla.config.broker.remote_log import RemoteLogSettings
 from ottla.config.broker.replication import ReplicationSettings
-from ottla.config.broker.rules import broken_rules
 from ottla.config.broker.security import BrokerSecuritySettings
 from ottla.config.broker.share_groups import ShareGroupSettings
 from ottla.config.broker.transactions import TransactionSettings
-from ottla.config.broker.unsupported import unsupported_settings
 from ottla.config.own import OwnSettings
-from ottla.config.problems import ConfigErrors, ConfigProblem, unknown
+from ottla.config.problems import ConfigProblem, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +71,7 @@ class BrokerConfig(
 
     `given` holds the texts the node was started with, `overrides` the stored dynamic changes. The
     derived attributes are listeners and addresses as typed values, the retention and roll times
-    with their synonyms resolved, and the names that are unknown or not supported.
+    with their synonyms resolved, and the unknown names.
     """
 
     security_protocols: Mapping[str, SecurityProtocol]
@@ -173,11 +171,6 @@ class BrokerConfig(
         )
         return name.startswith(prefixes)
 
-    @property
-    def unsupported(self) -> tuple[ConfigProblem, ...]:
-        """The given settings that require a feature Ottla does not implement yet."""
-        return tuple(unsupported_settings(self))
-
     def with_dynamic(
         self,
         cluster_wide: Mapping[str, str],
@@ -262,48 +255,6 @@ class BrokerConfig(
                 "listener.security.protocol.map."
             )
             problems.append(ConfigProblem(name, listener, message))
-
-
-def parse_broker_config(given: Mapping[str, str]) -> BrokerConfig:
-    """Read a node's configuration from dotted names and texts.
-
-    Raises ConfigErrors with every problem found. Unknown names are not an error: they are listed
-    in `unknown_settings`, settings of features that are not implemented in `unsupported`.
-    """
-    filled = _with_node_id(given)
-    reading = BrokerConfig.read(filled)
-    wrong = {problem.name for problem in reading.problems}
-    values = {**_placeholders(wrong), **reading.values}
-    config = BrokerConfig(values, filled)
-    # an invalid node.id was copied to broker.id, which was not given
-    problems = [one for one in reading.problems if one.name != "broker.id" or one.name in given]
-    problems += [one for one in config.address_problems if one.name not in wrong]
-    wrong.update(problem.name for problem in config.address_problems)
-    problems += broken_rules(config, wrong)
-    problems += [*OwnSettings.read(filled).problems, *config.own.address_problems]
-    if problems:
-        raise ConfigErrors(problems)
-    return config
-
-
-def _with_node_id(given: Mapping[str, str]) -> dict[str, str]:
-    """Copy node.id to broker.id or the reverse when only one of them is given."""
-    filled = dict(given)
-    if "broker.id" in given and "node.id" not in given:
-        filled["node.id"] = given["broker.id"]
-    if "node.id" in given and "broker.id" not in given:
-        filled["broker.id"] = given["node.id"]
-    return filled
-
-
-def _placeholders(wrong: set[str]) -> dict[str, Any]:
-    """Return values for missing required settings, so that the others can be checked."""
-    required: dict[str, Any] = {
-        "process.roles": (),
-        "node.id": -1,
-        "controller.listener.names": (),
-    }
-    return {name: value for name, value in required.items() if name in wrong}
 
 
 def _split(text: str) -> list[str]:

@@ -5,7 +5,7 @@ Kafka: org.apache.kafka.image.{ClientQuotasImage, ClientQuotasDelta}.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from ottla.metadata.framing import MessageAndVersion
 from ottla.protocol.records.metadata import ClientQuotaRecord
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ottla.metadata.delta import MetadataDelta
-
-QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
-"""(entity type, name or None for the default), sorted by type."""
+    from ottla.metadata.quota_keys import QuotaEntity
 
 
 def entity_of(record: ClientQuotaRecord) -> QuotaEntity:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import CorruptMessage
 from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.partition import PartitionRegistration, registration_of
+from ottla.metadata.topic import TopicImage
 from ottla.protocol.records.metadata import (
     ClearElrRecord,
     PartitionChangeRecord,
@@ -23,20 +24,6 @@ if TYPE_CHECKING:
 
     from ottla.metadata.delta import MetadataDelta
     from ottla.types import Uuid
-
-
-class TopicImage:
-    """One incarnation of a topic."""
-
-    __slots__ = ("name", "partitions", "topic_id")
-
-    def __init__(self, name: str, topic_id: Uuid) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.partitions: dict[int, PartitionRegistration] = {}
-
-    def __repr__(self) -> str:
-        return f"TopicImage({self.name!r}, {self.topic_id}, {len(self.partitions)} partitions)"
 
 
 class TopicsImage:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.coordinator import GroupCoordinator
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
-    from ottla.metadata.image.topics import TopicImage
+    from ottla.metadata.topic import TopicImage
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.replication.delayed_fetch import DelayedFetch
     from ottla.replication.partition import Partition

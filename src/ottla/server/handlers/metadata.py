@@ -17,8 +17,8 @@ from ottla.server.requests.mutation_quota import mutation_permits
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from ottla.metadata.image.topics import TopicImage
     from ottla.metadata.partition import PartitionRegistration
+    from ottla.metadata.topic import TopicImage
     from ottla.server.requests.context import Context
     from ottla.types import Uuid
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.config.broker import BrokerConfig, parse_broker_config
+from ottla.config.broker.unsupported import unsupported_settings
 from ottla.config.dynamic import definition_of, listener_problems
 from ottla.config.environment import NOTHING, Environment, Setting, read_environment
 from ottla.config.own import OwnSettings
@@ -157,7 +158,11 @@ def _parse(given: dict[str, str]) -> tuple[BrokerConfig, list[ConfigProblem]]:
         foreign = {name: text for name, text in given.items() if name not in tables}
         config = parse_broker_config({**development_defaults(), **foreign})
         return config, [*error.problems, *listener_problems(given)]
-    return config, [*config.unsupported, *listener_problems(given), *plugin_problems(config)]
+    return config, [
+        *unsupported_settings(config),
+        *listener_problems(given),
+        *plugin_problems(config),
+    ]
 
 
 def _with_origins(
