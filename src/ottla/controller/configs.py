@@ -14,7 +14,7 @@ from ottla.config.dynamic import definition_of as broker_definition_of
 from ottla.config.topic import broker_defaults
 from ottla.config.topic import definition_of as topic_definition_of
 from ottla.controller.config_rules import check_settings
-from ottla.controller.policies import NO_POLICIES, ChangedConfigs
+from ottla.controller.policies import ChangedConfigs
 from ottla.controller.result import ControllerResult, specific_message
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.bootstrap import MIN_INSYNC_REPLICAS
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.config.definition import Key
     from ottla.controller.features import FeatureControl
+    from ottla.controller.policies import Policies
     from ottla.timeline import SnapshotRegistry
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -53,16 +54,30 @@ class ConfigControl:
     """Settings by resource; a resource's mapping is replaced, never changed in place."""
 
     def __init__(
-        self, registry: SnapshotRegistry, *, config: BrokerConfig, features: FeatureControl
+        self,
+        registry: SnapshotRegistry,
+        *,
+        config: BrokerConfig,
+        features: FeatureControl,
+        policies: Policies,
+        check_exists: Callable[[ConfigResource], None],
     ) -> None:
+        """`check_exists` raises KafkaError for a topic or broker that does not exist."""
         self._settings: TimelineDict[ConfigResource, Mapping[str, str]] = TimelineDict(registry)
         self._config = config
         self._features = features
-        self.policies = NO_POLICIES
-        self.broker_refusal: Callable[[str, Mapping[str, str]], str | None] = _no_refusal
-        """Says why a broker could not run with settings; the broker of this node looks at them."""
-        self.resource_exists: Callable[[ConfigResource], None] = _any_resource
-        """Raises KafkaError for a topic or broker that is not there; set by the owner."""
+        self._policies = policies
+        self._check_exists = check_exists
+        self._broker_refusal: Callable[[str, Mapping[str, str]], str | None] | None = None
+
+    def validate_brokers_with(
+        self, refusal: Callable[[str, Mapping[str, str]], str | None]
+    ) -> None:
+        """Call refusal(broker, settings) before broker settings change; its reason refuses them.
+
+        The broker of this node sets it; a node that is only a controller has none.
+        """
+        self._broker_refusal = refusal
 
     def of(self, resource: ConfigResource) -> Mapping[str, str]:
         """Return what is stored for a resource."""
@@ -234,7 +249,7 @@ class ConfigControl:
         _check_names([config.name for config in configs], empty)
         _check_type(resource)
         if resource.type == ConfigResourceType.BROKER and resource.name:
-            self.resource_exists(resource)
+            self._check_exists(resource)
         changes: dict[str, str | None] = {}
         for config in configs:
             operation, value = config.config_operation, config.value or ""
@@ -294,7 +309,7 @@ class ConfigControl:
         if resource.type != ConfigResourceType.BROKER:
             check_settings(resource, new, changes=changes, config=self._config)
             if not exists and resource.name:
-                self.resource_exists(resource)
+                self._check_exists(resource)
         records: list[MessageAndVersion] = []
         # An unchanged broker setting is recorded again: it may name a file that changed.
         written = {
@@ -303,7 +318,7 @@ class ConfigControl:
             if old.get(name) != value or resource.type == ConfigResourceType.BROKER
         }
         named = {name: value for name, value in written.items() if name not in implied}
-        self.policies.check_alteration(ChangedConfigs(resource, named))
+        self._policies.check_alteration(ChangedConfigs(resource, named))
         for name, value in written.items():
             record = ConfigRecord(
                 resource_type=resource.type,
@@ -329,9 +344,11 @@ class ConfigControl:
     ) -> None:
         """Check a broker's settings first, as Kafka's brokers do before they forward a change."""
         if resource.name:
-            self.resource_exists(resource)
+            self._check_exists(resource)
         check_settings(resource, settings, changes=changes, config=self._config)
-        reason = self.broker_refusal(resource.name, settings)
+        if self._broker_refusal is None:
+            return
+        reason = self._broker_refusal(resource.name, settings)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
 
@@ -404,11 +421,3 @@ def _check_names(names: list[str], empty: list[str]) -> None:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(empty)}"
         )
-
-
-def _no_refusal(_name: str, _settings: Mapping[str, str]) -> None:
-    """Take every setting for possible."""
-
-
-def _any_resource(_resource: ConfigResource) -> None:
-    """Take every resource for existing."""

@@ -15,6 +15,7 @@ from ottla.controller.elections import Elections
 from ottla.controller.features import FeatureControl
 from ottla.controller.heartbeats import BrokerState, HeartbeatOptions
 from ottla.controller.leadership import Leadership
+from ottla.controller.policies import NO_POLICIES
 from ottla.controller.producer_ids import ProducerIdControl
 from ottla.controller.quotas import QuotaControl
 from ottla.controller.result import ControllerResult
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from ottla.config.broker import BrokerConfig
+    from ottla.controller.policies import Policies
     from ottla.controller.result import RecordPermits
     from ottla.metadata.broker import BrokerRegistration, FeatureRange
     from ottla.protocol.apis.allocate_producer_ids import (
@@ -64,6 +66,7 @@ class Controller:
         rng: Random,
         supported_features: Mapping[str, FeatureRange],
         kraft_version: Callable[[], int],
+        policies: Policies = NO_POLICIES,
     ) -> None:
         self.registry = SnapshotRegistry()
         self._config = config
@@ -79,9 +82,14 @@ class Controller:
             features=self.features,
             session_timeout_ms=config.broker_session_timeout_ms,
         )
-        self.configs = ConfigControl(self.registry, config=config, features=self.features)
-        self.configs.resource_exists = self._check_resource
         self.topics = Topics(self.registry)
+        self.configs = ConfigControl(
+            self.registry,
+            config=config,
+            features=self.features,
+            policies=policies,
+            check_exists=self._check_resource,
+        )
         self.creation = TopicCreation(
             self.topics,
             cluster=self.cluster,
@@ -89,6 +97,7 @@ class Controller:
             features=self.features,
             config=config,
             rng=rng,
+            policies=policies,
         )
         self.leadership = Leadership(
             self.topics, cluster=self.cluster, configs=self.configs, features=self.features

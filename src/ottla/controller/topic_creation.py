@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.controller.cluster import ClusterControl
     from ottla.controller.configs import ConfigControl
     from ottla.controller.features import FeatureControl
+    from ottla.controller.policies import Policies
     from ottla.controller.result import RecordPermits
     from ottla.controller.topics import Topics, TopicState
     from ottla.metadata.partition import PartitionRegistration
@@ -50,6 +51,7 @@ class TopicCreation:
         features: FeatureControl,
         config: BrokerConfig,
         rng: Random,
+        policies: Policies,
     ) -> None:
         self._topics = topics
         self._cluster = cluster
@@ -57,6 +59,7 @@ class TopicCreation:
         self._features = features
         self._config = config
         self._rng = rng
+        self._policies = policies
 
     def create_topics(
         self, request: CreateTopicsRequest, record_permits: RecordPermits | None = None
@@ -111,7 +114,7 @@ class TopicCreation:
         settings = {config.name: config.value for config in topic.configs}
         config_records = self._configs.new_topic_records(topic.name, settings) if settings else []
         partitions = self._partitions(topic)
-        self._configs.policies.check_creation(_as_requested(topic, partitions))
+        self._policies.check_creation(_as_requested(topic, partitions))
         if record_permits is not None:
             record_permits(len(partitions))
         topic_id = self._new_topic_id()

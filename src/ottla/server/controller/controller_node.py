@@ -11,16 +11,17 @@ import logging
 from typing import TYPE_CHECKING
 
 from ottla.controller.controller import Controller
+from ottla.controller.policies import NO_POLICIES
+from ottla.controller.replayed_log import ReplayedLog
 from ottla.controller.result import ControllerResult
 from ottla.controller.runtime import ControllerRuntime
 from ottla.errors import KafkaError
 from ottla.metadata.bootstrap import BOOTSTRAP_CHECKPOINT, feature_records
 from ottla.metadata.broker import ControllerRegistration, FeatureRange, ListenerAddress
 from ottla.metadata.features import SUPPORTED_FEATURES
-from ottla.metadata.framing import MessageAndVersion, decode_record
+from ottla.metadata.framing import decode_record
 from ottla.metadata.loader import MetadataLoader
 from ottla.metadata.snapshot import SnapshotPolicy
-from ottla.raft.driver import RaftDriver
 from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.quorum_state import QuorumStateStore
 from ottla.raft.replicated_log import ReplicatedLog
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.controller.policies import Policies
     from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.framing import MessageAndVersion
     from ottla.metadata.image import MetadataImage
     from ottla.protocol.apis.describe_quorum import (
         DescribeQuorumRequest,
@@ -69,7 +71,8 @@ class ControllerNode(ControllerApis):
         run_in_worker: RunInWorker,
         supported_features: Mapping[str, FeatureRange] = SUPPORTED_FEATURES,
         controller_listeners: Mapping[str, ListenerAddress] | None = None,
-        on_failure: Callable[[Exception], None] | None = None,
+        policies: Policies = NO_POLICIES,
+        on_failure: Callable[[Exception], None],
     ) -> None:
         """Take what the node stands on.
 
@@ -88,7 +91,8 @@ class ControllerNode(ControllerApis):
         self._config = config
         self._run_in_worker = run_in_worker
         self._listeners = controller_listeners
-        self._on_failure = on_failure or _ignore
+        self._policies = policies
+        self._on_failure = on_failure
         self._loader = MetadataLoader()
         self._raft: RaftNode | None = None
         self._log: ReplicatedLog | None = None
@@ -169,11 +173,7 @@ class ControllerNode(ControllerApis):
         self, refusal: Callable[[str, Mapping[str, str]], str | None]
     ) -> None:
         """Ask refusal(broker, settings) before settings of brokers change; a text refuses them."""
-        self._controller.configs.broker_refusal = refusal
-
-    def obey(self, policies: Policies) -> None:
-        """Ask these policies about new topics and changed settings from now on."""
-        self._controller.configs.policies = policies
+        self._controller.configs.validate_brokers_with(refusal)
 
     def start(self, now_ms: int) -> None:
         """Load the log and take part in the quorum; now_ms is wall time.
@@ -188,52 +188,47 @@ class ControllerNode(ControllerApis):
             segment_bytes=self._config.metadata_log_segment_bytes,
             segment_ms=self._config.metadata_log_segment_ms,
         )
-        runtime = self._new_runtime()
-        runtime.on_active = self._register_controller
-        runtime.retention = lambda: self._clean(log)
+        replayed = ReplayedLog(self._new_controller(), self._loader, self._snapshot_policy())
         store = QuorumStateStore(self._directory, METADATA_LOG)
         raft = take_part(
             log,
-            runtime,
+            replayed,
             store,
             node_id=self.node_id,
             directory_id=self.directory_id,
             static_voters=static_voters(self._config),
             path=self._config.metadata_directory,
         )
-        runtime.driver = RaftDriver(
+        runtime = ControllerRuntime(
+            replayed,
             raft,
-            log,
-            store,
+            metadata_log=log,
+            store=store,
             clock=self._clock,
+            config=self._config,
             run_in_worker=self._run_in_worker,
-            listener=runtime,
+            bootstrap=self._bootstrap_records(),
+            registration=self._registration(),
+            on_failure=self._on_failure,
         )
         self._log, self._raft, self._runtime = log, raft, runtime
         runtime.driver.start(now_ms)
 
-    def _new_runtime(self) -> ControllerRuntime:
-        config = self._config
-        controller = Controller(
-            config=config,
+    def _new_controller(self) -> Controller:
+        return Controller(
+            config=self._config,
             cluster_id=self.cluster_id,
             rng=self._rng,
             supported_features=self.supported_features,
             kraft_version=lambda: self.kraft_version,
+            policies=self._policies,
         )
-        policy = SnapshotPolicy(
-            max_bytes=config.metadata_log_max_record_bytes_between_snapshots,
-            max_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+
+    def _snapshot_policy(self) -> SnapshotPolicy:
+        return SnapshotPolicy(
+            max_bytes=self._config.metadata_log_max_record_bytes_between_snapshots,
+            max_interval_ms=self._config.metadata_log_max_snapshot_interval_ms,
             now_ms=self._clock.monotonic_ms(),
-        )
-        return ControllerRuntime(
-            controller,
-            self._loader,
-            clock=self._clock,
-            snapshots=policy,
-            bootstrap=self._bootstrap_records(),
-            min_insync_replicas=config.min_insync_replicas,
-            on_failure=self._on_failure,
         )
 
     def _bootstrap_records(self) -> Sequence[MessageAndVersion]:
@@ -242,26 +237,17 @@ class ControllerNode(ControllerApis):
         content = decode_snapshot(self._directory.read_file(BOOTSTRAP_CHECKPOINT))
         return [decode_record(value) for value in content.values]
 
-    def _clean(self, log: ReplicatedLog) -> None:
-        log.clean(
-            now_ms=self._clock.now_ms(),
-            max_bytes=self._config.metadata_max_retention_bytes,
-            max_age_ms=self._config.metadata_max_retention_ms,
-        )
-
-    def _register_controller(self) -> None:
-        """Tell the cluster where this controller is and what it supports."""
+    def _registration(self) -> ControllerRegistration | None:
+        """Return the addresses and features of this controller, None without listeners."""
         if self._listeners is None:
-            return
-        registration = ControllerRegistration(
+            return None
+        return ControllerRegistration(
             self.node_id,
             Uuid(self._rng.randbytes(16)),
             zk_migration_ready=False,
             listeners=self._listeners,
             features=self.supported_features,
         )
-        record = MessageAndVersion(registration.to_record(), 0)
-        self._running.write(lambda _offset: ControllerResult([record], None))
 
     def tick(self, now_ms: int) -> int | None:
         """Do what time demands; return when to call again. Times are monotonic ms."""
@@ -331,8 +317,4 @@ class ControllerNode(ControllerApis):
 
     def write_snapshot(self) -> OffsetAndEpoch:
         """Write a snapshot now, whatever the policy says; return its id."""
-        return self._running.write_snapshot()
-
-
-def _ignore(_error: Exception) -> None:
-    """Nobody asked to be told."""
+        return self._running.snapshots.write()

@@ -14,7 +14,7 @@ from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet, voter_set_of
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
-    from ottla.controller.runtime import ControllerRuntime
+    from ottla.controller.replayed_log import ReplayedLog
     from ottla.raft.quorum_state import QuorumStateStore
     from ottla.raft.replicated_log import ReplicatedLog
     from ottla.records.batch import RecordBatch
@@ -32,7 +32,7 @@ class Found(NamedTuple):
 
 def take_part(
     log: ReplicatedLog,
-    runtime: ControllerRuntime,
+    replayed: ReplayedLog,
     store: QuorumStateStore,
     *,
     node_id: int,
@@ -40,11 +40,11 @@ def take_part(
     static_voters: VoterSet,
     path: str,
 ) -> RaftNode:
-    """Replay snapshot and log into the runtime; return the member with the voters found there.
+    """Replay snapshot and log into `replayed`; return the member with the voters found there.
 
     path is the log directory's name in the text of errors.
     """
-    quorum = _replayed(log, runtime)
+    quorum = _quorum_found(log, replayed)
     voters = quorum.voters
     if quorum.kraft_version == 0 or voters is None:
         voters = static_voters
@@ -60,7 +60,7 @@ def take_part(
     )
 
 
-def _replayed(log: ReplicatedLog, runtime: ControllerRuntime) -> Found:
+def _quorum_found(log: ReplicatedLog, replayed: ReplayedLog) -> Found:
     quorum, position = Found(), 0
     found = log.newest_readable_snapshot()
     if found is not None:
@@ -69,12 +69,14 @@ def _replayed(log: ReplicatedLog, runtime: ControllerRuntime) -> Found:
         in_log = content.voters is not None and position > 0
         quorum = Found(content.kraft_version, content.voters, in_log)
         if position > 0:
-            runtime.load_snapshot(content.values, snapshot_id, content.last_contained_log_timestamp)
+            replayed.load_snapshot(
+                content.values, snapshot_id, content.last_contained_log_timestamp
+            )
     for batch in log.read(max(position, log.start_offset)):
         if batch.is_control:
             quorum = _told_by(batch, quorum)
         else:
-            runtime.load_batch(batch)
+            replayed.load_batch(batch)
     return quorum
 
 

@@ -209,10 +209,10 @@ class Node:
             config=self.config,
             run_in_worker=self._workers.run,
             controller_listeners=self._controller_addresses(),
+            policies=self._policies,
             on_failure=self._halt,
         )
         self.controller.start(self.clock.now_ms())
-        self.controller.obey(self._policies)
         self._tick_controller(0)
 
     def _tick_controller(self, _now_ms: int) -> None:
