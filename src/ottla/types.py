@@ -59,19 +59,6 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class TopicIdPartition(NamedTuple):
-    """A partition of one incarnation of a topic (KIP-516)."""
-
-    topic_id: Uuid
-    partition: int
-    topic: str
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """The same partition without the incarnation."""
-        return TopicPartition(self.topic, self.partition)
-
-
 class OffsetAndEpoch(NamedTuple):
     """A log position that is comparable across leaders."""
 

@@ -10,7 +10,6 @@ from ottla.config.dynamic import (
     base_name,
     check_dynamic,
     definition_of,
-    nearest_dynamic,
     update_mode,
 )
 
@@ -33,7 +32,6 @@ def test_listener_prefixes_come_off() -> None:
     throttle = definition_of("leader.replication.throttled.rate")
     assert throttle is not None
     assert definition_of("no.such.name") is None
-    assert nearest_dynamic("log.retention.m") == "log.retention.ms"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from ottla.config.environment import (
     Setting,
     property_name,
     read_environment,
-    variable_name,
 )
 
 if TYPE_CHECKING:
@@ -47,8 +46,6 @@ def read(environ: Mapping[str, str]) -> Environment:
 def test_names(variable: str, name: str) -> None:
     """Underscores stand for dots, two for one, three for a dash."""
     assert property_name(variable) == name
-    if variable.startswith("KAFKA_"):
-        assert variable_name(name) == variable
 
 
 def test_settings_carry_their_variable() -> None:

@@ -34,13 +34,6 @@ def test_policies() -> None:
     assert not neither.delete
 
 
-def test_local_retention_follows_the_whole() -> None:
-    """-2 means the same limit as for the whole partition."""
-    topic = parse_topic_config({"retention.ms": "5", "retention.bytes": "6"}, BROKER)
-    assert topic.effective_local_retention_ms == 5
-    assert topic.effective_local_retention_bytes == 6
-
-
 def test_tests_may_use_tiny_segments() -> None:
     """The internal size goes below the public minimum."""
     topic = parse_topic_config({"internal.segment.bytes": "100"}, BROKER)

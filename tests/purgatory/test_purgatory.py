@@ -57,12 +57,11 @@ def test_expires() -> None:
     assert purgatory.watched_count == 0
 
 
-def test_cancel_and_complete_all() -> None:
-    """Cancelling a key returns its operations; shutdown completes the others."""
+def test_complete_all() -> None:
+    """Shutdown completes all operations once."""
     purgatory: Purgatory[Waiter] = Purgatory("fetch", TimingWheel(0))
     one, two = Waiter(100), Waiter(100)
     purgatory.try_complete_else_watch(one, ["a", "b"])
     purgatory.try_complete_else_watch(two, ["b"])
-    assert purgatory.cancel_for_key("a") == [one]
     assert purgatory.complete_all() == 2
     assert (one.log, two.log, purgatory.delayed_count) == (["complete"], ["complete"], 0)

@@ -12,9 +12,7 @@ from ottla.timeline import (
     LATEST,
     SnapshotRegistry,
     TimelineDict,
-    TimelineInteger,
     TimelineObject,
-    TimelineSet,
 )
 
 KEYS = st.integers(0, 5)
@@ -36,7 +34,7 @@ def test_dict_agrees_with_copies(steps: list[tuple[str, int, int]]) -> None:
     """Each snapshot reads as the copy made when it was taken."""
     registry = SnapshotRegistry()
     timeline: TimelineDict[int, int] = TimelineDict(registry)
-    total = TimelineInteger(registry)
+    total = TimelineObject(registry, 0)
     model: dict[int, int] = {}
     copies: dict[int, tuple[dict[int, int], int]] = {}
     next_epoch = 0
@@ -44,7 +42,7 @@ def test_dict_agrees_with_copies(steps: list[tuple[str, int, int]]) -> None:
         epochs = registry.epochs
         if action == "set":
             timeline[key] = model[key] = value
-            total.increment()
+            total.value += 1
         elif action == "delete" and key in model:
             del timeline[key], model[key]
         elif action == "clear" and key == 0:
@@ -70,22 +68,15 @@ def test_dict_agrees_with_copies(steps: list[tuple[str, int, int]]) -> None:
         assert timeline.at(LATEST) == model
 
 
-def test_set_and_object_revert() -> None:
-    """Sets keep insertion order and are reverted with the others."""
+def test_an_object_reverts() -> None:
+    """An object has its old value at an earlier epoch and after a revert."""
     registry = SnapshotRegistry()
-    members: TimelineSet[str] = TimelineSet(registry)
     state = TimelineObject(registry, "Empty")
-    members.add("a")
     registry.snapshot(1)
-    members.add("b")
-    members.discard("a")
-    members.discard("absent")
     state.value = "Stable"
-    assert (list(members.at(1)), list(members), state.at(1)) == (["a"], ["b"], "Empty")
+    assert (state.value, state.at(1)) == ("Stable", "Empty")
     registry.revert_to(1)
-    assert (list(members), state.value) == (["a"], "Empty")
-    members.clear()
-    assert not members
+    assert state.value == "Empty"
 
 
 @pytest.mark.parametrize("call", ["revert_to", "at"])

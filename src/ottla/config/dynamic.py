@@ -13,7 +13,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.checks import at_least
 from ottla.config.definition import MAX_LONG, ConfigTable, Key, Long, key
 from ottla.config.own import OwnSettings
-from ottla.config.problems import ConfigProblem, nearest
+from ottla.config.problems import ConfigProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -245,8 +245,3 @@ def listener_problems(given: Mapping[str, str]) -> list[ConfigProblem]:
         if base_name(name) != name
         for problem in _value_problems(name, value)
     ]
-
-
-def nearest_dynamic(name: str) -> str | None:
-    """Return the dynamic setting with the nearest name."""
-    return nearest(name, ALL_DYNAMIC)

@@ -69,11 +69,6 @@ def property_name(variable: str) -> str:
     return name.replace("...", "-").replace("..", "_")
 
 
-def variable_name(name: str) -> str:
-    """Return the variable `KAFKA_…` that gives a setting."""
-    return PREFIX + name.replace("_", "__").replace("-", "___").replace(".", "_").upper()
-
-
 def read_environment(
     environ: Mapping[str, str],
     *,

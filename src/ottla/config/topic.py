@@ -80,17 +80,6 @@ class TopicConfig(TopicSettings):
         internal = self.internal_segment_bytes
         return self.segment_bytes if internal is None else internal
 
-    @property
-    def effective_local_retention_ms(self) -> int:
-        """Time to keep segments on local disk; -1 has no limit."""
-        return self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms
-
-    @property
-    def effective_local_retention_bytes(self) -> int:
-        """Bytes to keep on local disk; -1 has no limit."""
-        local = self.local_retention_bytes
-        return self.retention_bytes if local == -2 else local
-
 
 def broker_defaults(broker: BrokerConfig) -> dict[str, Any]:
     """Return the typed defaults of topic settings on this broker."""

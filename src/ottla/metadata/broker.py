@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.metadata.partition import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+)
 from ottla.protocol.records.metadata import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
@@ -67,7 +72,7 @@ class BrokerRegistration(NamedTuple):
         """Whether a replica in this directory can be served."""
         if directory in _ALWAYS_ONLINE:
             return True
-        if directory == _LOST:
+        if directory == LOST_DIRECTORY:
             return False
         return directory in self.log_directories or not self.log_directories
 
@@ -116,8 +121,7 @@ class BrokerRegistration(NamedTuple):
         )
 
 
-_LOST = Uuid(bytes(15) + b"\x01")
-_ALWAYS_ONLINE = frozenset({Uuid(), Uuid(bytes(15) + b"\x02")})  # unassigned, migrating
+_ALWAYS_ONLINE = frozenset({UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY})
 
 
 class ControllerRegistration(NamedTuple):

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.types import OffsetAndEpoch, TopicPartition
+from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ottla.metadata.broker import BrokerRegistration, ControllerRegistration
     from ottla.metadata.partition import PartitionRegistration
     from ottla.metadata.quota_keys import QuotaEntity
@@ -78,9 +76,3 @@ class MetadataDelta:
             or self.scram_changed
             or self.delegation_tokens_changed
         )
-
-    def deleted_partitions(self) -> Iterator[tuple[TopicPartition, Uuid]]:
-        """Yield the partitions of deleted topics with the topic's id."""
-        for topic_id, topic in self.topics_deleted.items():
-            for partition in topic.partitions:
-                yield TopicPartition(topic.name, partition), topic_id

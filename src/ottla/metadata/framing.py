@@ -5,7 +5,7 @@ Kafka: org.apache.kafka.server.common.serialization.AbstractApiMessageSerde, Met
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessage, UnsupportedVersion
 from ottla.protocol.codec import decode_at, encode_into
@@ -76,13 +76,3 @@ def decode_record(value: Buffer | None) -> MessageAndVersion:
     if position != len(view):
         raise CorruptMessage(f"Found {len(view) - position} byte(s) behind {found.__name__}")
     return MessageAndVersion(message, version)
-
-
-def lowest_version(message: Struct) -> int:
-    """Return the first version that carries every field that is not at its default."""
-    cls: Any = type(message)
-    lowest: int = cls.versions.lowest
-    for field in cls.fields:
-        if field.versions.lowest > lowest and getattr(message, field.name) != field.make_default():
-            lowest = field.versions.lowest
-    return lowest

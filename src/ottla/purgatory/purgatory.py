@@ -60,10 +60,6 @@ class Purgatory(Generic[D]):
                 completed += 1
         return completed
 
-    def cancel_for_key(self, key: Hashable) -> list[D]:
-        """Stop watching key; return its operations (they remain watched by their other keys)."""
-        return list(self._watchers.pop(key, ()))
-
     def complete_all(self) -> int:
         """Complete all waiting operations, at shutdown; return how many."""
         waiting = {op: None for watchers in self._watchers.values() for op in watchers}

@@ -35,11 +35,6 @@ class TimerTask:
         self.callback = callback
         self._bucket: Bucket | None = None
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it has neither fired nor been cancelled."""
-        return self._bucket is not None
-
     def cancel(self) -> bool:
         """Cancel it; return False when it has fired or is cancelled already."""
         if self._bucket is None:

@@ -24,16 +24,6 @@ DAY_MS = 24 * 60 * 60 * 1000
 WEEK_MS = 7 * DAY_MS
 FIRST_MONDAY_MS = 4 * DAY_MS
 """The epoch began on a Thursday."""
-EXTRACT_COLUMNS = (
-    "time",
-    "carrier",
-    "flight",
-    "origin",
-    "destination",
-    "distance",
-    "departure_delay",
-    "arrival_delay",
-)
 
 
 class Flight(NamedTuple):

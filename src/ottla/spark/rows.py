@@ -21,8 +21,6 @@ SINK_COLUMNS = {
     "headers": ("array<struct<key:string,value:binary>>",),
     "timestamp": ("timestamp", "timestamp_ntz"),
 }
-IGNORED = ("offset", "timestampType")
-"""Columns of the source that the sink ignores: they tell the origin of a row."""
 
 
 class FrameColumns(NamedTuple):

@@ -2,14 +2,11 @@
 
 from ottla.timeline.snapshot_registry import LATEST, SnapshotRegistry
 from ottla.timeline.timeline_dict import TimelineDict
-from ottla.timeline.timeline_object import TimelineInteger, TimelineObject
-from ottla.timeline.timeline_set import TimelineSet
+from ottla.timeline.timeline_object import TimelineObject
 
 __all__ = [
     "LATEST",
     "SnapshotRegistry",
     "TimelineDict",
-    "TimelineInteger",
     "TimelineObject",
-    "TimelineSet",
 ]

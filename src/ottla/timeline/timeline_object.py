@@ -1,6 +1,6 @@
 """A value that can be read at, and reverted to, an earlier epoch.
 
-Kafka: org.apache.kafka.timeline.{TimelineObject, TimelineInteger, TimelineLong}.
+Kafka: org.apache.kafka.timeline.TimelineObject.
 """
 
 from __future__ import annotations
@@ -46,22 +46,3 @@ class TimelineObject(Generic[T]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._value!r})"
-
-
-class TimelineInteger(TimelineObject[int]):
-    """An integer cell."""
-
-    __slots__ = ()
-
-    def __init__(self, registry: SnapshotRegistry, value: int = 0) -> None:
-        super().__init__(registry, value)
-
-    def increment(self) -> int:
-        """Add one and return the new value."""
-        self.value += 1
-        return self.value
-
-    def decrement(self) -> int:
-        """Subtract one and return the new value."""
-        self.value -= 1
-        return self.value

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ottla.clients.blocking import Producer
     from ottla.clients.producer.batches import Delivery, ProducerBatch
 
-DEFAULT_TRANSACTION_MS = 3000
 _KEPT_LATENCIES = 500_000
 _SOURCES = ("record_size", "payload_file", "payload_monotonic")
 

@@ -38,7 +38,6 @@ NOT_RETRIED_HERE = frozenset(
 )
 MAX_COORDINATORS = 1000
 """Cached coordinators: later calls for the same group skip FindCoordinator."""
-NO_TOPICS: tuple[str, ...] = ()
 
 
 class AdminCalls:

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     Batches = list[tuple[TopicPartition, list[Record]]]
 
-OffsetsInput = "Mapping[TopicPartition, OffsetAndMetadata | int]"
-
 
 class RebalanceListener:
     """Base class of the listeners that `subscribe` takes.

@@ -5,7 +5,7 @@ Kafka: org.apache.kafka.coordinator.common.runtime.CoordinatorTimer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
 
     Operation = Callable[[], Result[None]]
-
-RETRY_BACKOFF_MS: Final = 500
 
 
 class ShardTimers:

@@ -80,11 +80,6 @@ class LeaderEpochs:
         number = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
         return self.entries[number - 1].epoch if number else UNDEFINED_EPOCH
 
-    def previous_epoch(self, epoch: int) -> int:
-        """Return the largest epoch below this one, -1 when there is none."""
-        number = bisect_right(self.entries, epoch - 1, key=lambda entry: entry.epoch)
-        return self.entries[number - 1].epoch if number else UNDEFINED_EPOCH
-
     def truncate_from_end(self, end_offset: int) -> None:
         """Drop the epochs that begin at or after the log's new end."""
         entries = self.entries

@@ -99,13 +99,6 @@ class ClassicGroup:
         return self.state in states
 
     @property
-    def is_simple(self) -> bool:
-        """Whether the group only ever had committed offsets, no members."""
-        return (
-            self.protocol_type is None and self.is_in(ClassicState.EMPTY) and not self.pending_join
-        )
-
-    @property
     def uses_consumer_protocol(self) -> bool:
         """Whether its members are consumers, with subscriptions in the consumer protocol."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
