@@ -19,7 +19,7 @@ from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment, Shard
 from ottla.errors import CorruptMessage, UnsupportedVersion
 from ottla.protocol.records import group as schemas
 from ottla.purgatory.timing_wheel import TimingWheel
-from ottla.timeline import LATEST, SnapshotRegistry
+from ottla.timeline import LATEST_EPOCH, SnapshotRegistry
 from ottla.types import TopicPartition
 from tests.coordinator.harness import VirtualClock
 
@@ -177,7 +177,10 @@ def test_revert_restores_everything(seed: int) -> None:
         return repr(
             [sorted(shard.classic.stored), [dict(shard.classic.stored)]]
             + [
-                [sorted(offsets.of_group(name, LATEST).items()), offsets.staged_partitions(name)]
+                [
+                    sorted(offsets.of_group(name, LATEST_EPOCH).items()),
+                    offsets.staged_partitions(name),
+                ]
                 for name in "gh"
             ]
         )

@@ -24,7 +24,7 @@ from ottla.coordinator.runtime.loader import Loader
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.purgatory.timing_wheel import TimingWheel
-from ottla.timeline import LATEST, SnapshotRegistry
+from ottla.timeline import LATEST_EPOCH, SnapshotRegistry
 from tests.coordinator.harness import MemoryLog, World, context
 from tests.simulation.classic_group_clients import Client, History
 
@@ -56,7 +56,7 @@ def replayed_state(shard: GroupShard) -> dict[str, Any]:
     return {
         "stored": {key: repr(value) for key, value in shard.classic.stored.items()},
         "offsets": {
-            group_id: dict(shard.offsets.of_group(group_id, LATEST))
+            group_id: dict(shard.offsets.of_group(group_id, LATEST_EPOCH))
             for group_id in shard.offsets.by_group
         },
     }

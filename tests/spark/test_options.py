@@ -8,7 +8,8 @@ import pytest
 
 import ottla.spark
 from ottla.errors import KafkaError
-from ottla.spark.options import EARLIEST, LATEST, read_options, write_options
+from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.spark.options import read_options, write_options
 from ottla.types import TopicPartition
 
 SERVER = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -61,8 +62,8 @@ def test_all_problems_are_told_at_once() -> None:
 def test_defaults_differ_between_batch_and_streaming() -> None:
     """A batch starts at the earliest offset, a stream at the latest."""
     options = {**SERVER, "subscribe": "a, b,a"}
-    assert read_options(options, streaming=False).starting.offsets == EARLIEST
-    assert read_options(options, streaming=True).starting.offsets == LATEST
+    assert read_options(options, streaming=False).starting.offsets == EARLIEST_TIMESTAMP
+    assert read_options(options, streaming=True).starting.offsets == LATEST_TIMESTAMP
     assert read_options(options, streaming=True).selection.topics == ("a", "b")
 
 
@@ -70,7 +71,10 @@ def test_starting_offsets_may_be_a_progress_report() -> None:
     """The topic's id in an end offset of a progress report is passed over."""
     text = '{"t": {"id": "1bxTwBh1Q9mgz_gQdfpehA", "0": 5, "1": -2}}'
     read = read_options({**SERVER, "subscribe": "t", "startingOffsets": text}, streaming=True)
-    assert read.starting.offsets == {TopicPartition("t", 0): 5, TopicPartition("t", 1): EARLIEST}
+    assert read.starting.offsets == {
+        TopicPartition("t", 0): 5,
+        TopicPartition("t", 1): EARLIEST_TIMESTAMP,
+    }
 
 
 def test_timestamps_win_over_offsets() -> None:

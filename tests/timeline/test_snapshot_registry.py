@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.timeline import (
-    LATEST,
+    LATEST_EPOCH,
     SnapshotRegistry,
     TimelineDict,
     TimelineObject,
@@ -65,7 +65,7 @@ def test_dict_agrees_with_copies(steps: list[tuple[str, int, int]]) -> None:
             assert dict(content) == copies[epoch][0]
             assert len(content) == len(copies[epoch][0])
             assert total.at(epoch) == copies[epoch][1]
-        assert timeline.at(LATEST) == model
+        assert timeline.at(LATEST_EPOCH) == model
 
 
 def test_an_object_reverts() -> None:

@@ -306,7 +306,7 @@ class Consumer(Blocking):
             return self._async.paused
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at an offset, or at EARLIEST (-2) or LATEST (-1)."""
+        """Continue at an offset, or at EARLIEST_TIMESTAMP (-2) or LATEST_TIMESTAMP (-1)."""
         with self._core.runtime.lock:
             self._async.seek(partition, offset)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.clients.settings import COMMON, CONSUMER, PRODUCER, read_settings
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
     from ottla.clients.settings import Setting, Settings
 
-EARLIEST = -2
-LATEST = -1
 
 READ_OPTIONS = (
     "subscribe",
@@ -76,7 +75,7 @@ COLUMN_TYPES = {
 }
 
 StartPoint: TypeAlias = int | dict[TopicPartition, int]
-"""EARLIEST or LATEST for every partition, or an offset (or timestamp) for each."""
+"""A special timestamp for every partition, or an offset (or timestamp) for each."""
 
 
 @dataclass(frozen=True)
@@ -240,8 +239,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     if strategy not in ("error", "latest"):
         options.problems.append("startingOffsetsByTimestampStrategy must be error or latest")
     selection = _selection(options)
-    starting = _bound(options, "starting", LATEST if streaming else EARLIEST)
-    ending = _bound(options, "ending", LATEST)
+    starting = _bound(options, "starting", LATEST_TIMESTAMP if streaming else EARLIEST_TIMESTAMP)
+    ending = _bound(options, "ending", LATEST_TIMESTAMP)
     _check_bounds(options, starting, ending, streaming=streaming)
     result = ReadOptions(
         selection=selection,
@@ -349,8 +348,8 @@ def _bound(options: Options, side: str, default: int) -> Bound:
         return Bound(default)
     word = value.strip().lower()
     if word in ("earliest", "latest"):
-        return Bound(EARLIEST if word == "earliest" else LATEST)
-    return Bound(_by_partition(options, name, value, lowest=EARLIEST))
+        return Bound(EARLIEST_TIMESTAMP if word == "earliest" else LATEST_TIMESTAMP)
+    return Bound(_by_partition(options, name, value, lowest=EARLIEST_TIMESTAMP))
 
 
 def _by_partition(
@@ -392,9 +391,9 @@ def _check_bounds(options: Options, starting: Bound, ending: Bound, *, streaming
             if options.text(name) is not None:
                 options.problems.append(f"{name} is for batch reads; a streaming query has no end")
         return
-    if not starting.is_timestamp and LATEST in _points(starting):
+    if not starting.is_timestamp and LATEST_TIMESTAMP in _points(starting):
         options.problems.append("startingOffsets: latest is for streaming; a batch would be empty")
-    if not ending.is_timestamp and EARLIEST in _points(ending):
+    if not ending.is_timestamp and EARLIEST_TIMESTAMP in _points(ending):
         options.problems.append("endingOffsets: earliest would make every batch empty")
     for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
         if options.text(name) is not None:

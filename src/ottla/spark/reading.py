@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.spark.fetching import RangeFetcher
-from ottla.spark.options import EARLIEST, LATEST
 from ottla.spark.planning import OffsetRange, split_ranges
 from ottla.types import TopicPartition
 
@@ -126,7 +126,7 @@ def _at_times(
     is_start: bool,
 ) -> dict[TopicPartition, int]:
     found = cluster.offsets(times, isolation_level=options.isolation_level)
-    late = {part: LATEST for part, offset in found.items() if offset < 0}
+    late = {part: LATEST_TIMESTAMP for part, offset in found.items() if offset < 0}
     if late and is_start and not options.fall_back_to_latest:
         part = min(late)
         raise KafkaError(
@@ -143,4 +143,4 @@ def earliest(
     cluster: ClusterReader, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Return the log start offset of each partition."""
-    return cluster.offsets(dict.fromkeys(partitions, EARLIEST)) if partitions else {}
+    return cluster.offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP)) if partitions else {}

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 from ottla.spark.cluster import ClusterReader
 from ottla.spark.fetching import data_loss
-from ottla.spark.options import COLUMN_TYPES, LATEST, read_options
+from ottla.spark.options import COLUMN_TYPES, read_options
 from ottla.spark.planning import OffsetRange
 from ottla.spark.reading import all_partitions, earliest, plan_tasks, read_range, resolve
 from ottla.spark.sink import BatchWriter, StreamWriter
@@ -103,7 +104,7 @@ class BatchReader(DataSourceReader):
             first = earliest(cluster, requested)  # in this order: logs change between the queries
             starts = resolve(cluster, options.starting, requested, options, is_start=True)
             ends = resolve(cluster, options.ending, requested, options, is_start=False)
-            last = cluster.offsets(dict.fromkeys(requested, LATEST)) if requested else {}
+            last = cluster.offsets(dict.fromkeys(requested, LATEST_TIMESTAMP)) if requested else {}
             ranges = [
                 OffsetRange(
                     part,

@@ -18,10 +18,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 from ottla.spark.cluster import ClusterReader
 from ottla.spark.fetching import data_loss
 from ottla.spark.offsets import Offsets, check_same_topics, ids_of
-from ottla.spark.options import LATEST
 from ottla.spark.planning import OffsetRange, limit_offsets
 from ottla.spark.reading import all_partitions, earliest, plan_tasks, read_range, resolve
 
@@ -102,7 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _latest(self) -> Offsets:
         topics = self._topics()
-        requested = dict.fromkeys(all_partitions(topics), LATEST)
+        requested = dict.fromkeys(all_partitions(topics), LATEST_TIMESTAMP)
         level = self._options.isolation_level
         found = self.cluster.offsets(requested, isolation_level=level) if requested else {}
         return Offsets(found, ids_of(topics.values()))

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import KafkaError
+from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.testing.topic import TestTopic, table
 from ottla.types import TopicPartition
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.testing.cluster import Cluster
 
-EARLIEST, LATEST = -2, -1
 _POLL_S = 0.02
 _NAMES = itertools.count(1)
 
@@ -127,7 +127,9 @@ class Kafka:
     def offsets(self, topic: str, partition: int, *, earliest: bool) -> int:
         """Return one end of a partition."""
         where = TopicPartition(topic, partition)
-        found = self.admin.list_offsets({where: EARLIEST if earliest else LATEST})
+        found = self.admin.list_offsets(
+            {where: EARLIEST_TIMESTAMP if earliest else LATEST_TIMESTAMP}
+        )
         answer = found[where]
         if isinstance(answer, KafkaError):
             raise answer

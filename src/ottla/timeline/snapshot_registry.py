@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LATEST: Final = 2**63 - 1
+LATEST_EPOCH: Final = 2**63 - 1
 """The epoch that means "newest state", as Kafka's LATEST_EPOCH."""
 
 
@@ -111,7 +111,7 @@ class SnapshotRegistry:
 
         Raises KeyError when there is no such snapshot.
         """
-        if epoch == LATEST:
+        if epoch == LATEST_EPOCH:
             return
         for log in self._undo_logs[self._index(epoch) :]:
             changes = log.get(structure)

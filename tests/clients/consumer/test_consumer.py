@@ -8,11 +8,12 @@ from ottla.clients.consumer.coordinator import Coordinator
 from ottla.clients.consumer.fetched import AppendedRecord, Fetched, next_offset_after
 from ottla.clients.consumer.fetcher import Fetcher, FetchSession
 from ottla.clients.consumer.offsets import OffsetAndMetadata, Positions, read_reset_policy
-from ottla.clients.consumer.subscription import EARLIEST, Subscription
+from ottla.clients.consumer.subscription import Subscription
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP
 from ottla.records.batch import TimestampType
 from ottla.records.builder import encode_batch
 from ottla.records.control import ControlRecordType, encode_end_txn_marker
@@ -359,7 +360,7 @@ def test_sessions_tell_only_what_changed() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("earliest", EARLIEST),
+        ("earliest", EARLIEST_TIMESTAMP),
         ("latest", -1),
         ("none", None),
         ("by_duration:PT1H30M", ("by_duration", 5_400_000)),

@@ -22,6 +22,7 @@ from ottla.cli.output.coordinator_formatter import coordinator_formatter
 from ottla.cli.output.formatter import FormatError, Formatter
 from ottla.cli.output.java_names import java_text
 from ottla.errors import KafkaError
+from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ottla.clients.blocking import Consumer
     from ottla.clients.consumer.record_decoder import ConsumerRecord
 
-EARLIEST, LATEST = -2, -1
 
 EXAMPLES = """
 \b
@@ -214,10 +214,10 @@ def _choose(consumer: Consumer, options: dict[str, Any], offset: int | None) -> 
 def _offset(options: dict[str, Any]) -> int:
     given = options["offset"]
     if given is None:
-        return EARLIEST if options["from_beginning"] else LATEST
+        return EARLIEST_TIMESTAMP if options["from_beginning"] else LATEST_TIMESTAMP
     word = given.lower()
     if word in ("earliest", "latest"):
-        return EARLIEST if word == "earliest" else LATEST
+        return EARLIEST_TIMESTAMP if word == "earliest" else LATEST_TIMESTAMP
     try:
         offset = java_integer(word, 64)
     except ValueError:

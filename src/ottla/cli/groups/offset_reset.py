@@ -14,6 +14,7 @@ from ottla.cli.groups.flags import GroupCommandError, GroupFlags, topic_argument
 from ottla.cli.groups.reset_plans import export_plans, print_plans, read_plan
 from ottla.cli.groups.reset_times import parse_duration, parse_moment
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     Plan = dict[TopicPartition, int]
 
-EARLIEST, LATEST = -2, -1
 SCENARIOS = (
     "to_offset",
     "to_datetime",
@@ -89,7 +89,7 @@ def _plan(admin: Admin, group: str, flags: GroupFlags) -> Plan:
         return _within(admin, read_plan(flags.from_file, group, many=flags.has_many))
     partitions = _partitions(admin, group, flags)
     if flags.to_earliest or flags.to_latest:
-        end = EARLIEST if flags.to_earliest else LATEST
+        end = EARLIEST_TIMESTAMP if flags.to_earliest else LATEST_TIMESTAMP
         return _offsets_at(admin, dict.fromkeys(partitions, end))
     if flags.to_offset is not None:
         return _within(admin, dict.fromkeys(partitions, flags.to_offset))
@@ -135,13 +135,13 @@ def _offsets_by_time(admin: Admin, partitions: list[TopicPartition], moment_ms: 
             f"\nWarn: Partition {partition.partition} from topic {partition.topic} is empty. "
             "Falling back to latest known offset."
         )
-    return plan | _offsets_at(admin, dict.fromkeys(late, LATEST))
+    return plan | _offsets_at(admin, dict.fromkeys(late, LATEST_TIMESTAMP))
 
 
 def _within(admin: Admin, plan: Plan) -> Plan:
     """Limit the planned offsets to the range of existing offsets."""
-    first = _offsets_at(admin, dict.fromkeys(plan, EARLIEST))
-    last = _offsets_at(admin, dict.fromkeys(plan, LATEST))
+    first = _offsets_at(admin, dict.fromkeys(plan, EARLIEST_TIMESTAMP))
+    last = _offsets_at(admin, dict.fromkeys(plan, LATEST_TIMESTAMP))
     bounded = {}
     for partition, offset in plan.items():
         bounded[partition] = offset
@@ -180,7 +180,7 @@ def _current(admin: Admin, group: str, partitions: list[TopicPartition]) -> Plan
     committed = admin.list_group_offsets(group, partitions)
     known = {p: place.offset for p, place in committed.items() if place is not None}
     new = [partition for partition in partitions if partition not in known]
-    return known | _offsets_at(admin, dict.fromkeys(new, LATEST))
+    return known | _offsets_at(admin, dict.fromkeys(new, LATEST_TIMESTAMP))
 
 
 def _moment(flags: GroupFlags) -> int:

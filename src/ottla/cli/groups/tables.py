@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ottla.errors import KafkaError
+from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from ottla.types import TopicPartition
 
 MISSING = "-"
-LATEST = -1
 
 
 class OffsetRow(NamedTuple):
@@ -79,7 +79,7 @@ def _offset_rows(admin: Admin, group_id: str, group: GroupDescription) -> list[O
     for member in group.members:
         owners.update(dict.fromkeys(member.assignment, member))
     partitions = sorted({*committed, *owners})
-    ends = admin.list_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
+    ends = admin.list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP)) if partitions else {}
     rows = []
     for partition in partitions:
         place = committed.get(partition)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     Answered = tuple[int, dict[Any, Any]]  # throttle time in ms, outcomes by topic
 
 CORRUPT_ONLY = frozenset({ErrorCode.CORRUPT_MESSAGE})
-EARLIEST, LATEST = -2, -1
-MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -3, -4, -5, -6
 
 
 class NewTopic(NamedTuple):
@@ -294,7 +292,7 @@ class TopicsAdmin(AdminCalls):
         read_committed: bool = False,
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
-        """Return offsets by timestamp in ms or by a special one (EARLIEST, LATEST, …).
+        """Return offsets by timestamp in ms or by a special one (`EARLIEST_TIMESTAMP`, …).
 
         Offset -1: there is no such record.
         """

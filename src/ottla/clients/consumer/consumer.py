@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ottla.clients.consumer.core import ConsumerCore, GroupMetadata, as_offsets, call_listener
 from ottla.clients.consumer.metrics import partition_metrics
 from ottla.clients.consumer.queries import Queries
-from ottla.clients.consumer.subscription import EARLIEST, LATEST
 from ottla.errors import KafkaError
+from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -111,18 +111,18 @@ class AsyncConsumer:
         return frozenset(partition for partition, state in states if state.paused)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at an offset, or at EARLIEST (-2) or LATEST (-1)."""
+        """Continue at an offset, or at EARLIEST_TIMESTAMP (-2) or LATEST_TIMESTAMP (-1)."""
         self._core.seek(TopicPartition(*partition), offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Continue at the first record of the given or of all assigned partitions."""
         for partition in partitions or self.assignment:
-            self.seek(partition, EARLIEST)
+            self.seek(partition, EARLIEST_TIMESTAMP)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Continue after the last record of the given or of all assigned partitions."""
         for partition in partitions or self.assignment:
-            self.seek(partition, LATEST)
+            self.seek(partition, LATEST_TIMESTAMP)
 
     def wakeup(self) -> None:
         """Make the current or the next `poll` raise WakeupError; callable from any thread."""
@@ -253,14 +253,14 @@ class AsyncConsumer:
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return the first offset of each partition."""
-        found = await self._queries.offsets(dict.fromkeys(partitions, EARLIEST), timeout)
+        found = await self._queries.offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP), timeout)
         return {partition: answer.offset for partition, answer in found.items()}
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """Return the offset after the last readable record of each partition."""
-        found = await self._queries.offsets(dict.fromkeys(partitions, LATEST), timeout)
+        found = await self._queries.offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout)
         return {partition: answer.offset for partition, answer in found.items()}
 
     async def offsets_for_times(

@@ -22,12 +22,13 @@ from ottla.clients.consumer.offsets import (
     replace_commit_errors,
 )
 from ottla.clients.consumer.reading import RecordIteration
-from ottla.clients.consumer.subscription import EARLIEST, LATEST, Subscription
+from ottla.clients.consumer.subscription import Subscription
 from ottla.clients.interceptors import Interceptors
 from ottla.clients.serdes import deserializer
 from ottla.clients.settings import CONSUMER, read_settings
 from ottla.clients.transport import Runtime
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.purgatory.pending import Pending
 from ottla.types import TopicPartition
 
@@ -194,10 +195,10 @@ class ConsumerCore:
             self.narrow_metadata()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at an offset, or at EARLIEST / LATEST."""
+        """Continue at an offset, or at EARLIEST_TIMESTAMP / LATEST_TIMESTAMP."""
         state = self.subscription.state(partition)
         self.put_back()
-        if offset in (EARLIEST, LATEST):
+        if offset in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
             state.request_reset(offset)
         elif offset < 0:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is negative")

@@ -11,12 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.consumer.pending_errors import PendingErrors
-from ottla.clients.consumer.subscription import EARLIEST, LATEST
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 def read_reset_policy(text: str) -> int | tuple[str, int] | None:
-    """Return EARLIEST, LATEST, None (raise an error), or ("by_duration", milliseconds)."""
-    fixed = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+    """Return a special timestamp, None (raise an error), or ("by_duration", milliseconds)."""
+    fixed = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP, "none": None}
     if text.lower() in fixed:
         return fixed[text.lower()]
     if text.startswith("by_duration:"):
@@ -407,7 +407,7 @@ class Positions:
 
     def _offset_found(self, state: PartitionState, answer: Any) -> None:
         if answer.offset < 0:  # the time is after the newest record: use the end
-            state.request_reset(LATEST)
+            state.request_reset(LATEST_TIMESTAMP)
             return
         state.seek(answer.offset)
         state.leader_epoch = state.validated_epoch = answer.leader_epoch

@@ -17,16 +17,14 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.fetched import Fetched
     from ottla.types import TopicPartition
 
-EARLIEST, LATEST = -2, -1
-
 
 class PartitionState:
     """One assigned partition.
 
     `position` is the offset of the next record to return, None until it is known; `fetch_position`
-    the next offset to fetch, after the buffered records. `reset_to` is the timestamp (or EARLIEST,
-    LATEST) of a pending offset query. `generation` increases with every seek: responses to earlier
-    requests are ignored.
+    the next offset to fetch, after the buffered records. `reset_to` is the timestamp, perhaps a
+    special one, of a pending offset query. `generation` increases with every seek: responses to
+    earlier requests are ignored.
     """
 
     __slots__ = (
@@ -84,7 +82,7 @@ class PartitionState:
         self.reset_to = None
 
     def request_reset(self, timestamp: int) -> None:
-        """Request a position by timestamp (EARLIEST, LATEST or milliseconds)."""
+        """Request a position by timestamp in milliseconds or by a special one."""
         self.drop()
         self.position = None
         self.needs_committed = False

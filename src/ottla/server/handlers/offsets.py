@@ -14,6 +14,14 @@ from ottla.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from ottla.protocol.offset_timestamps import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+)
 from ottla.server.requests.dispatch import handles
 
 if TYPE_CHECKING:
@@ -22,17 +30,11 @@ if TYPE_CHECKING:
 
     RequestedPartition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
 _LOWEST_VERSION_OF = {
     MAX_TIMESTAMP: 7,
-    EARLIEST_LOCAL: 8,
-    LATEST_TIERED: 9,
-    EARLIEST_PENDING_UPLOAD: 11,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 _DEBUG_REPLICA = -2
 _FIRST_VERSION_WITH_EPOCHS = 4
@@ -100,7 +102,7 @@ def _list_partition(
 
 
 def _is_special(timestamp: int, version: int) -> bool:
-    if timestamp in (LATEST, EARLIEST):
+    if timestamp in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP):
         return True
     return version >= _LOWEST_VERSION_OF.get(timestamp, 0x7FFF)
 
@@ -108,13 +110,13 @@ def _is_special(timestamp: int, version: int) -> bool:
 def _find(partition: Partition, isolation_level: int, timestamp: int) -> tuple[int, int, int]:
     """Return (timestamp, offset, leader epoch); -1 where there is none."""
     log = partition.log
-    if timestamp == LATEST:
+    if timestamp == LATEST_TIMESTAMP:
         end = log.last_stable_offset if isolation_level else log.high_watermark
         return -1, end, partition.leader_epoch
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         start = log.log_start_offset
         return -1, start, log.leader_epochs.epoch_for_offset(start)
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
         return -1, -1, -1  # tiered storage is not supported
     found = log.offset_for_timestamp(timestamp)
     end = log.last_stable_offset if isolation_level else log.high_watermark

@@ -7,6 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.protocol.offset_timestamps import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+)
 from ottla.records.batch import RecordBatch
 from ottla.storage.batches import NO_TIMESTAMP
 
@@ -16,12 +24,6 @@ if TYPE_CHECKING:
     from ottla.storage.log.state import LogState
     from ottla.storage.segments.segment import Segment
 
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL_TIMESTAMP = -4
-LATEST_TIERED_TIMESTAMP = -5
-EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 BATCH_LIMIT_BYTES = 100 << 20
 
 
@@ -36,8 +38,8 @@ class TimestampAndOffset(NamedTuple):
 def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampAndOffset | None:
     """Return the first record at or after timestamp; None when there is none.
 
-    LATEST is the log's end: the caller, who knows the isolation, uses the high watermark or the
-    last stable offset instead. Without a remote tier LATEST_TIERED is offset -1.
+    LATEST_TIMESTAMP is the log end: the caller, which knows the isolation level, uses the high
+    watermark or the last stable offset instead. Without a remote tier LATEST_TIERED_TIMESTAMP is offset -1.
     """
     epochs = log.leader_epochs
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
