@@ -39,7 +39,8 @@ def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampAndOffset | 
     """Return the first record at or after timestamp; None when there is none.
 
     LATEST_TIMESTAMP is the log end: the caller, which knows the isolation level, uses the high
-    watermark or the last stable offset instead. Without a remote tier LATEST_TIERED_TIMESTAMP is offset -1.
+    watermark or the last stable offset instead. Without a remote
+    tier LATEST_TIERED_TIMESTAMP is offset -1.
     """
     epochs = log.leader_epochs
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
