@@ -13,6 +13,7 @@ from ottla.timeline import (
     SnapshotRegistry,
     TimelineDict,
     TimelineObject,
+    TimelineSet,
 )
 
 KEYS = st.integers(0, 5)
@@ -68,15 +69,22 @@ def test_dict_agrees_with_copies(steps: list[tuple[str, int, int]]) -> None:
         assert timeline.at(LATEST_EPOCH) == model
 
 
-def test_an_object_reverts() -> None:
-    """An object has its old value at an earlier epoch and after a revert."""
+def test_set_and_object_revert() -> None:
+    """Sets keep insertion order and are reverted with the others."""
     registry = SnapshotRegistry()
+    members: TimelineSet[str] = TimelineSet(registry)
     state = TimelineObject(registry, "Empty")
+    members.add("a")
     registry.snapshot(1)
+    members.add("b")
+    members.discard("a")
+    members.discard("absent")
     state.value = "Stable"
-    assert (state.value, state.at(1)) == ("Stable", "Empty")
+    assert (list(members.at(1)), list(members), state.at(1)) == (["a"], ["b"], "Empty")
     registry.revert_to(1)
-    assert state.value == "Empty"
+    assert (list(members), state.value) == (["a"], "Empty")
+    members.clear()
+    assert not members
 
 
 @pytest.mark.parametrize("call", ["revert_to", "at"])
