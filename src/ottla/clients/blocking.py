@@ -107,7 +107,7 @@ class Producer(Blocking):
                 waited_ms = self._core.now_ms() - start_ms
                 self._core.blocked(topic, waited_ms)
                 remaining_ms = self._core.settings.max_block_ms - waited_ms
-                runtime.progress.wait(min(remaining_ms, 1000) / 1000)
+                runtime.progress.wait(min(remaining_ms, self._core.recheck_ms) / 1000)
 
     def send_many(self, topic: str, values: Iterable[Any]) -> Deliveries:
         """Queue many values without keys; see AsyncProducer.send_many."""

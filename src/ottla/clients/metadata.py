@@ -78,6 +78,10 @@ class ClusterMetadata:
                 if topic not in self.topics:
                     self._stale = True
 
+    def is_in_use(self, topic: str) -> bool:
+        """Whether the topic is kept in the cache."""
+        return topic in self._topics_in_use
+
     def set_topics(self, topics: Iterable[str]) -> None:
         """Set the topics in use; others are removed with the next response."""
         self._topics_in_use = {}

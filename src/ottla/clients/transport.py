@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import threading
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ottla.clients.client import Client, ConnectionKey
+from ottla.clients.environment import RealClientEnvironment
 from ottla.clients.login import login_factory
 from ottla.clients.tls import client_context
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
+    from ottla.clients.environment import ClientEnvironment
     from ottla.clients.metric_windows import MetricName
     from ottla.clients.settings import Settings
     from ottla.purgatory.pending import Pending
@@ -109,12 +109,14 @@ class Runtime:
     the user's threads acquire it before they call the core.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, environment: ClientEnvironment | None = None) -> None:
+        self.environment = environment or RealClientEnvironment()
         self.lock = threading.RLock()
         self.progress = threading.Condition(self.lock)
-        rng = random.Random()  # noqa: S311 - spreads retries and load, guards no secret
-        self.client = Client(settings, self, rng=rng, login=login_factory(settings))
-        start_time_ms = str(time.time_ns() // 1_000_000)
+        self.client = Client(
+            settings, self, rng=self.environment.rng, login=login_factory(settings)
+        )
+        start_time_ms = str(self.environment.wall_ns() // 1_000_000)
         self.client.metrics.gauge("app-info", "start-time-ms", lambda _now_ms: start_time_ms)
         self._settings = settings
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -149,10 +151,9 @@ class Runtime:
         """Whether the runtime is bound to a loop."""
         return self._loop is not None
 
-    @staticmethod
-    def now_ms() -> int:
+    def now_ms(self) -> int:
         """Return the monotonic time."""
-        return time.monotonic_ns() // 1_000_000
+        return self.environment.monotonic_ms()
 
     def metrics(self) -> dict[MetricName, float | str]:
         """Return the client's metrics; callable from any thread."""

@@ -14,6 +14,8 @@ import errno
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.testing.inodes import DirectoryNode, FileNode
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
@@ -45,129 +47,12 @@ class Fault(NamedTuple):
     times: int
 
 
-class _Change(NamedTuple):
-    """A write at a position, or with data None a cut to that position."""
-
-    position: int
-    data: bytes | None
-
-
-class _Content:
-    """An inode: what readers see, what is durable, and the changes in between."""
-
-    __slots__ = ("changes", "data", "durable", "modified_ms")
-
-    def __init__(self, data: bytes = b"", modified_ms: int = 0) -> None:
-        self.modified_ms = modified_ms
-        self.data = bytearray(data)
-        self.durable = bytes(data)
-        self.changes: list[_Change] = []
-
-    def write(self, position: int, data: bytes) -> None:
-        _apply(self.data, _Change(position, data))
-        self.changes.append(_Change(position, data))
-
-    def truncate(self, size: int) -> None:
-        _apply(self.data, _Change(size, None))
-        self.changes.append(_Change(size, None))
-
-    def sync(self) -> None:
-        self.durable = bytes(self.data)
-        self.changes.clear()
-
-    def after_crash(self, rng: Random) -> _Content:
-        """Lose a suffix of the changes, or any of them, and tear one."""
-        data = bytearray(self.durable)
-        changes = self.changes
-        if changes and rng.random() < 0.5:
-            changes = changes[: rng.randrange(len(changes) + 1)]
-            for number, change in enumerate(changes):
-                last = number == len(changes) - 1
-                _apply(data, _torn(change, rng) if last else change)
-        else:
-            for change in changes:
-                roll = rng.random()
-                if roll < 0.6:
-                    _apply(data, change)
-                elif roll < 0.7:
-                    _apply(data, _torn(change, rng))
-        return _Content(bytes(data), self.modified_ms)
-
-
-def _apply(data: bytearray, change: _Change) -> None:
-    position = change.position
-    if change.data is None:
-        if position <= len(data):
-            del data[position:]
-        else:
-            data.extend(bytes(position - len(data)))
-        return
-    if position > len(data):
-        data.extend(bytes(position - len(data)))
-    data[position : position + len(change.data)] = change.data
-
-
-def _torn(change: _Change, rng: Random) -> _Change:
-    if change.data is None:
-        return change
-    return _Change(change.position, change.data[: rng.randrange(len(change.data) + 1)])
-
-
-class _Folder:
-    """A directory: names now, names that are durable, and the renames in between."""
-
-    __slots__ = ("changes", "durable", "is_removed", "names")
-
-    def __init__(self) -> None:
-        self.is_removed = False
-        self.names: dict[str, _Content | _Folder] = {}
-        self.durable: dict[str, _Content | _Folder] = {}
-        self.changes: list[tuple[str, _Content | _Folder | None]] = []
-
-    def put(self, name: str, entry: _Content | _Folder | None) -> None:
-        """Set or, with None, remove a name."""
-        self.change([(name, entry)])
-
-    def change(self, changes: list[tuple[str, _Content | _Folder | None]]) -> None:
-        for name, entry in changes:
-            if entry is None:
-                self.names.pop(name, None)
-            else:
-                self.names[name] = entry
-        self.changes.extend(changes)
-
-    def sync(self) -> None:
-        self.durable = dict(self.names)
-        self.changes.clear()
-
-    def after_crash(self, rng: Random) -> _Folder:
-        """Keep the changes of names up to some point: a journal keeps their order."""
-        names = dict(self.durable)
-        kept = rng.randrange(len(self.changes) + 1)
-        while 0 < kept < len(self.changes) and self._splits_rename(kept):
-            kept += 1
-        for name, entry in self.changes[:kept]:
-            if entry is None:
-                names.pop(name, None)
-            else:
-                names[name] = entry
-        folder = _Folder()
-        for name in sorted(names):
-            folder.names[name] = names[name].after_crash(rng)
-        folder.durable = dict(folder.names)
-        return folder
-
-    def _splits_rename(self, at: int) -> bool:
-        """Whether a crash here would show a renamed entry under neither or both names."""
-        return self.changes[at][1] is None and self.changes[at - 1][1] is not None
-
-
 class SimulatedFile:
     """A handle; dead after a crash."""
 
     __slots__ = ("_content", "_disk", "_end", "_life", "_path")
 
-    def __init__(self, disk: SimulatedDisk, path: str, content: _Content) -> None:
+    def __init__(self, disk: SimulatedDisk, path: str, content: FileNode) -> None:
         self._disk = disk
         self._path = path
         self._content = content
@@ -210,7 +95,10 @@ class SimulatedFile:
         return bytes(self._content.data[position : position + size])
 
     def is_cached(self, position: int, size: int) -> bool:
-        """Say yes where there are bytes."""
+        """Whether the bytes are there and, by `cold_probability`, in memory."""
+        disk = self._disk
+        if disk.cold_probability and disk.rng.random() < disk.cold_probability:
+            return False
         return position + size <= len(self._content.data)
 
     def size(self) -> int:
@@ -231,7 +119,7 @@ class SimulatedFile:
         self._check()
         fault = self._disk.count("sync", self._path, 0)
         if fault is not None:
-            self._content.changes.clear()
+            self._content.lose_changes()
             self._disk.strike(fault)
         self._content.sync()
 
@@ -258,7 +146,7 @@ class SimulatedOpenDirectory:
 
     __slots__ = ("_disk", "_folder", "_life", "_path")
 
-    def __init__(self, disk: SimulatedDisk, path: str, folder: _Folder) -> None:
+    def __init__(self, disk: SimulatedDisk, path: str, folder: DirectoryNode) -> None:
         self._disk = disk
         self._path = path
         self._folder = folder
@@ -268,7 +156,7 @@ class SimulatedOpenDirectory:
         if self._life != self._disk.life:
             raise OSError(errno.EBADF, "the handle is from before the crash", self._path)
         entry = self._folder.names.get(name)
-        if self._folder.is_removed or not isinstance(entry, _Content):
+        if self._folder.is_removed or not isinstance(entry, FileNode):
             raise FileNotFoundError(errno.ENOENT, "no such file", name)
         return SimulatedFile(self._disk, f"{self._path}/{name}", entry)
 
@@ -276,7 +164,7 @@ class SimulatedOpenDirectory:
         """Make a file, or replace what it holds: each step a call that may fail."""
         if name not in self._folder.names and not self._folder.is_removed:
             self._disk.change("create", f"{self._path}/{name}")
-            self._folder.put(name, _Content())
+            self._folder.put(name, FileNode())
         file = self._file(name)
         file.truncate(0)
         file.write_at(0, data)
@@ -308,10 +196,12 @@ class SimulatedLock:
     def __init__(self, disk: SimulatedDisk, path: str) -> None:
         self._disk = disk
         self._path = path
+        self._life = disk.life
 
     def release(self) -> None:
-        """Let it go."""
-        self._disk.locks.discard(self._path)
+        """Let it go; a lock of an earlier life is gone already."""
+        if self._life == self._disk.life:
+            self._disk.locks.discard(self._path)
 
 
 class SimulatedDisk:
@@ -326,10 +216,18 @@ class SimulatedDisk:
         """Changing calls so far."""
         self.reads = 0
         self.life = 0
+        self.is_down = False
+        """Whether a crash struck that no `crash` or `kill` has followed: nothing works then."""
+        self.on_crash: Callable[[], None] | None = None
+        """Called when a crash strikes, before it is raised."""
+        self.on_call: Callable[[str, str, int], None] | None = None
+        """Called with kind, path and size of every operation, reads too."""
+        self.cold_probability = 0.0
+        """Of a read that would have to wait for the disk."""
         self.locks: set[str] = set()
         self.trace: list[Call] | None = None
         self._faults: list[Fault] = []
-        self._root = _Folder()
+        self._root = DirectoryNode()
 
     # Faults
 
@@ -358,7 +256,11 @@ class SimulatedDisk:
 
     def count(self, kind: str, path: str, size: int) -> Fault | None:
         """Take a number for a call and return the fault that strikes it."""
+        if self.is_down:
+            raise SimulatedCrash
         self.calls += 1
+        if self.on_call is not None:
+            self.on_call(kind, path, size)
         call = Call(self.calls, kind, path)
         if self.trace is not None:
             self.trace.append(call)
@@ -379,7 +281,11 @@ class SimulatedDisk:
 
     def count_read(self, path: str) -> None:
         """Count a read; faults match it as kind "read" without a number."""
+        if self.is_down:
+            raise SimulatedCrash
         self.reads += 1
+        if self.on_call is not None:
+            self.on_call("read", path, 0)
         for place, fault in enumerate(self._faults):
             if fault.matches(Call(-1, "read", path)):
                 del self._faults[place]
@@ -394,6 +300,9 @@ class SimulatedDisk:
     def strike(self, fault: Fault) -> None:
         """Raise what the fault says."""
         if fault.error_number == 0:
+            self.is_down = True
+            if self.on_crash is not None:
+                self.on_crash()
             raise SimulatedCrash
         raise OSError(fault.error_number, f"simulated {errno.errorcode[fault.error_number]}")
 
@@ -401,14 +310,24 @@ class SimulatedDisk:
         """Cut the power: all handles and locks die, unsynced bytes and names are at risk."""
         self._root = self._root.after_crash(self.rng)
         self.life += 1
+        self.is_down = False
         self.locks.clear()
         self._faults.clear()
 
     def kill(self) -> None:
         """End the process only: handles and locks die, every byte written stays."""
         self.life += 1
+        self.is_down = False
         self.locks.clear()
         self._faults.clear()
+
+    def files(self) -> list[str]:
+        """Return the paths of all files, sorted."""
+        return sorted(_paths(self._root, ""))
+
+    def flip_bit(self, path: str, position: int, bit: int) -> None:
+        """Let one bit of a file rot."""
+        self._file(path).flip_bit(position, bit)
 
     def used_bytes(self) -> int:
         """Return the sum of all files' bytes that are not holes."""
@@ -416,23 +335,23 @@ class SimulatedDisk:
 
     # Directory
 
-    def _folder(self, path: str) -> _Folder:
+    def _folder(self, path: str) -> DirectoryNode:
         folder = self._root
         for name in path.split("/") if path else ():
             entry = folder.names.get(name)
-            if not isinstance(entry, _Folder):
+            if not isinstance(entry, DirectoryNode):
                 raise FileNotFoundError(errno.ENOENT, "no such directory", path)
             folder = entry
         return folder
 
-    def _parent(self, path: str) -> tuple[_Folder, str]:
+    def _parent(self, path: str) -> tuple[DirectoryNode, str]:
         parent, _, name = path.rpartition("/")
         return self._folder(parent), name
 
-    def _file(self, path: str) -> _Content:
+    def _file(self, path: str) -> FileNode:
         folder, name = self._parent(path)
         entry = folder.names.get(name)
-        if not isinstance(entry, _Content):
+        if not isinstance(entry, FileNode):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return entry
 
@@ -441,7 +360,7 @@ class SimulatedDisk:
         folder, name = self._parent(path)
         if create and name not in folder.names:
             self.change("create", path)
-            folder.put(name, _Content())
+            folder.put(name, FileNode())
         return SimulatedFile(self, path, self._file(path))
 
     def open_directory(self, path: str) -> SimulatedOpenDirectory:
@@ -470,7 +389,7 @@ class SimulatedDisk:
     def is_directory(self, path: str) -> bool:
         """Say whether the name is a directory."""
         folder, name = self._parent(path)
-        return isinstance(folder.names.get(name), _Folder)
+        return isinstance(folder.names.get(name), DirectoryNode)
 
     def list(self, path: str = "") -> list[str]:
         """Return the names inside, sorted."""
@@ -481,7 +400,7 @@ class SimulatedDisk:
         folder, name = self._parent(path)
         if name not in folder.names:
             self.change("make", path)
-            folder.put(name, _Folder())
+            folder.put(name, DirectoryNode())
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -497,7 +416,7 @@ class SimulatedDisk:
         if entry is not None:
             self.change("remove", path)
             folder.put(name, None)
-            if isinstance(entry, _Folder):
+            if isinstance(entry, DirectoryNode):
                 entry.is_removed = True
 
     def rename(self, old: str, new: str) -> None:
@@ -573,8 +492,19 @@ class SimulatedDisk:
             self.sync(path.rpartition("/")[0])
 
 
-def _used(folder: _Folder) -> int:
+def _used(folder: DirectoryNode) -> int:
     total = 0
     for entry in folder.names.values():
-        total += _used(entry) if isinstance(entry, _Folder) else len(entry.data.rstrip(b"\0"))
+        total += _used(entry) if isinstance(entry, DirectoryNode) else len(entry.data.rstrip(b"\0"))
     return total
+
+
+def _paths(folder: DirectoryNode, prefix: str) -> list[str]:
+    found = []
+    for name, entry in folder.names.items():
+        path = f"{prefix}{name}"
+        if isinstance(entry, DirectoryNode):
+            found += _paths(entry, f"{path}/")
+        else:
+            found.append(path)
+    return found

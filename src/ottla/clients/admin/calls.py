@@ -20,6 +20,7 @@ from ottla.types import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
 
+    from ottla.clients.environment import ClientEnvironment
     from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.metric_windows import MetricName
     from ottla.clients.settings import Settings
@@ -43,13 +44,20 @@ MAX_COORDINATORS = 1000
 class AdminCalls:
     """Base of the admin's parts: one runtime, and calls with retries."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        environment: ClientEnvironment | None = None,
+        **settings: Any,
+    ) -> None:
+        """Take settings; an environment is given where the time is simulated."""
         self._settings = read_settings(ADMIN, config, settings)
         self._settings.client_id = self._settings.client_id or "ottla-admin"
         self._uses_controllers = _is_for_controllers(self._settings)
         if self._uses_controllers:
             self._settings.bootstrap_servers = self._settings.bootstrap_controllers
-        self._runtime = Runtime(self._settings)
+        self._runtime = Runtime(self._settings, environment)
         self._client = self._runtime.client
         if self._uses_controllers:
             self._client.metadata = ControllerMetadata(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.core import Batches, RebalanceListener
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.consumer.record_decoder import ConsumerRecord
+    from ottla.clients.environment import ClientEnvironment
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.metric_windows import MetricName
     from ottla.purgatory.pending import Pending
@@ -40,9 +41,14 @@ class AsyncConsumer:
     """
 
     def __init__(
-        self, *topics: str, config: Mapping[str, Any] | None = None, **settings: Any
+        self,
+        *topics: str,
+        config: Mapping[str, Any] | None = None,
+        environment: ClientEnvironment | None = None,
+        **settings: Any,
     ) -> None:
-        self._core = ConsumerCore(config, settings)
+        """Take settings; an environment is given where the time is simulated."""
+        self._core = ConsumerCore(config, settings, environment)
         self._runtime = self._core.runtime
         self._queries = Queries(self._core)
         if topics:

@@ -5,7 +5,6 @@ Kafka: org.apache.kafka.clients.consumer.internals.ClassicKafkaConsumer.
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.consumer.subscription import PartitionState
+    from ottla.clients.environment import ClientEnvironment
     from ottla.records.record import Record
 
     Batches = list[tuple[TopicPartition, list[Record]]]
@@ -77,12 +77,17 @@ class GroupMetadata(NamedTuple):
 class ConsumerCore:
     """The settings, client and state machines of one consumer."""
 
-    def __init__(self, config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None,
+        keywords: Mapping[str, Any],
+        environment: ClientEnvironment | None = None,
+    ) -> None:
         self.settings = settings = read_settings(CONSUMER, config, keywords)
         if settings.group_protocol != "classic":
             raise KafkaError(ErrorCode.INVALID_CONFIG, "group.protocol: only classic is supported")
         settings.client_id = settings.client_id or "ottla-consumer"
-        self.runtime = Runtime(settings)
+        self.runtime = Runtime(settings, environment)
         self.client = client = self.runtime.client
         self.subscription = Subscription(exclude_internal=settings.exclude_internal_topics)
         self.coordinator = Coordinator(client, settings.group_id) if settings.group_id else None
@@ -92,7 +97,7 @@ class ConsumerCore:
             else None
         )
         self.positions = Positions(settings, client, self.subscription, self.coordinator)
-        self.positions.wall_ms = lambda: time.time_ns() // 1_000_000
+        self.positions.wall_ms = lambda: self.runtime.environment.wall_ns() // 1_000_000
         self.fetcher = Fetcher(settings, client, self.subscription)
         self.fetcher.on_out_of_range = self.positions.reset
         self.fetcher.deserializers = Deserializers(

@@ -8,7 +8,6 @@ from __future__ import annotations
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 import asyncio
 import threading
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from ottla.clients.environment import ClientEnvironment
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.metric_windows import MetricName
     from ottla.clients.producer.batches import Delivery, ProducerBatch
@@ -38,7 +38,12 @@ if TYPE_CHECKING:
 class ProducerCore:
     """The settings, client, accumulator and sender of one producer."""
 
-    def __init__(self, config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None,
+        keywords: Mapping[str, Any],
+        environment: ClientEnvironment | None = None,
+    ) -> None:
         self.settings = settings = read_settings(PRODUCER, config, keywords)
         if settings.transactional_id is not None:
             raise KafkaError(
@@ -46,20 +51,27 @@ class ProducerCore:
             )
         settings.client_id = settings.client_id or "ottla-producer"
         _check_delivery_timeout(settings)
-        self.runtime = Runtime(settings)
+        self.runtime = Runtime(settings, environment)
         self.client = self.runtime.client
-        rng = self.client._rng  # noqa: SLF001 - one random source per client
+        rng = self.runtime.environment.rng
         self.accumulator = Accumulator(
             settings, self.client.metadata, rng=rng, lock=threading.Lock(), owner=self
         )
         self.accumulator.wake = self.runtime.wake
-        self.accumulator.wall_ns = time.time_ns
+        self.accumulator.wall_ns = self.runtime.environment.wall_ns
         self.accumulator.to_key = serializer(settings.key_serializer)
         self.accumulator.to_value = serializer(settings.value_serializer)
         self.sender = Sender(settings, self.client, self.accumulator)
         self.client.machines.append(self.sender)
         self.now_ms = self.runtime.now_ms
+        self._woken_ms = -MAX_INT
+        """When a blocked append last requested a poll."""
         self.interceptors = Interceptors(settings.interceptor_classes)
+
+    @property
+    def recheck_ms(self) -> int:
+        """How long a blocked append waits at most before it tries again."""
+        return int(min(self.settings.max_block_ms, max(self.settings.retry_backoff_ms, 1), 1000))
 
     def blocked(self, topic: str, waited_ms: float) -> None:
         """Request metadata for an append that has to wait.
@@ -76,10 +88,15 @@ class ProducerCore:
             raise KafkaError(code, f"topic {topic!r}: {ErrorCode(code).text}")
         if waited_ms >= self.settings.max_block_ms:
             raise self._blocked_error(topic, waited_ms)
-        if not self.client.metadata.partition_count(topic):
-            self.client.metadata.add_topics((topic,))
-            self.client.metadata.mark_stale()
-        self.runtime.wake()
+        metadata, now_ms = self.client.metadata, self.now_ms()
+        is_due = now_ms - self._woken_ms >= self.settings.retry_backoff_ms
+        if not metadata.partition_count(topic):
+            is_due = is_due or not metadata.is_in_use(topic)
+            metadata.add_topics((topic,))
+            metadata.mark_stale()
+        if is_due:  # every wake ends all waits: one for each would keep the loop busy
+            self._woken_ms = now_ms
+            self.runtime.wake()
 
     def _blocked_error(self, topic: str, waited_ms: float) -> KafkaError:
         if not self.client.is_reachable:
@@ -123,8 +140,15 @@ class AsyncProducer:
     dotted names. Raises KafkaError(INVALID_CONFIG) for unknown or invalid ones.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
-        self._core = ProducerCore(config, settings)
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        environment: ClientEnvironment | None = None,
+        **settings: Any,
+    ) -> None:
+        """Take settings; an environment is given where the time is simulated."""
+        self._core = ProducerCore(config, settings, environment)
         self._runtime = self._core.runtime
         self._append = self._core.accumulator.append
         self._interceptors = self._core.interceptors
@@ -182,7 +206,7 @@ class AsyncProducer:
             waited_ms = self._core.now_ms() - start_ms
             with self._runtime.lock:
                 self._core.blocked(topic, waited_ms)
-            await self._runtime.wait_progress(min(self._core.settings.max_block_ms, 1000))
+            await self._runtime.wait_progress(self._core.recheck_ms)
             delivery = self._append(topic, *fields)
             if delivery is not None:
                 return delivery
@@ -215,7 +239,7 @@ class AsyncProducer:
             start = upto
             with self._runtime.lock:
                 self._core.blocked(topic, self._core.now_ms() - start_ms)
-            await self._runtime.wait_progress(1000)
+            await self._runtime.wait_progress(self._core.recheck_ms)
         return deliveries
 
     async def flush(self, timeout: float | None = None) -> None:
@@ -242,7 +266,7 @@ class AsyncProducer:
         while not (known := self._core.client.metadata.topics.get(topic)) or not known.partitions:
             with self._runtime.lock:
                 self._core.blocked(topic, self._core.now_ms() - start_ms)
-            await self._runtime.wait_progress(1000)
+            await self._runtime.wait_progress(self._core.recheck_ms)
         return list(known.partitions)
 
     def metrics(self) -> dict[MetricName, float | str]:

@@ -1,0 +1,159 @@
+"""Files and directories of a simulated disk: what is durable, and what changed since.
+
+A change keeps what it replaced, so that `sync` costs what was written since the last one and a
+crash can go back to the durable state before it replays any part of the changes.
+
+Kafka: none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from random import Random
+
+
+class _Change(NamedTuple):
+    """A write at a position, or with data None a cut or growth to that length."""
+
+    position: int
+    data: bytes | None
+    old_length: int
+    replaced: bytes
+    """The bytes from `position` on that it overwrote or cut off."""
+
+
+class FileNode:
+    """An inode: what readers see, and the changes that are not durable."""
+
+    __slots__ = ("changes", "data", "modified_ms")
+
+    def __init__(self, data: bytes = b"", modified_ms: int = 0) -> None:
+        self.modified_ms = modified_ms
+        self.data = bytearray(data)
+        self.changes: list[_Change] = []
+
+    def write(self, position: int, data: bytes) -> None:
+        """Overwrite or extend."""
+        replaced = bytes(self.data[position : position + len(data)])
+        self.changes.append(_Change(position, data, len(self.data), replaced))
+        _apply(self.data, position, data)
+
+    def truncate(self, size: int) -> None:
+        """Cut, or grow with zeros."""
+        self.changes.append(_Change(size, None, len(self.data), bytes(self.data[size:])))
+        _apply(self.data, size, None)
+
+    def sync(self) -> None:
+        """Make all changes durable."""
+        self.changes.clear()
+
+    def lose_changes(self) -> None:
+        """Forget which bytes are not durable, as a failing fsync does; a crash still loses them."""
+        if self.changes:
+            old = self._durable()
+            lost = _Change(0, bytes(self.data), len(old), bytes(old))
+            self.changes = [lost._replace(data=bytes(old))]
+
+    def _durable(self) -> bytearray:
+        data = bytearray(self.data)
+        for change in reversed(self.changes):
+            data[change.position : change.position + len(change.replaced)] = change.replaced
+            del data[change.old_length :]
+        return data
+
+    def flip_bit(self, position: int, bit: int) -> None:
+        """Let a durable bit rot."""
+        self.data[position] ^= 1 << bit
+
+    def after_crash(self, rng: Random) -> FileNode:
+        """Lose a suffix of the changes, or any of them, and tear one."""
+        if not self.changes:
+            return FileNode(bytes(self.data), self.modified_ms)
+        data, changes = self._durable(), self.changes
+        if rng.random() < 0.5:
+            changes = changes[: rng.randrange(len(changes) + 1)]
+            for number, change in enumerate(changes):
+                is_last = number == len(changes) - 1
+                _apply(data, change.position, _torn(change, rng) if is_last else change.data)
+        else:
+            for change in changes:
+                roll = rng.random()
+                if roll < 0.6:
+                    _apply(data, change.position, change.data)
+                elif roll < 0.7:
+                    _apply(data, change.position, _torn(change, rng))
+        return FileNode(bytes(data), self.modified_ms)
+
+
+def _apply(data: bytearray, position: int, new: bytes | None) -> None:
+    if new is None:
+        if position <= len(data):
+            del data[position:]
+        else:
+            data.extend(bytes(position - len(data)))
+        return
+    if position > len(data):
+        data.extend(bytes(position - len(data)))
+    data[position : position + len(new)] = new
+
+
+def _torn(change: _Change, rng: Random) -> bytes | None:
+    if change.data is None:
+        return None
+    return change.data[: rng.randrange(len(change.data) + 1)]
+
+
+class DirectoryNode:
+    """A directory: names now, names that are durable, and the renames in between."""
+
+    __slots__ = ("changes", "durable", "is_removed", "names")
+
+    def __init__(self) -> None:
+        self.is_removed = False
+        self.names: dict[str, FileNode | DirectoryNode] = {}
+        self.durable: dict[str, FileNode | DirectoryNode] = {}
+        self.changes: list[tuple[str, FileNode | DirectoryNode | None]] = []
+
+    def put(self, name: str, entry: FileNode | DirectoryNode | None) -> None:
+        """Set or, with None, remove a name."""
+        self.change([(name, entry)])
+
+    def change(self, changes: list[tuple[str, FileNode | DirectoryNode | None]]) -> None:
+        """Change several names; a crash may fall between them."""
+        _rename(self.names, changes)
+        self.changes.extend(changes)
+
+    def sync(self) -> None:
+        """Make all names durable."""
+        _rename(self.durable, self.changes)
+        self.changes.clear()
+
+    def after_crash(self, rng: Random) -> DirectoryNode:
+        """Keep the changes of names up to some point: a journal keeps their order."""
+        names = dict(self.durable)
+        kept = rng.randrange(len(self.changes) + 1)
+        while 0 < kept < len(self.changes) and self._splits_rename(kept):
+            kept += 1
+        _rename(names, self.changes[:kept])
+        found = DirectoryNode()
+        for name in sorted(names):
+            found.names[name] = names[name].after_crash(rng)
+        found.durable = dict(found.names)
+        return found
+
+    def _splits_rename(self, at: int) -> bool:
+        """Whether a crash here would show a renamed entry under neither or both names."""
+        return self.changes[at][1] is None and self.changes[at - 1][1] is not None
+
+
+def _rename(
+    names: dict[str, FileNode | DirectoryNode],
+    changes: list[tuple[str, FileNode | DirectoryNode | None]],
+) -> None:
+    for name, entry in changes:
+        if entry is None:
+            names.pop(name, None)
+        else:
+            names[name] = entry

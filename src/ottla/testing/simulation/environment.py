@@ -1,0 +1,207 @@
+"""What a simulated host gives to a node and to clients.
+
+Kafka: org.apache.kafka.common.utils.MockTime.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextvars import copy_context
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.server.system.environment import Limits
+from ottla.testing.simulation.network import HostNetwork
+from ottla.types import Uuid
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping
+
+    from ottla.clock import Clock
+    from ottla.server.system.environment import Network, Stopwatch
+    from ottla.storage.directory import Directory
+    from ottla.testing.simulation.loop import SimulatedLoop
+    from ottla.testing.simulation.network import SimulatedNetwork
+    from ottla.testing.simulation.process import Process
+
+T = TypeVar("T")
+START_MS = 1_760_000_000_000
+"""Wall time at the start of a simulation."""
+_MEMORY_BYTES = 1 << 30
+_DESCRIPTORS = 65_536
+
+
+class SimulatedClock:
+    """The loop's time as both clocks; the wall clock may be stepped."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+        self.step_ms = 0
+        """How far the wall clock was set ahead."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return START_MS + self.step_ms + self._loop.now_us // 1000
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds of virtual time."""
+        return self._loop.now_us // 1000
+
+
+class SimulatedStopwatch:
+    """Work costs no time."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self.elapsed_s: Callable[[], float] = loop.time
+
+    def cpu_s(self) -> float:
+        """Return 0: nothing is measured."""
+        return 0.0
+
+
+class SimulatedWorkers:
+    """Runs jobs at a later moment each, and reports them later still: in any order."""
+
+    def __init__(
+        self, loop: SimulatedLoop, rng: Random, count: int, latency_us: tuple[int, int]
+    ) -> None:
+        self._loop = loop
+        self._rng = rng
+        self._free = count
+        self._latency_us = latency_us
+        self._waiting: deque[_Job] = deque()
+        self._running: dict[_Job, None] = {}
+        self._is_closed = False
+
+    def run(self, job: Callable[[], T], done: Callable[[T | None, Exception | None], None]) -> None:
+        """Run the job later, then done(result, error); ignored once closed."""
+        if not self._is_closed:
+            self._waiting.append(_Job(job, done))
+            self._start()
+
+    def _start(self) -> None:
+        while self._free and self._waiting:
+            self._free -= 1
+            job = self._waiting.popleft()
+            self._running[job] = None
+            self._after(self._carry_out, job)
+
+    def _after(self, action: Callable[[_Job], None], job: _Job) -> None:
+        delay_us = self._rng.randint(*self._latency_us)
+        self._loop.happen_after(delay_us, _enter, self._loop, job, action)
+
+    def _carry_out(self, job: _Job) -> None:
+        if job in self._running:
+            job.carry_out()
+            self._after(self._finish, job)
+
+    def _finish(self, job: _Job) -> None:
+        if self._running.pop(job, job) is None:
+            self._loop.trace.add(self._loop.now_us, "job", type(job.error).__name__)
+            self._free += 1
+            self._start()
+            job.finish()
+
+    def close(self) -> None:
+        """Do all that was given, at once, as a pool of threads is waited for."""
+        self._is_closed = True
+        jobs = [*self._running, *self._waiting]
+        self._running.clear()
+        self._waiting.clear()
+        for job in jobs:
+            job.carry_out()
+            self._loop.call_soon(job.finish)
+
+
+class _Job:
+    """One call of a worker."""
+
+    def __init__(
+        self, call: Callable[[], Any], done: Callable[[Any, Exception | None], None]
+    ) -> None:
+        self.context = copy_context()
+        self._call = call
+        self._done = done
+        self._is_done = False
+        self._result: Any = None
+        self.error: Exception | None = None
+
+    def carry_out(self) -> None:
+        """Run the call once."""
+        if self._is_done:
+            return
+        self._is_done = True
+        try:
+            self._result = self._call()
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits, as a pool does
+            self.error = error
+
+    def finish(self) -> None:
+        """Report the result."""
+        self._done(self._result, self.error)
+
+
+def _enter(loop: SimulatedLoop, job: _Job, action: Callable[[_Job], None]) -> None:
+    """Go on in the context of whoever gave the job: nothing happens once its process is dead."""
+    loop.call_soon(action, job, context=job.context)
+
+
+class SimulatedEnvironment:
+    """A host as a node sees it. Implements `server.system.environment.Environment`."""
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        network: SimulatedNetwork,
+        disks: Mapping[str, Directory],
+        process: Process,
+        *,
+        host: str,
+        seed: str,
+    ) -> None:
+        """Disks are the log directories by path; the seed is that of this process alone."""
+        self._loop = loop
+        self._disks = disks
+        self.clock: Clock = SimulatedClock(loop)
+        self.rng = Random(f"{seed}/node")  # noqa: S311 - repeatable on purpose
+        self._uuids = Random(f"{seed}/uuids")  # noqa: S311 - as above
+        self._work = Random(f"{seed}/workers")  # noqa: S311 - as above
+        self.network: Network = HostNetwork(network, host, process)
+        self.stopwatch: Stopwatch = SimulatedStopwatch(loop)
+        self.disk_latency_us = (50, 3000)
+
+    def new_uuid(self) -> Uuid:
+        """Return an id of the seed's sequence."""
+        while True:
+            found = Uuid(self._uuids.randbytes(16))
+            if not str(found).startswith("-"):
+                return found
+
+    def open_directory(self, path: str) -> Directory:
+        """Return the simulated disk of this path."""
+        return self._disks[path]
+
+    def start_workers(self, _loop: asyncio.AbstractEventLoop, count: int = 2) -> SimulatedWorkers:
+        """Return workers whose jobs take as long as the disk needs."""
+        return SimulatedWorkers(self._loop, self._work, count, self.disk_latency_us)
+
+    def limits(self) -> Limits:
+        """Return generous limits."""
+        return Limits(_MEMORY_BYTES, _DESCRIPTORS)
+
+
+class SimulatedClientEnvironment:
+    """Clocks and randomness of a simulated client."""
+
+    def __init__(self, loop: SimulatedLoop, seed: str) -> None:
+        self._clock = SimulatedClock(loop)
+        self.rng = Random(seed)  # noqa: S311 - repeatable on purpose
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds of virtual time."""
+        return self._clock.monotonic_ms()
+
+    def wall_ns(self) -> int:
+        """Nanoseconds since the Unix epoch."""
+        return self._clock.now_ms() * 1_000_000

@@ -1,0 +1,213 @@
+"""An asyncio event loop on virtual time: it never sleeps, and knows no socket and no thread.
+
+When nothing is ready, the time jumps to the next timer. Timers of equal time fire in the order in
+which they were set, so a run depends on the seed alone. Sockets are those of `network`.
+
+Kafka: org.apache.kafka.common.utils.MockTime and its MockScheduler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import Context
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+
+from ottla.testing.disk import SimulatedCrash
+from ottla.testing.simulation.process import PROCESS
+from ottla.testing.simulation.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from ottla.testing.simulation.network import Connector, SimulatedSocket
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+_MIN_CANCELLED = 256
+TURN_US = 1
+"""How long a turn takes, so that callbacks which schedule themselves again see time pass."""
+_OUTSIDE = Context()
+"""Callbacks of the world itself, which belong to no process."""
+
+
+class Deadlock(RuntimeError):
+    """Nothing is left to happen, and the awaited coroutine is not done."""
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """Runs callbacks in a deterministic order; `time` is virtual."""
+
+    def __init__(self, trace: Trace | None = None) -> None:
+        super().__init__()
+        self.trace = trace or Trace()
+        self.now_us = 0
+        """Virtual microseconds since the loop was made."""
+        self.failures: list[BaseException] = []
+        """What callbacks raised; `run_until_complete` raises the first of them."""
+        self.sockets: dict[int, SimulatedSocket] = {}
+        """By descriptor."""
+        self.connector: Connector | None = None
+        self._timers: list[tuple[int, int, asyncio.Handle]] = []
+        self._timer_count = 0
+        self._cancelled_count = 0
+
+    def __del__(self) -> None:
+        """Do nothing, where the base class warns: the loop holds nothing of the system."""
+
+    # Time
+
+    def time(self) -> float:
+        """Return virtual seconds."""
+        return self.now_us / 1_000_000
+
+    def advance(self, duration_us: int) -> None:
+        """Let a running callback take time: what is due meanwhile is late."""
+        self.now_us += duration_us
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Args], object],
+        *args: *Args,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call back after delay seconds."""
+        return self._set(self.now_us + round(delay * 1_000_000), callback, args, context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Args], object],
+        *args: *Args,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call back at a virtual time in seconds."""
+        return self._set(round(when * 1_000_000), callback, args, context)
+
+    def _set(
+        self,
+        when_us: int,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when_us / 1_000_000, callback, args, self, context)
+        timer._scheduled = True  # type: ignore[attr-defined] # noqa: SLF001 - it reports its cancellation then
+        self._push(when_us, timer)
+        return timer
+
+    def _push(self, when_us: int, handle: asyncio.Handle) -> None:
+        self._timer_count += 1
+        heappush(self._timers, (when_us, self._timer_count, handle))
+
+    def happen_after(self, delay_us: int, callback: Callable[..., object], *args: Any) -> None:
+        """Let an event of the world happen: a message, the end of a disk operation."""
+        handle = asyncio.Handle(callback, args, self, _OUTSIDE)
+        self._push(self.now_us + max(delay_us, 0), handle)
+
+    def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
+        self._cancelled_count += 1
+        if self._cancelled_count > _MIN_CANCELLED and 2 * self._cancelled_count > len(self._timers):
+            self._timers = [one for one in self._timers if not one[2].cancelled()]
+            heapify(self._timers)
+            self._cancelled_count = 0
+
+    # Running
+
+    def _run_once(self) -> None:
+        ready: Any = self._ready  # type: ignore[attr-defined] # the base class's queue
+        if ready:
+            self.now_us += TURN_US
+            self._take_due(ready)
+        elif not self._stopping:  # type: ignore[attr-defined] # as above
+            self._jump(ready)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:  # noqa: SLF001 - as the base class does
+                continue
+            process = handle._context.get(PROCESS)  # noqa: SLF001 - whose callback it is
+            if process is None or process.is_alive:
+                handle._run()  # noqa: SLF001 - as the base class does
+
+    def _jump(self, ready: Any) -> None:
+        """Move the time to the next timer."""
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:  # noqa: SLF001 - as above
+            heappop(timers)
+            self._cancelled_count -= 1
+        if not timers:
+            raise Deadlock(f"nothing is left to happen at {self.now_us} us")
+        self.now_us = max(self.now_us, timers[0][0])
+        self._take_due(ready)
+
+    def _take_due(self, ready: Any) -> None:
+        timers, now_us = self._timers, self.now_us
+        while timers and timers[0][0] <= now_us:
+            _, number, handle = heappop(timers)
+            if handle._cancelled:  # noqa: SLF001 - as above
+                self._cancelled_count -= 1
+                continue
+            if type(handle) is asyncio.TimerHandle:
+                handle._scheduled = False  # type: ignore[attr-defined] # noqa: SLF001 - as above
+                process = handle._context.get(PROCESS)  # type: ignore[attr-defined] # noqa: SLF001 - as above
+                if process is None or process.is_alive:
+                    self.trace.add(now_us, "timer", str(number))
+            ready.append(handle)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Keep what a callback raised; a crash has its effect on its process alone."""
+        error = context.get("exception")
+        if isinstance(error, SimulatedCrash) or (error is None and "handle" not in context):
+            return
+        self.failures.append(error or RuntimeError(context.get("message")))
+        self.stop()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end. Raises what any callback of the simulation raised."""
+        task = self.create_task(work)
+        task.add_done_callback(lambda _task: self.stop())
+        while not task.done() and not self.failures:
+            self.run_forever()
+        if self.failures:
+            raise self.failures[0]
+        return task.result()
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Call back soon; there is one thread."""
+        return self.call_soon(callback, *args, context=context)
+
+    # Sockets
+
+    def add_reader(self, fd: Any, callback: Callable[[*Args], object], *args: *Args) -> None:
+        """Call back whenever a socket has bytes, an end or a connection."""
+        self.sockets[fd].set_reader(asyncio.Handle(callback, args, self, None))
+
+    def remove_reader(self, fd: Any) -> bool:
+        """Watch a socket no longer."""
+        return self.sockets[fd].set_reader(None) if fd in self.sockets else False
+
+    def add_writer(self, fd: Any, callback: Callable[[*Args], object], *args: *Args) -> None:
+        """Call back whenever a socket takes bytes."""
+        self.sockets[fd].set_writer(asyncio.Handle(callback, args, self, None))
+
+    def remove_writer(self, fd: Any) -> bool:
+        """Watch a socket no longer."""
+        return self.sockets[fd].set_writer(None) if fd in self.sockets else False
+
+    async def create_connection(  # type: ignore[override] # fewer ways to call it than the base class has
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        ssl: object = None,
+        server_hostname: str | None = None,
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Connect to a simulated listener; OSError when none answers."""
+        assert self.connector is not None, "a network belongs to the loop"
+        assert ssl is None, "TLS is not simulated"
+        del server_hostname
+        return await self.connector.connect(protocol_factory, str(host), int(port or 0))

@@ -1,0 +1,527 @@
+"""Links between simulated hosts: bytes arrive late, in pieces, in order, or the link breaks.
+
+A node sees non-blocking sockets and the loop's `add_reader`, as on a real network; a client sees
+the transport that `loop.create_connection` gives it.
+
+Kafka: org.apache.kafka.test.MockSelector.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, cast
+from zlib import crc32
+
+from ottla.testing.simulation.process import PROCESS
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterable
+    from random import Random
+
+    from starlette.types import ASGIApp
+
+    from ottla.server.system.environment import HttpService, SocketOptions
+    from ottla.testing.simulation.loop import SimulatedLoop
+    from ottla.testing.simulation.process import Process
+    from ottla.types import Buffer
+
+_FIRST_PORT = 20_000
+_CLIENT_HOST = "10.0.0.9"
+
+
+class Settings:
+    """How the links behave; may be changed while a simulation runs."""
+
+    latency_us: tuple[int, int] = (40, 400)
+    """A message takes between these."""
+    slow_probability: float = 0.01
+    slow_us: int = 30_000
+    """How much longer a slow message may take."""
+    split_probability: float = 0.03
+    """Of a message that arrives in two pieces."""
+    window_bytes: int = 256 * 1024
+    """A socket takes no more while so much is unread at the other end."""
+
+
+class _Pipe:
+    """One direction of a link: what was sent and has not been read."""
+
+    __slots__ = ("_arrives_us", "_end", "_network", "number", "unread_bytes")
+
+    def __init__(self, network: SimulatedNetwork, end: _End, number: str) -> None:
+        self._network = network
+        self._end = end
+        self._arrives_us = 0
+        self.number = number
+        self.unread_bytes = 0
+
+    def send(self, data: bytes) -> None:
+        """Let bytes arrive later, after all that was sent before."""
+        self.unread_bytes += len(data)
+        network = self._network
+        if len(data) > 1 and network.rng.random() < network.settings.split_probability:
+            middle = network.rng.randrange(1, len(data))
+            self._later(self._arrive, data[:middle])
+            data = data[middle:]
+        self._later(self._arrive, data)
+
+    def close(self, *, is_reset: bool) -> None:
+        """Let the end arrive: after what was sent, or as a reset that overtakes it."""
+        self._later(self._end.ended, is_reset)
+
+    def _later(self, action: Callable[..., None], *args: Any) -> None:
+        loop = self._network.loop
+        arrives_us = max(loop.now_us + self._network.latency_us(), self._arrives_us)
+        self._arrives_us = arrives_us
+        loop.happen_after(arrives_us - loop.now_us, action, *args)
+
+    def _arrive(self, data: bytes) -> None:
+        loop = self._network.loop
+        loop.trace.add(loop.now_us, "message", f"{self.number} {len(data)} {crc32(data)}")
+        self._end.arrived(data)
+
+
+class _End:
+    """One end of a link, that of a node or of a client."""
+
+    def arrived(self, data: bytes) -> None:
+        """Take bytes."""
+        raise NotImplementedError
+
+    def ended(self, is_reset: bool) -> None:  # noqa: FBT001 - called by the loop
+        """Take note that the other end closed or reset the link."""
+        raise NotImplementedError
+
+
+class SimulatedSocket(_End):
+    """A non-blocking socket, with the calls that `network.connection` makes."""
+
+    def __init__(
+        self, network: SimulatedNetwork, name: tuple[str, int], peer: tuple[str, int]
+    ) -> None:
+        self._network = network
+        self._fd = network.take_descriptor(self)
+        self._name = name
+        self._peer = peer
+        self.out: _Pipe | None = None
+        self.incoming: _Pipe | None = None
+        self._inbox = bytearray()
+        self._is_at_end = False
+        self._is_reset = False
+        self._is_closed = False
+        self._reader: asyncio.Handle | None = None
+        self._writer: asyncio.Handle | None = None
+
+    def fileno(self) -> int:
+        """Return the key by which the loop knows the socket."""
+        return -1 if self._is_closed else self._fd
+
+    def setblocking(self, _flag: bool) -> None:  # noqa: FBT001 - the socket's interface
+        """Do nothing: no simulated socket blocks."""
+
+    def setsockopt(self, *_options: object) -> None:
+        """Do nothing."""
+
+    def getsockname(self) -> tuple[str, int]:
+        """Return the own address."""
+        return self._name
+
+    def getpeername(self) -> tuple[str, int]:
+        """Return the other end's address."""
+        return self._peer
+
+    def send(self, data: Buffer) -> int:
+        """Send what there is room for; BlockingIOError when there is none."""
+        self._check()
+        assert self.out is not None
+        room = self._network.settings.window_bytes - self.out.unread_bytes
+        if room <= 0:
+            raise BlockingIOError
+        part = bytes(data[:room])
+        self.out.send(part)
+        return len(part)
+
+    def recv_into(self, buffer: bytearray | memoryview) -> int:
+        """Take bytes; 0 at the end, BlockingIOError when there are none yet."""
+        self._check()
+        inbox = self._inbox
+        if not inbox:
+            if self._is_at_end:
+                return 0
+            raise BlockingIOError
+        count = min(len(buffer), len(inbox))
+        buffer[:count] = inbox[:count]
+        del inbox[:count]
+        assert self.incoming is not None
+        self.incoming.unread_bytes -= count
+        return count
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise OSError(errno.EBADF, "the socket is closed")
+        if self._is_reset:
+            raise ConnectionResetError(errno.ECONNRESET, "connection reset by peer")
+
+    def close(self) -> None:
+        """Close; the other end reads what was sent, then the end."""
+        self._end(is_reset=bool(self._inbox))
+
+    def reset(self) -> None:
+        """Break the link, as the death of a process does."""
+        self._end(is_reset=True)
+
+    def _end(self, *, is_reset: bool) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._reader = self._writer = None
+        self._network.loop.sockets.pop(self._fd, None)
+        if self.out is not None:
+            self.out.close(is_reset=is_reset)
+
+    def arrived(self, data: bytes) -> None:
+        """Take bytes."""
+        if not self._is_closed:
+            self._inbox += data
+            self._wake_reader()
+
+    def ended(self, is_reset: bool) -> None:  # noqa: FBT001 - called by the loop
+        """Take note that the other end closed or reset the link."""
+        self._is_at_end = True
+        self._is_reset = is_reset
+        self._wake_reader()
+        self._wake_writer()
+
+    # The loop's side
+
+    @property
+    def _is_readable(self) -> bool:
+        return bool(self._inbox) or self._is_at_end
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether `send` takes a byte, or would fail."""
+        assert self.out is not None
+        return self._is_at_end or self.out.unread_bytes < self._network.settings.window_bytes
+
+    def set_reader(self, handle: asyncio.Handle | None) -> bool:
+        """Watch for bytes, or no longer; return whether it was watched."""
+        had, self._reader = self._reader, handle
+        if handle is not None:
+            self._wake_reader()
+        return had is not None
+
+    def set_writer(self, handle: asyncio.Handle | None) -> bool:
+        """Watch for room, or no longer; return whether it was watched."""
+        had, self._writer = self._writer, handle
+        if handle is not None:
+            self._wake_writer()
+        return had is not None
+
+    def _wake_reader(self) -> None:
+        if self._reader is not None and self._is_readable:
+            self._call(self._reader, self._read_event)
+
+    def _wake_writer(self) -> None:
+        if self._writer is not None and self.is_writable:
+            self._call(self._writer, self._write_event)
+
+    def room_made(self) -> None:
+        """Take note that the other end has read."""
+        self._wake_writer()
+
+    def _call(self, handle: asyncio.Handle, event: Callable[[asyncio.Handle], None]) -> None:
+        self._network.loop.call_soon(event, handle, context=handle._context)  # type: ignore[attr-defined] # noqa: SLF001 - the watcher's own
+
+    def _read_event(self, handle: asyncio.Handle) -> None:
+        if self._reader is handle and self._is_readable:
+            handle._callback(*handle._args)  # type: ignore[attr-defined] # noqa: SLF001 - as the selector loop does
+            self._wake_reader()  # level-triggered: bytes that were left are reported again
+
+    def _write_event(self, handle: asyncio.Handle) -> None:
+        if self._writer is handle and self.is_writable:
+            handle._callback(*handle._args)  # type: ignore[attr-defined] # noqa: SLF001 - as above
+            self._wake_writer()
+
+
+class SimulatedTransport(asyncio.Transport, _End):
+    """A client's end of a link, as asyncio gives it."""
+
+    def __init__(
+        self, network: SimulatedNetwork, protocol: asyncio.BaseProtocol, peer: tuple[str, int]
+    ) -> None:
+        super().__init__(extra={"peername": peer})
+        self._network = network
+        self._protocol = protocol
+        self._context = copy_context()
+        self._is_closed = False
+        self._is_lost = False
+        self.out: _Pipe | None = None
+        self.incoming: _Pipe | None = None
+        self.peer: SimulatedSocket | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send; what the other end does not read yet waits here."""
+        if not self._is_closed and data:
+            assert self.out is not None
+            self.out.send(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        """Send buffers as one message."""
+        self.write(b"".join(list_of_data))
+
+    def is_closing(self) -> bool:
+        """Whether it is closed."""
+        return self._is_closed
+
+    def close(self) -> None:
+        """Close after what was sent."""
+        self._end(None, is_reset=False)
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._end(None, is_reset=True)
+
+    def _end(self, error: Exception | None, *, is_reset: bool) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        assert self.out is not None
+        self.out.close(is_reset=is_reset)
+        self._network.loop.call_soon(self._lose, error, context=self._context)
+
+    def _lose(self, error: Exception | None) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            self._protocol.connection_lost(error)
+
+    def reset(self) -> None:
+        """Break the link."""
+        self._end(ConnectionResetError(errno.ECONNRESET, "the link broke"), is_reset=True)
+
+    def arrived(self, data: bytes) -> None:
+        """Hand bytes to the protocol in its own context."""
+        process = self._context.get(PROCESS)
+        if not self._is_closed and (process is None or process.is_alive):
+            self._context.run(self._receive, data)
+
+    def _receive(self, data: bytes) -> None:
+        protocol = cast("asyncio.BufferedProtocol", self._protocol)
+        view = memoryview(data)
+        while view and not self._is_closed:
+            buffer = memoryview(protocol.get_buffer(len(view)))
+            count = min(len(buffer), len(view))
+            buffer[:count] = view[:count]
+            view = view[count:]
+            protocol.buffer_updated(count)
+        assert self.incoming is not None
+        self.incoming.unread_bytes -= len(data)
+        assert self.peer is not None
+        self.peer.room_made()
+
+    def ended(self, is_reset: bool) -> None:  # noqa: FBT001 - called by the loop
+        """Take note that the other end closed or reset the link."""
+        error = ConnectionResetError(errno.ECONNRESET, "reset by peer") if is_reset else None
+        self._end(error, is_reset=False)
+
+
+class SimulatedListener:
+    """A listening socket."""
+
+    def __init__(self, network: SimulatedNetwork, host: str, port: int) -> None:
+        self._network = network
+        self._fd = network.take_descriptor(self)
+        self.address = (host, port)
+        self._backlog: list[SimulatedSocket] = []
+        self._reader: asyncio.Handle | None = None
+        self._is_closed = False
+
+    def fileno(self) -> int:
+        """Return the key by which the loop knows the socket."""
+        return -1 if self._is_closed else self._fd
+
+    def getsockname(self) -> tuple[str, int]:
+        """Return the bound address."""
+        return self.address
+
+    def accept(self) -> tuple[SimulatedSocket, tuple[str, int]]:
+        """Return the oldest connection; BlockingIOError when there is none."""
+        if not self._backlog:
+            raise BlockingIOError
+        sock = self._backlog.pop(0)
+        return sock, sock.getpeername()
+
+    def offer(self, sock: SimulatedSocket) -> None:
+        """Queue a connection."""
+        self._backlog.append(sock)
+        self._wake()
+
+    def set_reader(self, handle: asyncio.Handle | None) -> bool:
+        """Watch for connections, or no longer."""
+        had, self._reader = self._reader, handle
+        self._wake()
+        return had is not None
+
+    def _wake(self) -> None:
+        handle = self._reader
+        if handle is not None and self._backlog:
+            self._network.loop.call_soon(self._event, handle, context=handle._context)  # type: ignore[attr-defined] # noqa: SLF001 - the watcher's own
+
+    def _event(self, handle: asyncio.Handle) -> None:
+        if self._reader is handle and self._backlog:
+            handle._callback(*handle._args)  # type: ignore[attr-defined] # noqa: SLF001 - as the selector loop does
+            self._wake()
+
+    def close(self) -> None:
+        """Listen no longer; connections that wait are reset."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._reader = None
+        self._network.loop.sockets.pop(self._fd, None)
+        self._network.listeners.pop(self.address, None)
+        for sock in self._backlog:
+            sock.reset()
+
+    reset = close
+
+
+class Connector:
+    """Connects clients; the loop's `create_connection`."""
+
+    def __init__(self, network: SimulatedNetwork) -> None:
+        self._network = network
+
+    async def connect(
+        self, make_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Connect after the latency of a link; ConnectionRefusedError when none listens."""
+        network = self._network
+        answered = network.loop.create_future()
+        network.loop.happen_after(2 * network.latency_us(), _answer, answered)
+        await answered
+        listener = network.listeners.get((host, port))
+        if listener is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "connection refused")
+        protocol = make_protocol()
+        transport = network.link(listener, protocol)
+        protocol.connection_made(transport)
+        return transport, protocol
+
+
+def _answer(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class SimulatedNetwork:
+    """All hosts' listeners and links."""
+
+    def __init__(self, loop: SimulatedLoop, rng: Random, settings: Settings | None = None) -> None:
+        self.loop = loop
+        self.rng = rng
+        self.settings = settings or Settings()
+        self.listeners: dict[tuple[str, int], SimulatedListener] = {}
+        self._links: list[SimulatedTransport] = []
+        self._descriptor_count = 2
+        self._link_count = 0
+        self._next_port = _FIRST_PORT
+        loop.connector = Connector(self)
+
+    def take_descriptor(self, sock: Any) -> int:
+        """Return a new descriptor, by which the loop finds the socket."""
+        self._descriptor_count += 1
+        self.loop.sockets[self._descriptor_count] = sock
+        return self._descriptor_count
+
+    def latency_us(self) -> int:
+        """Return how long the next message takes."""
+        settings, rng = self.settings, self.rng
+        lowest, highest = settings.latency_us
+        latency_us = lowest + int(rng.random() * (highest - lowest))
+        if rng.random() < settings.slow_probability:
+            latency_us += int(rng.random() * settings.slow_us)
+        return latency_us
+
+    def listen(self, host: str, port: int) -> SimulatedListener:
+        """Bind a listener; OSError EADDRINUSE when the address is taken."""
+        if not port:
+            port = self._next_port
+            self._next_port += 1
+        if (host, port) in self.listeners:
+            raise OSError(errno.EADDRINUSE, "address already in use")
+        listener = SimulatedListener(self, host, port)
+        self.listeners[host, port] = listener
+        return listener
+
+    def link(
+        self, listener: SimulatedListener, protocol: asyncio.BaseProtocol
+    ) -> SimulatedTransport:
+        """Make a link; the listener's end waits to be accepted."""
+        self._link_count += 1
+        number = self._link_count
+        transport = SimulatedTransport(self, protocol, listener.address)
+        sock = SimulatedSocket(self, listener.address, (_CLIENT_HOST, 30_000 + number % 30_000))
+        transport.out = sock.incoming = _Pipe(self, sock, f"{number}>")
+        sock.out = transport.incoming = _Pipe(self, transport, f"{number}<")
+        transport.peer = sock
+        self._links = [one for one in self._links if not one.is_closing()]
+        self._links.append(transport)
+        self.loop.happen_after(0, listener.offer, sock)
+        return transport
+
+    def break_links(self) -> None:
+        """Reset every link, seen by both ends."""
+        for transport in self._links:
+            transport.reset()
+
+
+class HostNetwork:
+    """The network as one process of a host sees it: an environment's `network`."""
+
+    def __init__(self, network: SimulatedNetwork, host: str, process: Process) -> None:
+        self._network = network
+        self._host = host
+        self._process = process
+
+    def listen(self, host: str, port: int, _options: SocketOptions) -> socket.socket:
+        """Bind a listener that closes with the process."""
+        listener = self._network.listen(host or self._host, port)
+        self._process.on_death(listener.close)
+        return _Accepting(listener, self._process)  # type: ignore[return-value] # has the calls that are made
+
+    def host_name(self) -> str:
+        """Return the host's name."""
+        return self._host
+
+    def addresses_of(self, host: str) -> set[str]:
+        """Return the name itself: simulated hosts have no other address."""
+        return {host}
+
+    def holder_of_port(self, _port: int) -> str | None:
+        """Return None: processes cannot be listed."""
+        return None
+
+    def serve_http(self, _host: str, _port: int, _app: Callable[[], ASGIApp]) -> HttpService:
+        """Refuse: HTTP is not simulated."""
+        raise OSError(errno.ENOTSUP, "HTTP is not simulated: leave metrics.listener unset")
+
+
+class _Accepting:
+    """A listener whose accepted sockets are reset when their process dies."""
+
+    def __init__(self, listener: SimulatedListener, process: Process) -> None:
+        self._listener = listener
+        self._process = process
+        self.fileno = listener.fileno
+        self.getsockname = listener.getsockname
+        self.close = listener.close
+
+    def accept(self) -> tuple[SimulatedSocket, tuple[str, int]]:
+        """Accept a connection."""
+        sock, peer = self._listener.accept()
+        self._process.on_death(sock.reset)
+        return sock, peer

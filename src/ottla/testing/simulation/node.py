@@ -1,0 +1,156 @@
+"""One whole node on a simulated host, and native clients that talk to it.
+
+Everything that ships runs here unchanged but the sockets, threads, files and clocks. Kafka: none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.clients.admin.admin import AsyncAdmin
+from ottla.clients.consumer.consumer import AsyncConsumer
+from ottla.clients.producer.producer import AsyncProducer
+from ottla.config.broker import parse_broker_config
+from ottla.server.node.node import Node
+from ottla.testing.cluster import TEST_DEFAULTS
+from ottla.testing.disk import SimulatedCrash, SimulatedDisk
+from ottla.testing.simulation.environment import SimulatedClientEnvironment, SimulatedEnvironment
+from ottla.testing.simulation.loop import SimulatedLoop
+from ottla.testing.simulation.network import SimulatedNetwork
+from ottla.testing.simulation.process import Process
+from ottla.testing.simulation.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+T = TypeVar("T")
+HOST = "node1"
+DATA_PATH = "/data"
+BOOTSTRAP = f"{HOST}:9092"
+_DEFAULTS = {
+    **TEST_DEFAULTS,
+    "listeners": f"PLAINTEXT://{HOST}:9092,CONTROLLER://{HOST}:9093",
+    "controller.quorum.bootstrap.servers": f"{HOST}:9093",
+    "log.dirs": DATA_PATH,
+}
+
+
+class SimulatedNode:
+    """A node, its disk, and a network; `run` drives a coroutine that starts and uses them.
+
+    The same seed and the same coroutine give the same events, whatever PYTHONHASHSEED is.
+    """
+
+    def __init__(
+        self, seed: int, *, config: Mapping[str, str] | None = None, keep_lines: bool = False
+    ) -> None:
+        """Take Kafka's dotted names over defaults for tests; keep_lines keeps the trace's text."""
+        self.seed = seed
+        self.loop = SimulatedLoop(Trace(keep_lines=keep_lines))
+        self.network = SimulatedNetwork(self.loop, Random(f"{seed}/network"))  # noqa: S311 - repeatable
+        self.disk = SimulatedDisk(seed)
+        self.disk.on_call = self._file_call
+        self.disk.on_crash = self._crashed
+        self.config = {**_DEFAULTS, **(config or {})}
+        self.life_count = 0
+        """How often a node was started."""
+        self.node: Node | None = None
+        self._process: Process | None = None
+        self._client_count = 0
+        self._dead: list[object] = []
+        """What a dead process left: its clean-up code must never run."""
+
+    @property
+    def trace(self) -> Trace:
+        """The events so far."""
+        return self.loop.trace
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a process runs."""
+        return self._process is not None and self._process.is_alive
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end; raises what any callback raised."""
+        return self.loop.run(work)
+
+    def _file_call(self, kind: str, path: str, size: int) -> None:
+        self.disk.now_ms = self.loop.now_us // 1000
+        self.trace.add(self.loop.now_us, "file", f"{kind} {path} {size}")
+
+    def _crashed(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    # The node
+
+    async def start(self) -> None:
+        """Start a node on the disk; SimulatedCrash when it dies before it serves."""
+        assert not self.is_alive, "one process at a time has the disk"
+        self.life_count += 1
+        process = self._process = Process(f"{HOST}/{self.life_count}")
+        environment = SimulatedEnvironment(
+            self.loop,
+            self.network,
+            {DATA_PATH: self.disk},
+            process,
+            host=HOST,
+            seed=f"{self.seed}/{process.name}",
+        )
+        node = self.node = Node(parse_broker_config(self.config), environment, may_format=True)
+        await self._in_process(process, node.start())
+
+    async def stop(self) -> None:
+        """Stop the node cleanly; SimulatedCrash when it dies meanwhile."""
+        assert self._process is not None
+        assert self.node is not None
+        await self._in_process(self._process, self.node.stop())
+        self._process.kill()
+        self.disk.kill()
+
+    async def _in_process(self, process: Process, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(work, context=process.context())
+        died = self.loop.create_future()
+        process.on_death(lambda: None if died.done() else died.set_result(None))
+        await asyncio.wait((task, died), return_when=asyncio.FIRST_COMPLETED)
+        if not process.is_alive:
+            self._dead += [task, self.node]
+            raise SimulatedCrash
+        task.result()
+
+    def kill(self, *, power: bool) -> None:
+        """End the process, or cut the power: then the disk loses what was not synced."""
+        if self._process is not None:
+            self._process.kill()
+        self._dead.append(self.node)
+        if power:
+            self.disk.crash()
+        else:
+            self.disk.kill()
+
+    # Clients
+
+    def client_environment(self) -> SimulatedClientEnvironment:
+        """Return clocks and randomness for one client."""
+        self._client_count += 1
+        return SimulatedClientEnvironment(self.loop, f"{self.seed}/client/{self._client_count}")
+
+    def producer(self, **settings: Any) -> AsyncProducer:
+        """Return a producer of this node."""
+        return AsyncProducer(
+            bootstrap_servers=BOOTSTRAP, environment=self.client_environment(), **settings
+        )
+
+    def consumer(self, *topics: str, **settings: Any) -> AsyncConsumer:
+        """Return a consumer of this node."""
+        return AsyncConsumer(
+            *topics, bootstrap_servers=BOOTSTRAP, environment=self.client_environment(), **settings
+        )
+
+    def admin(self, **settings: Any) -> AsyncAdmin:
+        """Return an admin client of this node."""
+        return AsyncAdmin(
+            bootstrap_servers=BOOTSTRAP, environment=self.client_environment(), **settings
+        )

@@ -1,0 +1,53 @@
+"""Simulated processes: whose callbacks run, and what dies with them.
+
+A callback belongs to the process in whose context it was scheduled. When a process is killed its
+callbacks are dropped, its coroutines never resume and its sockets are reset, in one step.
+
+Kafka: none.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar, copy_context
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextvars import Context
+
+T = TypeVar("T")
+
+
+class Process:
+    """One incarnation of a program on a simulated host."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_alive = True
+        self._on_death: list[Callable[[], None]] = []
+
+    def __repr__(self) -> str:
+        return f"Process({self.name!r})"
+
+    def on_death(self, callback: Callable[[], None]) -> None:
+        """Call back when the process is killed."""
+        self._on_death.append(callback)
+
+    def kill(self) -> None:
+        """End the process at once; idempotent."""
+        if not self.is_alive:
+            return
+        self.is_alive = False
+        callbacks, self._on_death = self._on_death, []
+        for callback in callbacks:
+            callback()
+
+    def context(self) -> Context:
+        """Return a context whose callbacks belong to this process."""
+        context = copy_context()
+        context.run(PROCESS.set, self)
+        return context
+
+
+PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
+"""The process that the running callback belongs to; None outside of all."""
