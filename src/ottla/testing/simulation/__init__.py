@@ -2,3 +2,9 @@
 
 Kafka: none; after FoundationDB's and TigerBeetle's simulators.
 """
+
+from ottla.testing.simulation.loop import Deadlock, SimulatedLoop
+from ottla.testing.simulation.node import SimulatedNode
+from ottla.testing.simulation.trace import Trace
+
+__all__ = ["Deadlock", "SimulatedLoop", "SimulatedNode", "Trace"]
