@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.errors import ErrorCode
+from ottla.metadata.resources import ConfigResource, ConfigResourceType
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.broker import Broker
 from ottla.storage.log.config import LogConfig
@@ -85,3 +86,35 @@ def test_only_new_partitions_are_made_while_a_directory_is_offline() -> None:
     moved = SimpleNamespace(replicas=(2, 3))
     one.metadata_changed(*change(z, partitions_changed={Z: {0: moved}}))
     assert one.replicas.find("z", 0) is not None
+
+
+def test_a_change_that_fails_stops_no_other_change() -> None:
+    """Whatever the error is: the other topics, partitions, quotas and settings are applied."""
+    one, groups = broker(SimulatedDisk())
+    applied: list[object] = []
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    one.groups = SimpleNamespace(
+        on_topics_deleted=lambda topics: fail() if topics[0][0] == "x" else groups.extend(topics)
+    )
+    one.log_config = lambda name: fail() if name == "u" else LogConfig()
+    one.quotas = SimpleNamespace(update=fail)
+    one.telemetry = SimpleNamespace(update=lambda _, name: applied.append(name))
+    u, v = topic("u", Uuid(b"u" * 16)), topic("v", Uuid(b"v" * 16))
+    delta, image = change(
+        u,
+        v,
+        topics_deleted={X: topic("x", X), Y: topic("y", Y)},
+        partitions_changed={u.topic_id: {0: None}, v.topic_id: {0: None}},
+        quotas_changed=("entity",),
+        configs_changed=(ConfigResource(ConfigResourceType.CLIENT_METRICS, "subscription"),),
+    )
+    image.quotas = SimpleNamespace(by_entity={})
+    one.metadata_changed(delta, image)
+    assert groups == [("y", Y)]
+    partition = one.replicas.find("v", 0)
+    assert partition is not None
+    assert partition.is_leader
+    assert applied == ["subscription"]

@@ -6,6 +6,7 @@ Kafka: kafka.server.BrokerServer, BrokerMetadataPublisher.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.config.describe import BrokerSources
@@ -28,7 +29,7 @@ from ottla.storage.log.config import LogConfig
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
@@ -225,27 +226,36 @@ class Broker:
         )
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Host, lead and drop partitions as the committed metadata says."""
+        """Apply committed metadata; a part that fails is logged and stops no other part."""
         self.image = image
         now_ms = self.clock.now_ms()
         for topic in delta.topics_deleted.values():
-            self._drop_topic(topic, now_ms)
+            self._apply(f"deletion of {topic.name}", self._drop_topic, topic, now_ms)
         for topic_id, partitions in delta.partitions_changed.items():
             topic = image.topics.by_id[topic_id]
             for index, before in partitions.items():
                 is_new = not delta.is_snapshot and (
                     before is None or self.node_id not in before.replicas
                 )
-                self._host_partition(topic, index, now_ms, is_new=is_new)
+                host = partial(self._host_partition, is_new=is_new)
+                self._apply(f"change of {topic.name}-{index}", host, topic, index, now_ms)
         if delta.quotas_changed:
-            self.quotas.update(image.quotas.by_entity, delta.quotas_changed)
+            quotas = image.quotas.by_entity
+            self._apply("change of quotas", self.quotas.update, quotas, delta.quotas_changed)
         for resource in delta.configs_changed:
+            what = f"change of settings of {resource.name}"
             if resource.type == ConfigResourceType.TOPIC:
-                self._reconfigure(resource.name)
+                self._apply(what, self._reconfigure, resource.name)
             elif resource.type == ConfigResourceType.CLIENT_METRICS:
-                self.telemetry.update(image, resource.name)
+                self._apply(what, self.telemetry.update, image, resource.name)
         if any(one.type == ConfigResourceType.BROKER for one in delta.configs_changed):
-            self._reconfigure_all()
+            self._apply("change of brokers' settings", self._reconfigure_all)
+
+    def _apply(self, what: str, change: Callable[..., None], *arguments: object) -> None:
+        try:
+            change(*arguments)
+        except Exception:  # the other changes of the delta must still be applied
+            log.exception("%s failed", what, extra={"event": "metadata.not_applied"})
 
     def _drop_topic(self, topic: TopicImage, now_ms: int) -> None:
         for index in sorted(topic.partitions):
