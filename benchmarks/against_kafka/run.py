@@ -76,6 +76,20 @@ CASES = (
         "record",
     ),
     Case(
+        "9000 x 100 B, lz4",
+        produce("-clients", "4", "-requests", "400", "-batch", "9000", "-codec", "lz4"),
+        0.8,
+        "record",
+    ),
+    Case(
+        "1000 x 1 KB, lz4",
+        produce(
+            "-clients", "4", "-requests", "1000", "-batch", "1000", "-size", "1000", "-codec", "lz4"
+        ),
+        0.8,
+        "record",
+    ),
+    Case(
         "100 x 1 KB, none",
         produce("-clients", "4", "-requests", "6000", "-batch", "100", "-size", "1000"),
         0.65,

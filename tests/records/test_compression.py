@@ -162,6 +162,18 @@ def test_lz4_blocks_are_held_to_the_size_of_blocks(stored: int) -> None:
             decompress(Compression.LZ4, long)
 
 
+def test_the_content_checksum_of_lz4_is_not_verified() -> None:
+    """Kafka reads its four bytes, which must be there, and does not look at them."""
+    stream = cramjam.lz4.Compressor(content_checksum=True, block_linked=False)
+    stream.compress(b"value" * 1000)
+    frame = bytearray(stream.finish())
+    assert frame[4] & 0x04
+    frame[-1] ^= 1
+    assert bytes(decompress(Compression.LZ4, frame)) == b"value" * 1000
+    with pytest.raises(CorruptMessage, match="ended prematurely"):
+        decompress(Compression.LZ4, frame[:-1])
+
+
 def test_a_malformed_lz4_block_is_corrupt_at_any_limit() -> None:
     """A block that had all the room it may take is not taken for one that needs more."""
     frame = lz4_frame(lz4_block(bytes(70_000)), *[lz4_block(bytes(60_000))] * 3)
