@@ -1,4 +1,4 @@
-"""Tools that show the cluster: what they print of given answers, and what they refuse."""
+"""Tools that describe the cluster: their output for given responses, and what they refuse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from ottla.cli.commands.broker_api_versions import broker_text
 from ottla.cli.commands.cluster import endpoint_lines
 from ottla.cli.commands.delete_records import parse_offsets
-from ottla.cli.commands.features import feature_lines, parse_level
+from ottla.cli.commands.features import feature_lines
 from ottla.cli.commands.get_offsets import Rule, parse_rule
 from ottla.cli.commands.leader_election import parse_partitions
 from ottla.cli.commands.log_dirs import as_json
@@ -23,7 +23,7 @@ from ottla.cli.commands.metadata_quorum import (
 from ottla.cli.main import COMMANDS, main
 from ottla.cli.options.failures import ToolError
 from ottla.cli.options.regex_check import re2_problem
-from ottla.cli.options.releases import parse_release, release_levels
+from ottla.cli.options.releases import parse_level, parse_release, release_levels
 from ottla.clients.admin.cluster import (
     ClusterDescription,
     FeatureRange,
@@ -71,7 +71,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_each_tool_explains_itself(tool: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """--help ends with examples that can be pasted."""
+    """--help ends with examples that can be copied."""
     assert tool in COMMANDS
     status, text, _ = run(capsys, tool, "--help")
     assert status == 0
@@ -90,7 +90,7 @@ def test_status_of_the_quorum() -> None:
 
 
 def test_replication_of_the_quorum() -> None:
-    """The leader comes first; times are shown as they are, or as so long ago."""
+    """The leader comes first; times are absolute or relative to now."""
     rows = replication_rows(QUORUM, now_ms=5_200, human_readable=True)
     assert rows[0] == ("1", str(DIRECTORY), "100", "0", "200 ms ago", "200 ms ago", "Leader")
     assert rows[1][3:] == ("10", "1200 ms ago", "-1", "Follower")
@@ -100,7 +100,7 @@ def test_replication_of_the_quorum() -> None:
 
 
 def test_directory_ids() -> None:
-    """Java's decoder takes ids whose last bits are set; ours does too."""
+    """As in Java, ids whose unused last bits are set are accepted."""
     assert str(parse_directory_id("BBBBBBBBBBBBBBBBBBBBBB")) == "BBBBBBBBBBBBBBBBBBBBBA"
     for wrong in ("short", "AAAA"):
         with pytest.raises(ValueError, match=r"enough valid bits|not equal to the expected"):
@@ -119,7 +119,7 @@ def test_endpoints() -> None:
 
 
 def test_features() -> None:
-    """Levels of metadata.version are shown by release; a feature not in force is at 0."""
+    """Levels of metadata.version are shown by release; a feature without a level is at 0."""
     found = Features(
         {"metadata.version": FeatureRange(30, 30)},
         {"metadata.version": FeatureRange(7, 30), "group.version": FeatureRange(0, 1)},
@@ -134,7 +134,7 @@ def test_features() -> None:
 
 
 def test_releases() -> None:
-    """A release names a metadata.version and the levels of a fresh cluster."""
+    """A release determines a metadata.version and the levels of a new cluster."""
     assert [parse_release(text) for text in ("4.3", "4.3.0", "3.9-IV0", "4.4-IV0")] == [
         30, 30, 21, 31,
     ]  # fmt: skip
@@ -150,7 +150,7 @@ def test_releases() -> None:
 
 
 def test_feature_dependencies(capsys: pytest.CaptureFixture[str]) -> None:
-    """Dependencies need no cluster; strangers are named."""
+    """Dependencies need no cluster; unknown features are named."""
     flags = ("--feature", "eligible.leader.replicas.version=1", "--feature", "group.version=1")
     _, text, _ = run(capsys, "features", "feature-dependencies", *flags)
     assert text == (
@@ -200,7 +200,7 @@ def test_log_directories() -> None:
     ],
 )
 def test_partition_rules(text: str, rule: Rule) -> None:
-    """Topic and bounds may be left out, each."""
+    """Topic and each bound are optional."""
     assert parse_rule(text) == rule
 
 
@@ -230,13 +230,13 @@ def test_rules_take_partitions() -> None:
     ],
 )
 def test_wrong_offset_files(document: Any, text: str) -> None:
-    """A file that cannot be meant is refused before a record goes."""
+    """An invalid file is refused before a request is sent."""
     with pytest.raises(ToolError, match=text):
         parse_offsets(document)
 
 
 def test_files_of_partitions() -> None:
-    """Offsets and elections name partitions; none twice."""
+    """Files of offsets and elections name partitions, each at most once."""
     entry = {"topic": "t", "partition": 2, "offset": -1}
     assert parse_offsets({"partitions": [entry], "version": 1}) == {TopicPartition("t", 2): -1}
     assert parse_partitions({"partitions": [entry]}) == [TopicPartition("t", 2)]
@@ -258,7 +258,7 @@ def test_files_of_partitions() -> None:
     ],
 )
 def test_regular_expressions(pattern: str, problem: str | None) -> None:
-    """What RE2 does not know is refused though Python knows it."""
+    """Syntax that RE2 lacks is refused although Python supports it."""
     assert re2_problem(pattern) == problem
 
 
@@ -282,14 +282,14 @@ def test_regular_expressions(pattern: str, problem: str | None) -> None:
 def test_wrong_calls(
     arguments: tuple[str, ...], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A wrong call ends with status 1 and one sentence, before any connection."""
+    """A usage error ends with status 1 and one sentence, before any connection."""
     status, out, err = run(capsys, *arguments)
     assert status == 1
     assert text in out + err
 
 
 def test_a_quorum_whose_leader_is_no_voter() -> None:
-    """While an election runs there may be none: that is said, it is no fault of the tool's."""
+    """A quorum without a leader, as during an election, is reported as such."""
     without = QUORUM._replace(leader_id=-1)
     with pytest.raises(ToolError, match="The leader -1 is none of the voters"):
         status_lines("c1", without)
@@ -307,7 +307,7 @@ def test_a_quorum_whose_leader_is_no_voter() -> None:
 def test_the_file_of_a_controller_that_is_wrong(
     lines: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Numbers that are none are named."""
+    """Invalid numbers are named."""
     file = tmp_path / "controller.properties"
     common = (
         f"process.roles=controller\nlog.dirs={tmp_path}\ncontroller.listener.names=CONTROLLER\n"

@@ -1,4 +1,4 @@
-"""`ottla config show` and `ottla server-start --check`: what would start, or all that is wrong."""
+"""`ottla config show` and `ottla server-start --check`: effective settings, or all errors."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def properties(tmp_path: Path) -> str:
 
 
 def show(*arguments: str, **variables: str) -> Result:
-    """Call the command with variables of its own."""
+    """Call the command with the given environment variables."""
     return CliRunner(env=variables).invoke(config, ["show", *arguments])
 
 
 def test_every_setting_is_there(properties: str) -> None:
-    """Without flags all settings are shown by name, defaults too; foreign values are hidden."""
+    """Without flags all settings are shown by name, defaults too; unknown values are hidden."""
     result = show("-c", properties)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -50,7 +50,7 @@ def test_every_setting_is_there(properties: str) -> None:
 
 
 def test_origins(properties: str) -> None:
-    """Each place is named: the file's line, the variable, the flag; the rest are defaults."""
+    """Each origin is shown: line of the file, variable, flag, or default."""
     result = show(
         *("-c", properties, "--origin", "--override", "num.partitions=3"),
         KAFKA_SSL_KEY_PASSWORD="s3cret",
@@ -67,14 +67,14 @@ def test_origins(properties: str) -> None:
 
 
 def test_only_what_was_given(properties: str) -> None:
-    """--given leaves the defaults out."""
+    """--given omits defaults."""
     lines = show("-c", properties, "--given", "--origin").stdout.splitlines()
     assert len(lines) == 6
     assert all(line.startswith(properties) for line in lines)
 
 
 def test_the_development_node_is_shown_without_a_file() -> None:
-    """Without a file it is what `ottla server-start` alone would start."""
+    """Without a file the settings are those of the development node."""
     assert "log.dirs=./ottla-data" in show("--given").stdout.splitlines()
 
 
@@ -84,14 +84,14 @@ def check(*arguments: str, **variables: str) -> Result:
 
 
 def test_check_starts_nothing(properties: str, tmp_path: Path) -> None:
-    """A good configuration is said to be good; no directory is made."""
+    """A valid configuration is reported; no directory is created."""
     result = check(properties, KAFKA_LOG_DIRS=str(tmp_path / "data"))
     assert (result.exit_code, result.stdout) == (0, "The configuration is valid.\n")
     assert not (tmp_path / "data").exists()
 
 
 def test_check_tells_all_errors(properties: str) -> None:
-    """Every problem is told with its place; status 1."""
+    """Every problem is reported with its origin; status 1."""
     result = check(
         *(properties, "--override", "log.segment.byte=1"), KAFKA_LOG_DIRS="", KAFKA_NODE_ID="x"
     )
@@ -109,7 +109,7 @@ def test_a_missing_file_is_told() -> None:
 
 
 def test_a_file_in_latin_1_is_read_as_java_reads_it(tmp_path: Path) -> None:
-    """A comment in an old encoding keeps no node from starting that Kafka would start."""
+    """A comment in Latin-1 is accepted, as in Kafka."""
     path = tmp_path / "server.properties"
     path.write_bytes(b"# pr\xe9nom\n" + TEXT.encode() + b"broker.rack=caf\xe9\n")
     result = show("-c", str(path))

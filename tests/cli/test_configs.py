@@ -38,7 +38,7 @@ REFUSAL = KafkaError(ErrorCode.INVALID_CONFIG, "Unknown topic config name: nope"
 
 
 class FakeAdmin:
-    """One topic, one broker; notes what it was asked to change."""
+    """A cluster with one topic and one broker; records requested changes."""
 
     def __init__(self) -> None:
         self.changed: list[Any] = []
@@ -51,23 +51,23 @@ class FakeAdmin:
         return
 
     def list_topics(self) -> list[Any]:
-        """Have one topic."""
+        """Return one topic."""
         return [SimpleNamespace(name="orders")]
 
     def describe_cluster(self) -> Any:
-        """Have one broker."""
+        """Return one broker."""
         return SimpleNamespace(brokers=(Node(1, "h", 1),))
 
     def list_config_resources(self, kinds: list[ResourceType]) -> list[ConfigResource]:
-        """Have one of each kind."""
+        """Return one resource of each type."""
         return [ConfigResource(kind, "mine") for kind in kinds]
 
     def describe_configs(self, resources: list[Any], **_: bool) -> dict[Any, Any]:
-        """Have one own setting and one default."""
+        """Return one dynamic setting and one default."""
         return {one: {entry.name: entry for entry in (OWN, DEFAULT)} for one in resources}
 
     def alter_configs(self, changes: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Note changes; one name is unknown."""
+        """Record changes; one name is unknown."""
         self.changed.append(changes)
         return {
             resource: REFUSAL if any(change.name == "nope" for change in given) else None
@@ -75,23 +75,23 @@ class FakeAdmin:
         }
 
     def describe_client_quotas(self, requested: Any, *, strict: bool) -> dict[Any, Any]:
-        """Have one quota."""
+        """Return one quota."""
         self.filters.append((requested, strict))
         return {frozenset({("user", "al"), ("client-id", None)}): {"producer_byte_rate": 2e7}}
 
     def alter_client_quotas(self, changes: list[Any]) -> dict[Any, None]:
-        """Note the changes."""
+        """Record the changes."""
         self.changed += changes
         return dict.fromkeys([frozenset(one.entity.items()) for one in changes])
 
     def request(self, _request: Any) -> Any:
-        """Know nothing of credentials."""
+        """Refuse: the cluster does not support credentials."""
         raise UnsupportedVersion("The node does not support DESCRIBE_USER_SCRAM_CREDENTIALS")
 
 
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
-    """Put a scripted cluster in the place of a real one."""
+    """Replace the admin client by a scripted cluster."""
     fake = FakeAdmin()
     for module in (configs, client_metrics):
         monkeypatch.setattr(module, "open_admin", lambda *_, **__: fake)
@@ -110,7 +110,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 @pytest.mark.usefixtures("admin")
 def test_describe(capsys: pytest.CaptureFixture[str]) -> None:
-    """Own settings, or all; what is not there is said with status 0."""
+    """Dynamic settings, or all; a missing resource is reported with status 0."""
     own = "  retention.ms=5 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=5}\n"
     _, text, _ = run(capsys, "configs", "--describe", "--topic", "orders")
     assert text == f"Dynamic configs for topic orders are:\n{own}"
@@ -156,7 +156,7 @@ def test_alter(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
 def test_settings_from_a_file(
     admin: FakeAdmin, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """--add-config-file reads properties; a file that is not there is named."""
+    """--add-config-file reads properties; a missing file is named."""
     (tmp_path / "f").write_text("a = 1\nb=2,3\n")
     run(capsys, "configs", "--alter", "--broker-defaults", "--add-config-file", f"{tmp_path}/f")
     changes = [ConfigChange("a", "1"), ConfigChange("b", "2,3")]
@@ -210,15 +210,15 @@ def test_quotas(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_wrong_calls(arguments: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What cannot be is refused with status 1 and one sentence."""
-    status, _, told = run(capsys, "configs", *arguments.split())
+    """Usage errors are refused with status 1 and one sentence."""
+    status, _, reported = run(capsys, "configs", *arguments.split())
     assert status == 1
-    assert text in told
-    assert "Traceback" not in told
+    assert text in reported
+    assert "Traceback" not in reported
 
 
 def test_credentials() -> None:
-    """A password may come with iterations; both are checked before anything is sent."""
+    """A password may have iterations; both are checked before a request is sent."""
     assert parse_credential("SCRAM-SHA-256", "password=a,b") == Credential(
         "SCRAM-SHA-256", 4096, "a,b"
     )
@@ -275,7 +275,7 @@ def test_iterations_are_an_integer_of_java(iterations: str) -> None:
 
 @pytest.mark.parametrize("text", ["nan", "NaN", "1_0", "inf", "", "1e", "0x10"])
 def test_no_quotas(text: str, admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
-    """No number is no quota: nan was taken for one, and would hold nobody."""
+    """NaN is refused as a quota: it would limit no client."""
     words = ("--alter", "--user", "u", "--add-config", f"producer_byte_rate=[{text}]")
     status, _, said = run(capsys, "configs", *words)
     assert status == 1
@@ -285,7 +285,7 @@ def test_no_quotas(text: str, admin: FakeAdmin, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.usefixtures("admin")
 def test_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A directory, bytes that are no text and a file that is not there are told apart."""
+    """A directory, invalid text and a missing file have different errors."""
     wrong = tmp_path / "wrong.properties"
     wrong.write_bytes(b"\xff=1")
     for path, text in (

@@ -38,7 +38,7 @@ def test_flags_of_settings() -> None:
 
 
 def test_settings_of_javas_client_are_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
-    """A file for Kafka's tools works; only a name that no client has is told."""
+    """A file for Kafka's tools works; only an unknown name causes a warning."""
     kept = producer_settings(
         {"acks": "1", "key.serializer": "x.Y", "ssl.protocol": "TLSv1.3", "linger.m": "5"}
     )
@@ -78,11 +78,11 @@ def test_errors_carry_javas_names(code: ErrorCode, name: str) -> None:
 def test_settings_that_a_client_refuses(
     call: str, before: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A wrong value in --command-config is told as Kafka's tools tell theirs."""
+    """An invalid value in --command-config is reported with Kafka's text."""
     file = tmp_path / "wrong.properties"
     file.write_text("request.timeout.ms=abc\n")
     with suppress(SystemExit):
         main([*call.split(), "--bootstrap-server", "127.0.0.1:1", "--command-config", str(file)])
-    told = capsys.readouterr()
+    reported = capsys.readouterr()
     wrong = "Invalid value abc for configuration request.timeout.ms: Not a number of type INT"
-    assert (told.out + told.err).splitlines()[-1] == before + wrong
+    assert (reported.out + reported.err).splitlines()[-1] == before + wrong

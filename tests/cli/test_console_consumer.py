@@ -17,7 +17,7 @@ VALUES = (b"\0\0\0\1", b"x", b"\0\0\0\2")
 
 
 class FakeConsumer:
-    """Has three records and then nothing more; a second empty poll is one too many."""
+    """Returns three records and then none; a second empty poll fails."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
@@ -41,7 +41,7 @@ class FakeConsumer:
         """Do nothing."""
 
     def poll(self, _wait_s: float, limit: int | None) -> list[ConsumerRecord]:
-        """Give up to `limit` records."""
+        """Return up to `limit` records."""
         given, self._left = self._left[:limit], self._left[len(self._left[:limit]) :]
         if not given:
             self._empty_polls += 1
@@ -85,7 +85,7 @@ def test_when_it_ends(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Time below 0 has no end, -1 is no number of records; a record that is skipped counts."""
+    """A negative timeout and a limit of -1 mean no limit; skipped records are counted."""
     status, _, said = run(capsys, monkeypatch, *NUMBERS, "--skip-message-on-error", *flags)
     assert (status, said.splitlines()[-1]) == (ended, f"Processed a total of {count} messages")
 
@@ -93,7 +93,7 @@ def test_when_it_ends(
 def test_a_record_that_fails(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends the tool, or with --skip-message-on-error is told and left out."""
+    """It ends the tool, or is reported and skipped with --skip-message-on-error."""
     status, shown, _ = run(capsys, monkeypatch, *NUMBERS)
     assert (status, shown) == (1, "1\n")
     flags = ("--skip-message-on-error", "--max-messages", "3", "--enable-systest-events")
@@ -123,7 +123,7 @@ def test_calls_that_contradict_themselves(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One of two settings would be lost without a word: both are named."""
+    """Contradicting settings are refused; the message names both."""
     status, _, said = run(capsys, monkeypatch, *flags.split())
     assert status == 1
     assert problem in said

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FakeProducer:
-    """Takes records of up to three bytes; nobody can be reached for the value `away`."""
+    """Accepts records of up to three bytes; no broker is reachable for the value `away`."""
 
     sent: list[bytes]
 
@@ -30,7 +30,7 @@ class FakeProducer:
         return
 
     def send(self, _topic: str, value: bytes, _key: bytes | None, **_more: Any) -> object:
-        """Note a record."""
+        """Record the call."""
         if value == b"away":
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "cannot reach h:1")
         if len(value) > 3:
@@ -39,7 +39,7 @@ class FakeProducer:
         return self
 
     def result(self) -> None:
-        """Be acknowledged."""
+        """Return the acknowledgement."""
 
     def flush(self) -> None:
         """Do nothing."""
@@ -63,7 +63,7 @@ def run(
 def test_a_record_that_is_refused_costs_no_other(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is named with its size, and the lines behind it are sent; with --sync they are not."""
+    """It is reported with its size, and later lines are sent; with --sync they are not."""
     status, _, said = run(b"a\nlarge\nb\n", capsys, monkeypatch)
     assert (status, FakeProducer.sent) == (0, [b"a", b"b"])
     assert "Error when sending message to topic t with key: null, value: 5 bytes" in said
@@ -75,7 +75,7 @@ def test_a_record_that_is_refused_costs_no_other(
 def test_without_a_broker_nothing_goes_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That nobody can be reached ends the tool: the next line would fare no better."""
+    """The tool ends when no broker can be reached."""
     status, _, said = run(b"a\naway\nb\n", capsys, monkeypatch)
     assert (status, FakeProducer.sent) == (1, [b"a"])
     assert "cannot reach h:1" in said
@@ -84,7 +84,7 @@ def test_without_a_broker_nothing_goes_on(
 def test_lines_end_as_in_java(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At a line feed, a carriage return, or both; bytes that are no UTF-8 are sent as they are."""
+    """Lines end at a line feed, a carriage return, or both; invalid UTF-8 is sent unchanged."""
     run(b"a\rb\r\nc\n\nd\xff", capsys, monkeypatch)
     assert FakeProducer.sent == [b"a", b"b", b"c", b"", b"d\xff"]
 
@@ -100,7 +100,7 @@ def test_lines_end_as_in_java(
 def test_old_and_new_names_together(
     old: str, new: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of them would be passed over: refused."""
+    """Both together are refused, since one would be ignored."""
     status, _, said = run(b"", capsys, monkeypatch, old, "acks=1", new, "acks=all")
     assert status == 1
     assert f"Options {new} and {old} cannot be specified together." in said

@@ -33,14 +33,14 @@ UNKNOWN = KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, "Group none not found.")
 
 
 class FakeAdmin:
-    """A cluster with a busy and an idle group; notes what it was asked to change."""
+    """A cluster with a busy and an idle group; records requested changes."""
 
     def __init__(self) -> None:
-        self.asked: list[Any] = []
+        self.requested: list[Any] = []
         self.options: dict[str, Any] = {}
 
     def opened(self, **options: Any) -> Self:
-        """Note how the admin client is made."""
+        """Record the arguments of the admin client."""
         self.options = options
         return self
 
@@ -60,11 +60,11 @@ class FakeAdmin:
         return [*found, GroupListing("connect", "connect", "Stable", "Classic")] if types else []
 
     def describe_groups(self, names: Iterable[str]) -> dict[str, Any]:
-        """Describe what is there."""
+        """Describe existing groups."""
         return {name: GROUPS.get(name, UNKNOWN) for name in names}
 
     def describe_topics(self, names: Iterable[str]) -> dict[str, Any]:
-        """Give every topic two partitions, but not a topic called none."""
+        """Return two partitions for every topic except `none`."""
         parts = tuple(PartitionDescription(i, Node(1, "h", 1), 0, (1,), (1,), ()) for i in (0, 1))
         missing = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return {
@@ -73,42 +73,42 @@ class FakeAdmin:
         }
 
     def describe_cluster(self) -> ClusterDescription:
-        """Name one broker."""
+        """Return one broker."""
         return ClusterDescription("c", None, (Node(1, "h", 9092),), frozenset(), 0)
 
     def list_group_offsets(
         self, _group: str, _partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Have one partition committed."""
+        """Return one committed partition."""
         return {P0: OffsetAndMetadata(4, "", 3)}
 
     def list_offsets(
         self, requested: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Begin at 2, end at 10; nothing is found by time in partition 1."""
+        """Start at 2, end at 10; partition 1 has no offset by time."""
         return {
             one: OffsetAndTimestamp(ENDS.get(when, 5 if one == P0 else -1), -1, 0)
             for one, when in requested.items()
         }
 
     def alter_group_offsets(self, group: str, plan: dict[TopicPartition, int]) -> dict[Any, None]:
-        """Note the new offsets."""
-        self.asked.append((group, plan))
+        """Record the new offsets."""
+        self.requested.append((group, plan))
         return dict.fromkeys(plan)
 
     def delete_group_offsets(self, group: str, partitions: list[Any]) -> dict[Any, None]:
-        """Note what is forgotten."""
-        self.asked.append((group, partitions))
+        """Record the deleted offsets."""
+        self.requested.append((group, partitions))
         return dict.fromkeys(partitions)
 
     def delete_groups(self, names: list[str]) -> dict[str, KafkaError | None]:
-        """Delete what is there."""
+        """Delete existing groups."""
         return {name: None if name in GROUPS else UNKNOWN for name in names}
 
 
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
-    """Put a scripted cluster in the place of a real one."""
+    """Replace the admin client by a scripted cluster."""
     fake = FakeAdmin()
     monkeypatch.setattr(module, "open_admin", lambda *_, **options: fake.opened(**options))
     return fake
@@ -126,7 +126,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
 
 @pytest.mark.usefixtures("admin")
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
-    """Groups of consumers only; with their state or type when asked."""
+    """Only groups of consumers are listed, with state or type on request."""
     assert run(capsys, "--list") == (0, "busy\nidle\n")
     _, text = run(capsys, "--list", "--state", "--type")
     assert text.splitlines()[1].split() == ["busy", "Classic", "Stable"]
@@ -149,13 +149,13 @@ def test_describe_offsets(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("admin")
 def test_describe_members_and_state(capsys: pytest.CaptureFixture[str]) -> None:
-    """Members with what they have; the state with its coordinator."""
+    """Members with their assignment; the state with its coordinator."""
     _, text = run(capsys, "--describe", "--group", "busy", "--members", "--verbose")
     assert text.splitlines()[2].split()[-4:] == ["-", "orders:0,1", "-", "-"]
     _, text = run(capsys, "--describe", "--group", "busy", "--state")
     assert text.splitlines()[2].split() == ["busy", "h:9092", "(1)", "range", "Stable", "1"]
     status, text = run(capsys, "--describe", "--group", "none")
-    assert status == 0  # as Kafka's tool ends
+    assert status == 0  # as in Kafka's tool
     assert "GroupIdNotFoundException: Group none not found." in text
 
 
@@ -179,24 +179,24 @@ def test_reset(
     admin: FakeAdmin,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Every way to say where to; only --execute changes anything."""
+    """All targets of a reset; only --execute changes offsets."""
     call = ("--reset-offsets", "--group", "idle", "--topic", "orders", *flags)
     run(capsys, *call, "--dry-run")
-    assert admin.asked == []
+    assert admin.requested == []
     status, text = run(capsys, *call, "--execute")
     assert status == 0
-    assert admin.asked == [("idle", offsets)]
+    assert admin.requested == [("idle", offsets)]
     rows = [line.split() for line in text.splitlines() if line.startswith("idle")]
     assert rows == [["idle", "orders", str(p.partition), str(o)] for p, o in offsets.items()]
 
 
 def test_shift(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
-    """A shift starts from what is committed and stays within the log."""
+    """A shift starts from the committed offset and stays within the log."""
     call = ("--reset-offsets", "--group", "idle", "--execute", "--shift-by")
     run(capsys, *call, "-3", "--topic", "orders:0")
     run(capsys, *call, "2", "--all-topics")
     run(capsys, *call, "0", "--all-topics")
-    assert admin.asked == [("idle", {P0: 2}), ("idle", {P0: 6}), ("idle", {P0: 4})]
+    assert admin.requested == [("idle", {P0: 2}), ("idle", {P0: 6}), ("idle", {P0: 4})]
     assert run(capsys, *call, "2", "--topic", "orders")[0] == 1
 
 
@@ -210,13 +210,13 @@ def test_a_plan_can_be_written_and_read(
     file = tmp_path / "plan.csv"
     file.write_text(text)
     run(capsys, *call, "--from-file", str(file), "--execute")
-    assert admin.asked == [("idle", {P0: 2, P1: 2})]
+    assert admin.requested == [("idle", {P0: 2, P1: 2})]
 
 
 def test_a_plan_of_several_groups_names_them(
     admin: FakeAdmin, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Only one --group leaves its name out; a group without a plan does not stop the others."""
+    """A single --group omits its name; a group without a plan does not stop the others."""
     call = ("--reset-offsets", "--topic", "orders:0", "--to-earliest", "--dry-run", "--export")
     _, text = run(capsys, *call, "--group", "idle", "--group", "idle")
     assert text == "idle,orders,0,2\n\n"
@@ -225,14 +225,14 @@ def test_a_plan_of_several_groups_names_them(
     reset = ("--reset-offsets", "--from-file", str(file), "--execute")
     _, text = run(capsys, *reset, "--group", "none", "--group", "idle")
     assert "\nError: No reset plan for group none found\n" in text
-    assert admin.asked == [("idle", {P0: 2})]
+    assert admin.requested == [("idle", {P0: 2})]
 
 
 def test_cells_of_a_plan_are_quoted_as_jackson_does(
     admin: FakeAdmin, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Long names and those with blanks or commas stand between quotes."""
-    assert admin.asked == []
+    assert admin.requested == []
     call = ("--reset-offsets", "--to-earliest", "--dry-run", "--export", "--group", "a b")
     long = "a-topic-with-more-than-24-letters"
     _, text = run(capsys, *call, "--group", "c", "--topic", f"{long}:0")
@@ -259,7 +259,7 @@ def test_times_are_read_as_java_does(text: str, moment_ms: int) -> None:
     "text", ["2023-11-14", "2023-11-14T22:13:20", "2023-02-30T00:00:00.000", "x", "Tx"]
 )
 def test_no_times(text: str) -> None:
-    """Without milliseconds, or on a day that is none, it is no time to Kafka either."""
+    """A time without milliseconds or of an invalid day is refused, as in Kafka."""
     with pytest.raises(GroupCommandError, match=r"java\.text\.ParseException: "):
         parse_moment(text)
 
@@ -282,14 +282,14 @@ def test_durations_are_read_as_java_does(text: str, milliseconds: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "P1H", "1D", "P 1D"])
 def test_no_durations(text: str) -> None:
-    """A T needs a time behind it."""
+    """A T must be followed by a time."""
     with pytest.raises(GroupCommandError, match="Text cannot be parsed to a Duration"):
         parse_duration(text)
 
 
 @pytest.mark.usefixtures("admin")
 def test_a_duration_beyond_all_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is refused; Python's own calendar would raise OverflowError."""
+    """It is refused instead of raising Python's OverflowError."""
     call = ("--reset-offsets", "--group", "idle", "--topic", "orders", "--dry-run")
     _, text = run(capsys, *call, "--by-duration", "P999999999999D")
     assert "Text cannot be parsed to a Duration: overflow" in text
@@ -302,15 +302,15 @@ def test_the_time_limit_is_used(admin: FakeAdmin, capsys: pytest.CaptureFixture[
 
 
 def test_a_busy_group_is_not_reset(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
-    """Members would overwrite the offsets: the tool says so and changes nothing."""
+    """Offsets of a group with members are not changed; the tool reports the state."""
     call = ("--reset-offsets", "--group", "busy", "--topic", "orders", "--to-latest", "--execute")
     _, text = run(capsys, *call)
     assert "can only be reset if the group 'busy' is inactive, but the current state is" in text
-    assert admin.asked == []
+    assert admin.requested == []
 
 
 def test_delete(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
-    """Groups and offsets go; what cannot is named."""
+    """Groups and offsets are deleted; failures are named."""
     status, text = run(capsys, "--delete", "--group", "idle")
     assert (status, text) == (0, "Deletion of requested consumer groups ('idle') was successful.\n")
     status, text = run(capsys, "--delete", "--group", "idle", "--group", "none")
@@ -318,14 +318,14 @@ def test_delete(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
     assert "* Group 'none' could not be deleted due to:" in text
     assert "These consumer groups were deleted successfully: 'idle'" in text
     status, text = run(capsys, "--delete-offsets", "--group", "idle", "--topic", "orders:1")
-    assert (status, admin.asked) == (0, [("idle", [P1])])
+    assert (status, admin.requested) == (0, [("idle", [P1])])
     status, text = run(capsys, "--delete-offsets", "--group", "idle", "--topic", "none")
     assert status == 0
     assert "none            -          Error:" in text
 
 
 def test_regular_expressions_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
-    """No cluster is needed for that."""
+    """Validation needs no cluster."""
     _, text = run(capsys, "--validate-regex", "a.*")
     assert text == "The regular expression `a.*` is valid.\n"
     _, text = run(capsys, "--validate-regex", "a(")

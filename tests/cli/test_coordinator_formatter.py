@@ -54,7 +54,7 @@ UPDATE_JSON = (
     '{"key":{"type":1,"data":{"groupId":"g","topicId":"AAAAAAAAAAAAAAAAAAAAAA","partition":2}},'
     '"value":null}'
 )
-STRANGER = ((99, group.GroupMetadataKey(group="g")), None)
+UNKNOWN = ((99, group.GroupMetadataKey(group="g")), None)
 
 
 def _bytes(part: tuple[int, Struct], version: int) -> bytes:
@@ -63,7 +63,7 @@ def _bytes(part: tuple[int, Struct], version: int) -> bytes:
 
 
 def shown(name: str, pair: tuple[tuple[int, Struct], tuple[int, Struct] | None]) -> str:
-    """Return what the formatter of a name writes of a record."""
+    """Return the output of the named formatter for a record."""
     key, value = pair
     found = coordinator_formatter(name)
     assert found is not None
@@ -76,7 +76,7 @@ def shown(name: str, pair: tuple[tuple[int, Struct], tuple[int, Struct] | None])
     [
         ("OffsetsMessageFormatter", OFFSET, OFFSET_JSON),
         ("OffsetsMessageFormatter", GROUP, ""),
-        ("OffsetsMessageFormatter", STRANGER, ""),
+        ("OffsetsMessageFormatter", UNKNOWN, ""),
         ("GroupMetadataMessageFormatter", GROUP, GROUP_JSON),
         ("GroupMetadataMessageFormatter", OFFSET, ""),
         (
@@ -106,7 +106,7 @@ def test_records_as_kafka_shows_them(
 
 
 def test_records_that_cannot_be_read() -> None:
-    """A record without a key is none; a broken one is named by its offset."""
+    """A record without a key is omitted; a corrupt one is named by its offset."""
     write = coordinator_formatter("OffsetsMessageFormatter")
     assert write is not None
     assert write(ConsumerRecord("t", 0, 8, 0, None, b"x", ())) == ""
@@ -116,12 +116,14 @@ def test_records_that_cannot_be_read() -> None:
         (_bytes(OFFSET[0], 0), b"\0\x63", "Found an unknown record version 99 for 1 type"),
         (b"\0\1\0\5g", None, "Could not read record with version 1 from key's buffer due to:"),
     ):
-        with pytest.raises(ValueError, match="Could not read record at offset 8 due to: ") as told:
+        with pytest.raises(
+            ValueError, match="Could not read record at offset 8 due to: "
+        ) as reported:
             write(ConsumerRecord("t", 0, 8, 0, key, value, ()))
-        assert problem in str(told.value)
+        assert problem in str(reported.value)
 
 
 def test_other_classes() -> None:
-    """A class that is not one of these is not taken for one."""
+    """Other classes have no formatter."""
     assert coordinator_formatter("DefaultMessageFormatter") is None
     assert coordinator_formatter("my.OffsetsMessageFormatter") is None

@@ -1,4 +1,4 @@
-"""`ottla dump-log` on files made here; against Kafka's tool in tests/conformance."""
+"""`ottla dump-log` on generated files; tests/conformance compares it with Kafka's tool."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_batches_alone_by_default(log: Path) -> None:
 
 
 def test_records_and_gaps(log: Path) -> None:
-    """Records are printed with keys and values; a gap in the offsets is told at the end."""
+    """Records are printed with keys and values; a gap in the offsets is reported at the end."""
     result = run("--files", str(log), "--print-data-log")
     records = [line for line in result.stdout.splitlines() if line.startswith("|")]
     assert records[0].endswith("sequence: -1 headerKeys: [h] key: k payload: v")
@@ -64,7 +64,7 @@ def test_records_and_gaps(log: Path) -> None:
 
 
 def test_a_torn_tail_is_counted(log: Path) -> None:
-    """Bytes that are no whole batch are told, unless only a part of the file was asked for."""
+    """Trailing bytes without a complete batch are reported, unless --max-bytes limits the file."""
     log.write_bytes(log.read_bytes()[:-5])
     assert "invalid bytes at the end of" in run("--files", str(log)).stdout
     assert "invalid" not in run("--files", str(log), "--max-bytes", "120").stdout.replace(
@@ -73,7 +73,7 @@ def test_a_torn_tail_is_counted(log: Path) -> None:
 
 
 def test_a_log_is_read_batch_by_batch(log: Path) -> None:
-    """Output comes with each batch, so that no more than one is ever held."""
+    """Output is written after each batch, so that only one is in memory."""
     pieces: list[str] = []
     gaps = dump_log(log, DumpOptions(False, False, NO_LIMIT, None), pieces.append)
     assert len(pieces) == 3
@@ -102,7 +102,7 @@ def test_metadata_records(tmp_path: Path) -> None:
 
 
 def test_unknown_decoders_are_refused_by_name(log: Path) -> None:
-    """A class of the user's own ends the call with its name, status 1."""
+    """A custom decoder class ends the call with its name, status 1."""
     result = run("--files", str(log), "--value-decoder-class", "com.example.Mine")
     assert result.exit_code == 1
     assert result.stderr.startswith("Failed to load decoder class com.example.Mine")
@@ -118,7 +118,7 @@ def test_unknown_decoders_are_refused_by_name(log: Path) -> None:
     ],
 )
 def test_corrupt_logs_end_with_status_1(content: bytes, message: str, tmp_path: Path) -> None:
-    """Bytes that are no log are named; nothing is raised to the user."""
+    """A file that is not a log is named; there is no traceback."""
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(content)
     result = run("--files", str(path), "--deep-iteration")
@@ -127,7 +127,7 @@ def test_corrupt_logs_end_with_status_1(content: bytes, message: str, tmp_path: 
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    """A file that is not there ends the call with status 1."""
+    """A missing file ends the call with status 1."""
     result = run("--files", str(tmp_path / "00.log"))
     assert result.exit_code == 1
     assert result.stderr.endswith("00.log (No such file or directory)\n")
@@ -153,7 +153,7 @@ def test_json_as_java_writes_it() -> None:
 
 @pytest.mark.parametrize("damaged", [1, 2])
 def test_what_stands_before_damage_is_shown(damaged: int, tmp_path: Path) -> None:
-    """A record whose size lies costs none of those before it."""
+    """Records before one with a false size are printed."""
     path = tmp_path / f"{0:020d}.log"
     values = [b"aaaaaaaa", b"bbbbbbbb", b"cccccccc"]
     batch = bytearray(encode_batch([(TIME, None, value, ()) for value in values]))

@@ -35,13 +35,13 @@ def test_properties(properties: dict[str, str], text: str) -> None:
 
 
 def test_what_is_not_there() -> None:
-    """Null, no headers and no timestamp have words of their own."""
+    """Null, no headers and no timestamp are printed with Kafka's words."""
     every = {"print.key": "true", "print.headers": "true", "print.timestamp": "true"}
     assert Formatter(every).format(BARE) == "NO_TIMESTAMP\tNO_HEADERS\tnull\tnull\n"
 
 
 def test_times_of_the_broker() -> None:
-    """A time that the broker stamped has Kafka's other name."""
+    """LogAppendTime has its own label."""
     formatter = Formatter({"print.timestamp": "true"})
     assert formatter.format(AppendedRecord(*RECORD)) == "LogAppendTime:42\tv\n"
 
@@ -73,7 +73,7 @@ def test_numbers() -> None:
     ],
 )
 def test_numbers_are_written_as_java_does(name: str, data: str, text: str) -> None:
-    """The shortest number that is this one, with Java's exponents."""
+    """The shortest decimal of a number, with Java's exponents."""
     record = BARE._replace(value=bytes.fromhex(data))
     properties = {"value.deserializer": f"org.apache.kafka.common.serialization.{name}Deserializer"}
     assert Formatter(properties).format(record) == f"{text}\n"

@@ -23,7 +23,7 @@ def test_a_line_is_a_value() -> None:
 
 
 def test_keys_and_headers() -> None:
-    """Headers, key and value stand in this order, apart by their separators."""
+    """Headers, key and value have this order and are divided by their separators."""
     assert read("h:1,i:2\tk\tv\n", parse_key="true", parse_headers="TRUE") == [
         Message(b"k", b"v", (("h", b"1"), ("i", b"2")))
     ]
@@ -63,13 +63,13 @@ def test_errors_can_be_ignored() -> None:
     ],
 )
 def test_separators_must_differ(properties: dict[str, str]) -> None:
-    """Separators that could not be told apart are refused."""
+    """Equal separators are refused."""
     with pytest.raises(LineError, match="may not be equal"):
         read("", **properties)
 
 
 def test_a_header_needs_a_name() -> None:
-    """The marker of null cannot stand for one; separators at the end begin no header."""
+    """The null marker is refused as a header key; trailing separators begin no header."""
     with pytest.raises(LineError, match="Header keys should not be equal to the null marker 'N'"):
         read("N:1\tv", parse_headers="true", null_marker="N")
     (one,) = read("h:1,,\tv", parse_headers="true")

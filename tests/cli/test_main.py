@@ -1,4 +1,4 @@
-"""The `ottla` command itself: listing, versions, slips of the keyboard."""
+"""The `ottla` command: list of commands, version, misspelt names."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 def test_the_version_names_the_protocol(capsys: pytest.CaptureFixture[str]) -> None:
-    """`ottla --version` says which Kafka it speaks."""
+    """`ottla --version` prints the Kafka version of the protocol."""
     status, out, _ = run(capsys, "--version")
     expected = f"Ottla {__version__}, Apache Kafka protocol 4.3 (metadata.version 4.3-IV0)\n"
     assert (status, out) == (0, expected)
 
 
 def test_help_lists_the_commands_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every installed command has a line, and there are calls to copy."""
+    """Every installed command has a line, and there are examples."""
     status, out, _ = run(capsys, "--help")
     assert status == 0
     for name, command in COMMANDS.items():
@@ -62,7 +62,7 @@ def test_a_misspelt_command_is_answered(
 
 
 def test_a_strange_command_is_not_guessed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is proposed for a name that is like no other."""
+    """No command is proposed for a name without similar ones."""
     status, _, err = run(capsys, "xyzzy")
     assert status == 1
     assert err.strip().endswith("No such command 'xyzzy'.")
@@ -101,31 +101,31 @@ def test_some_tools_know_no_version(tool: str, capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("name", ["kafka-topics.sh", "kafka-topics", "topics"])
 def test_kafkas_own_names_work(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Who types the script's name gets the tool."""
+    """The script's name is accepted for the tool."""
     status, out, _ = run(capsys, name, "--help")
     assert status == 0
     assert "Create, list, describe, alter or delete topics." in out
 
 
 def test_a_script_may_have_another_name(capsys: pytest.CaptureFixture[str]) -> None:
-    """kafka-e2e-latency.sh is the tool for the latency from end to end."""
+    """kafka-e2e-latency.sh is end-to-end-latency."""
     status, out, _ = run(capsys, "kafka-e2e-latency.sh", "--help")
     assert status == 0
     assert "Send records one by one" in out
 
 
-@pytest.mark.parametrize("name", sorted({*COMMANDS} - {"demo"}))  # demo has nothing to choose
+@pytest.mark.parametrize("name", sorted({*COMMANDS} - {"demo"}))  # demo has no options
 def test_every_command_explains_itself_with_examples(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """--help of each installed command ends with calls to copy."""
+    """--help of each installed command ends with examples."""
     status, out, _ = run(capsys, name, "--help")
     assert status == 0
     assert f"ottla {name}" in out.partition("\n")[2]
 
 
 def test_streams_that_are_closed_are_empty_ones() -> None:
-    """After `<&- >&-` no socket gets the number of a standard stream; uvloop would abort."""
+    """After `<&- >&-` no socket gets the descriptor of a standard stream; uvloop would abort."""
     script = (
         "import os, sys; os.close(0); os.close(1); sys.stdin = sys.stdout = None\n"
         "from ottla.cli.main import main\n"

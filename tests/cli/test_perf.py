@@ -1,4 +1,4 @@
-"""The measuring tools without a broker: flags, pace, sums, and what they make of answers."""
+"""The performance tools without a broker: flags, rate, totals, and output."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HALF = TopicPartition("t", 0)
 @click.option("--name")
 @click.option("--pair", multiple=True)
 def many(name: str | None, pair: tuple[str, ...]) -> None:
-    """Show what was read."""
+    """Print the parsed values."""
     click.echo(f"{name} {pair}")
 
 
@@ -47,19 +47,19 @@ def many(name: str | None, pair: tuple[str, ...]) -> None:
     ],
 )
 def test_flags_take_many_words(words: str, shown: str) -> None:
-    """A flag with several values takes all words up to the next flag."""
+    """A flag with several values takes all arguments up to the next flag."""
     assert CliRunner().invoke(many, words.split()).stdout.strip() == shown
 
 
 def test_a_call_without_words_shows_help() -> None:
-    """As argparse4j's tools do, with status 0."""
+    """Without arguments the help is printed with status 0, as in argparse4j."""
     result = CliRunner().invoke(many, [])
     assert result.exit_code == 0
     assert result.stdout.startswith("Usage: many")
 
 
 def test_paces() -> None:
-    """A negative rate never waits, zero waits for ever, others by what was done."""
+    """A negative rate never waits, zero waits forever, others wait by the count."""
     assert Pace(-1).lead_s(10**9) == 0
     assert Pace(0).lead_s(0) == float("inf")
     assert 9 < Pace(10).lead_s(100) <= 10
@@ -67,7 +67,7 @@ def test_paces() -> None:
 
 
 def test_numbers_as_java_prints_them() -> None:
-    """Divisions by nothing have names, percentiles of nothing are 0."""
+    """Divisions by zero give NaN or infinity; percentiles of no values are 0."""
     assert [decimals(ratio(1, 0), 1), decimals(ratio(0, 0), 1)] == ["Infinity", "NaN"]
     assert decimals(ratio(1, 3), 3) == "0.333"
     assert percentile([], 0.5) == 0
@@ -112,7 +112,7 @@ def test_metrics_are_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_sums_of_a_run() -> None:
-    """Counts, average, largest and percentiles of what was acknowledged."""
+    """Counts, average, maximum and percentiles of acknowledged records."""
     stats = Stats(100, interval_ms=60_000)
     for latency_ms in range(100):
         stats.record(latency_ms, 10, 0)
@@ -125,7 +125,7 @@ def test_sums_of_a_run() -> None:
 
 
 def test_intervals(capsys: pytest.CaptureFixture[str]) -> None:
-    """A report closes a window; a silent run only opens the next."""
+    """A report closes a window; without records it only opens the next."""
     stats = Stats(10, interval_ms=0, is_steady=True)
     later_ms = time.time_ns() // 1_000_000 + 10
     stats.record(5, 100, later_ms)
@@ -140,7 +140,7 @@ def test_intervals(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_nothing_acknowledged() -> None:
-    """A run without an answer says so instead of failing."""
+    """A run without a response reports zeros instead of failing."""
     assert "NaN ms avg latency" in Stats(1, interval_ms=1).total_line()
 
 
@@ -153,14 +153,14 @@ def test_nothing_acknowledged() -> None:
     ],
 )
 def test_payload_files(text: str, delimiter: str, parts: list[bytes], tmp_path: Path) -> None:
-    """Files are cut at a pattern; one at the beginning or the end makes no record."""
+    """Files are split at a delimiter; one at the beginning or end creates no record."""
     path = tmp_path / "payloads"
     path.write_text(text)
     assert _read_payloads(str(path), delimiter) == parts
 
 
 def test_wrong_flags_are_refused() -> None:
-    """What cannot be is told before anything is sent."""
+    """Usage errors are reported before a record is sent."""
     arguments = ["--topic", "t", "--num-records", "1", "--throughput", "1", "--record-size", "0"]
     result = CliRunner().invoke(producer_perf_test, arguments)
     assert "--record-size should be greater than zero." in result.stderr
@@ -171,7 +171,7 @@ def test_wrong_flags_are_refused() -> None:
 
 
 class FakeConsumer:
-    """Gives two batches, then nothing; calls the listener first."""
+    """Returns two batches, then none; calls the listener first."""
 
     def __init__(self) -> None:
         self.batches: Iterator[Any] = iter(
@@ -190,7 +190,7 @@ class FakeConsumer:
 
 
 def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
-    """All bytes and records are counted; too few are told; details come at each interval."""
+    """All bytes and records are counted; too few are reported; details follow each interval."""
     flags = {
         "num_records": 9,
         "timeout": 0,
@@ -218,7 +218,7 @@ def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
 def answer(value: bytes, key: bytes | None = None) -> ConsumerRecord:
     """Make a record as a consumer returns it."""
     fields = dict.fromkeys(ConsumerRecord._fields)
-    return ConsumerRecord(**{**fields, "value": value, "key": key, "headers": ()})  # type: ignore[arg-type]  # the rest is not looked at
+    return ConsumerRecord(**{**fields, "value": value, "key": key, "headers": ()})  # type: ignore[arg-type]  # other fields are not used
 
 
 @pytest.mark.parametrize(
@@ -234,14 +234,14 @@ def answer(value: bytes, key: bytes | None = None) -> ConsumerRecord:
     ],
 )
 def test_wrong_answers(records: list[ConsumerRecord], message: str) -> None:
-    """What comes back is compared with what was sent."""
+    """The record read is compared with the record sent."""
     with pytest.raises(WrongAnswerError) as raised:
         _compare(records, b"v", None, ())
     assert message in str(raised.value)
 
 
 def test_latency_takes_the_old_form() -> None:
-    """Five or six words without names are Kafka's old call; other counts are refused."""
+    """Five or six positional arguments are the deprecated form; other counts are refused."""
     result = CliRunner().invoke(end_to_end_latency, ["a", "b", "c"])
     assert "Expected 5 or 6 positional arguments, but got 3." in result.stderr
     result = CliRunner().invoke(end_to_end_latency, ["h:1", "t", "5", "2", "10"])
@@ -263,7 +263,7 @@ def fetched(*batches: RecordBatch, high_watermark: int = 100) -> Fetched:
 
 
 def test_equal_replicas(capsys: pytest.CaptureFixture[str]) -> None:
-    """The offset moves as far as all replicas agree, below the high watermark."""
+    """The offset advances as far as all replicas agree, below the high watermark."""
     both = {1: fetched(batch(0), batch(1), batch(2)), 2: fetched(batch(0), batch(1))}
     assert compare(HALF, both, 0) == 2
     low = {1: fetched(batch(0), batch(1), high_watermark=1), 2: fetched(batch(0), batch(1))}
@@ -273,7 +273,7 @@ def test_equal_replicas(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_unequal_replicas(capsys: pytest.CaptureFixture[str]) -> None:
-    """Other bytes are told and passed over; other offsets end the run."""
+    """Different bytes are reported; different offsets end the run."""
     assert compare(HALF, {1: fetched(batch(0)), 2: fetched(batch(0, b"w"))}, 0) == 1
     assert (
         "partition t-0 has unmatched checksum at offset 0; replica 1's" in capsys.readouterr().out

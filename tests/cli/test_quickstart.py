@@ -1,4 +1,4 @@
-"""`ottla quickstart --no-spark` and `ottla demo` as a user runs them, and the sums behind them."""
+"""`ottla quickstart --no-spark` and `ottla demo` as a user runs them, and their computations."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ if TYPE_CHECKING:
 SECONDS = 60
 
 
-def start(*arguments: str, folder: Path) -> subprocess.Popen[str]:
-    """Start the command in a folder of its own, which is also its place for temporary files."""
-    (folder / "tmp").mkdir(exist_ok=True)
+def start(*arguments: str, directory: Path) -> subprocess.Popen[str]:
+    """Start the command in its own directory, which also holds its temporary files."""
+    (directory / "tmp").mkdir(exist_ok=True)
     return subprocess.Popen(
         [sys.executable, "-m", "ottla", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder / "tmp")},
+        cwd=directory,
+        env={**os.environ, "TMPDIR": str(directory / "tmp")},
     )
 
 
-def left_behind(folder: Path) -> list[str]:
-    """Return temporary files, and processes that name the folder."""
-    files = [str(path) for path in (folder / "tmp").iterdir()]
+def left_behind(directory: Path) -> list[str]:
+    """Return temporary files, and processes that name the directory."""
+    files = [str(path) for path in (directory / "tmp").iterdir()]
     processes = [
         " ".join(process.info["cmdline"] or ())
         for process in psutil.process_iter(["cmdline"])
-        if any(str(folder) in word for word in process.info["cmdline"] or ())
+        if any(str(directory) in word for word in process.info["cmdline"] or ())
     ]
     return files + processes
 
 
 def test_the_first_half_needs_nothing_else(tmp_path: Path) -> None:
-    """Node, topics, events, a table and three commands; no escape bytes; nothing left behind."""
-    process = start("quickstart", "--no-spark", folder=tmp_path)
+    """Node, topics, events, a table and three commands; no escape sequences; no files remain."""
+    process = start("quickstart", "--no-spark", directory=tmp_path)
     out, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, err
     assert "\x1b" not in out + err
@@ -67,13 +67,13 @@ def test_the_first_half_needs_nothing_else(tmp_path: Path) -> None:
     assert out.count("  ottla ") == 3
     first = re.search(r"([\d.]+) s  first event", out)
     assert first is not None
-    assert float(first[1]) < 10  # 2 s on an idle machine; benchmarks hold it to that
+    assert float(first[1]) < 10  # 2 s on an idle machine, which benchmarks verify
     assert left_behind(tmp_path) == []
 
 
 def test_the_demo_is_the_first_half(tmp_path: Path) -> None:
     """`ottla demo` shows the same."""
-    process = start("demo", folder=tmp_path)
+    process = start("demo", directory=tmp_path)
     out, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, err
     assert "1,000 flights read back" in out
@@ -83,7 +83,7 @@ def test_a_kept_directory_may_be_used_again(tmp_path: Path) -> None:
     """--data-dir keeps the data, and a second run on them works."""
     for _ in range(2):
         arguments = ("quickstart", "--no-spark", "--data-dir", "kept")
-        process = start(*arguments, folder=tmp_path)
+        process = start(*arguments, directory=tmp_path)
         out, err = process.communicate(timeout=SECONDS)
         assert process.returncode == 0, err
         assert "1,000 flights read back" in out
@@ -91,9 +91,9 @@ def test_a_kept_directory_may_be_used_again(tmp_path: Path) -> None:
 
 
 def test_a_failure_is_one_line(tmp_path: Path) -> None:
-    """A data directory that is a file is told without a traceback."""
+    """A data directory that is a file is reported without a traceback."""
     (tmp_path / "file").write_text("")
-    process = start("quickstart", "--no-spark", "--data-dir", "file/below", folder=tmp_path)
+    process = start("quickstart", "--no-spark", "--data-dir", "file/below", directory=tmp_path)
     _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 1
     assert err.startswith("Error: ")
@@ -106,12 +106,12 @@ def test_a_failure_is_one_line(tmp_path: Path) -> None:
 def test_it_ends_cleanly_at_any_point(
     tmp_path: Path, after_seconds: float, number: signal.Signals
 ) -> None:
-    """Ctrl-C or a polite kill leaves no process and no temporary directory."""
-    process = start("quickstart", "--no-spark", folder=tmp_path)
+    """SIGINT and SIGTERM leave no process and no temporary directory."""
+    process = start("quickstart", "--no-spark", directory=tmp_path)
     time.sleep(after_seconds)
     process.send_signal(number)
     _, err = process.communicate(timeout=SECONDS)
-    if process.returncode not in (130, -number):  # -number: before anything had begun
+    if process.returncode not in (130, -number):  # -number: before the handler was installed
         # on a slow machine the interpreter itself has not begun, and ends by a status of its own
         assert (number, process.returncode) == (signal.SIGINT, 1), err
         assert err.endswith("KeyboardInterrupt\n")
@@ -119,7 +119,7 @@ def test_it_ends_cleanly_at_any_point(
 
 
 def test_signals_wait_while_a_directory_is_made() -> None:
-    """Making one writes a file to try the place: interrupted there, the file stayed behind."""
+    """An interrupt while mkdtemp probes the directory with a file leaves no file."""
     done = []
 
     def make() -> None:
@@ -138,8 +138,8 @@ def test_signals_wait_while_a_directory_is_made() -> None:
 
 
 def test_the_node_ends_with_its_parent(tmp_path: Path) -> None:
-    """Also when the command is killed outright, the node stops and takes its directory along."""
-    process = start("quickstart", "--no-spark", folder=tmp_path)
+    """The node also stops and removes its directory after SIGKILL of the command."""
+    process = start("quickstart", "--no-spark", directory=tmp_path)
     assert process.stdout is not None
     process.stdout.readline()  # the node is up
     process.kill()
@@ -151,7 +151,7 @@ def test_the_node_ends_with_its_parent(tmp_path: Path) -> None:
 
 
 def test_the_extract_is_in_order() -> None:
-    """A thousand flights of the year, by event time, all of known airlines."""
+    """The extract has a thousand flights in event-time order, all of known airlines."""
     data = load_extract()
     times = [flight.time_ms for flight in data.flights]
     assert len(times) == 1000
@@ -161,7 +161,7 @@ def test_the_extract_is_in_order() -> None:
 
 
 def test_weeks_begin_on_mondays() -> None:
-    """Both edges of a week, and a time before 1970's first Monday."""
+    """Both bounds of a week, and a time before the first Monday of 1970."""
     assert week_of(FIRST_MONDAY_MS) == FIRST_MONDAY_MS
     assert week_of(FIRST_MONDAY_MS + WEEK_MS - 1) == FIRST_MONDAY_MS
     assert week_of(0) == FIRST_MONDAY_MS - WEEK_MS
@@ -188,7 +188,7 @@ def test_counting_and_comparing() -> None:
 
 
 def test_bars() -> None:
-    """Bars grow by eighths of a character, and stay inside their column."""
+    """Bars grow by eighths of a character and stay within their column."""
     screen = Screen()
     screen.has_blocks = True
     assert screen.bar(0.0) == ""

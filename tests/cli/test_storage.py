@@ -1,4 +1,4 @@
-"""`ottla storage`: output and exit codes as bin/kafka-storage.sh has them."""
+"""`ottla storage`: output and exit codes of bin/kafka-storage.sh."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _run(*arguments: str) -> Result:
 
 
 def test_format_then_info(properties: Path, tmp_path: Path) -> None:
-    """Formatting tells what it does, info shows what is there, a second format is refused."""
+    """Formatting reports its steps, info shows the directories, a second format is refused."""
     arguments = ("format", "-t", CLUSTER_ID, "-c", str(properties), "--standalone")
     result = _run(*arguments)
     assert result.exit_code == 0, result.output
@@ -57,7 +57,7 @@ def test_format_then_info(properties: Path, tmp_path: Path) -> None:
 
 
 def test_the_environment_counts(properties: Path, tmp_path: Path) -> None:
-    """A directory is formatted where the node with these variables will look for it."""
+    """Environment variables determine the formatted directory, as they do for the node."""
     other = tmp_path / "other"
     arguments = ["format", "-t", CLUSTER_ID, "-c", str(properties), "--standalone"]
     result = CliRunner(env={"KAFKA_LOG_DIRS": str(other)}).invoke(storage, arguments)
@@ -70,7 +70,7 @@ def test_the_environment_counts(properties: Path, tmp_path: Path) -> None:
 
 
 def test_info_finds_problems(properties: Path, tmp_path: Path) -> None:
-    """A directory that is missing or not formatted is a problem, and exit code 1 says so."""
+    """A missing or unformatted directory is a problem with exit code 1."""
     result = _run("info", "-c", str(properties))
     assert result.exit_code == 1
     assert result.output == f"Found problem:\n  {tmp_path / 'data'} does not exist\n\n"
@@ -79,7 +79,7 @@ def test_info_finds_problems(properties: Path, tmp_path: Path) -> None:
 
 
 def test_random_ids_are_ids() -> None:
-    """random-uuid prints 22 characters that are a Uuid and can stand on a command line."""
+    """random-uuid prints a Uuid of 22 characters that does not begin with a dash."""
     texts = {_run("random-uuid").output.strip() for _ in range(20)}
     assert len(texts) == 20
     for text in texts:
@@ -135,7 +135,7 @@ def test_a_bad_file_is_told(tmp_path: Path) -> None:
 
 
 def test_releases_that_are_known() -> None:
-    """The mapping knows the release to come, as Kafka's; a cluster cannot be formatted with it."""
+    """The mapping includes the next release, as in Kafka; formatting with it is refused."""
     assert _run("version-mapping", "-r", "9.9").stderr.endswith(" 4.3-IV0, 4.4-IV0\n")
     assert _run("version-mapping", "-r", "4.4-IV0").stdout.startswith(
         "metadata.version=31 (4.4-IV0)\n"

@@ -1,4 +1,4 @@
-"""Arguments that all tools read alike: options given twice, numbers of Java's sizes."""
+"""Arguments that all tools parse alike: repeated options, numbers of Java's sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOWHERE = ("--bootstrap-server", "127.0.0.1:1")
 
 
 def _call(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Call a tool that must end with status 1; return what it says on standard error."""
+    """Call a tool that must end with status 1; return its standard error."""
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert end.value.code == 1
@@ -44,7 +44,7 @@ def _call(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_a_second_value_is_refused(
     tool: str, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An option with one value is not taken twice: the first one would be lost silently."""
+    """A repeated single-value option is refused: one value would be lost silently."""
     words = (*tool.split(), *NOWHERE, f"--{option}", "a=1", f"--{option}=b=2")
     said = _call(capsys, *words)
     assert f"Found multiple arguments for option {option}, but you asked for only one" in said
@@ -81,7 +81,7 @@ def test_a_second_value_is_refused(
 def test_numbers_too_large_are_refused(
     arguments: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A number beyond Java's is refused with a sentence, before anything is sent."""
+    """A number outside Java's range is refused before a request is sent."""
     assert problem in _call(capsys, *arguments.split(), *NOWHERE)
 
 
@@ -93,13 +93,13 @@ def test_levels_of_features_are_shorts(capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.parametrize("text", ["", "x", "1_0", " 1", "٣", "1.0", "32768", "-32769"])
 def test_what_is_no_number(text: str) -> None:
-    """Java reads signs and the digits 0 to 9, and no number beyond its size."""
+    """Java accepts signs and the digits 0 to 9, and no number outside its range."""
     with pytest.raises(ValueError, match="For input string"):
         java_integer(text, 16)
 
 
 def test_the_ends_of_a_size() -> None:
-    """The last numbers of a size are read."""
+    """The limits of the range are accepted."""
     assert (java_integer("-32768", 16), java_integer("+32767", 16)) == (-32768, 32767)
 
 
@@ -130,21 +130,21 @@ def test_the_ends_of_a_size() -> None:
 def test_files_of_json_of_another_shape(
     parse: Callable[[object], object], document: str, problem: str
 ) -> None:
-    """What stands where something else must be is refused in Kafka's words, never taken as it."""
+    """JSON values of a wrong type are refused with Kafka's text."""
     with pytest.raises(ToolError) as refused:
         parse(json.loads(document))
     assert str(refused.value) == problem
 
 
 def test_offsets_have_64_bits() -> None:
-    """An offset that no request could carry is refused before anything is sent."""
+    """An offset outside 64 bits is refused before a request is sent."""
     entry = {"topic": "t", "partition": 0, "offset": 1 << 63}
     with pytest.raises(ToolError, match="Expected `Long` value, received 9223372036854775808"):
         parse_offsets({"partitions": [entry]})
 
 
 def test_json_of_any_depth(tmp_path: Path) -> None:
-    """Brackets without an end are no JSON, not the end of Python's stack."""
+    """Deeply nested brackets are invalid JSON instead of a RecursionError."""
     file = tmp_path / "deep.json"
     file.write_text("[" * 100_000)
     with pytest.raises(ToolError, match="The input string is not a valid JSON"):
@@ -184,12 +184,12 @@ def test_json_of_any_depth(tmp_path: Path) -> None:
     ],
 )
 def test_begins_of_names(arguments: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Tools of argparse4j take the begin of a name where only one begins so, and say which do."""
+    """Tools of argparse4j accept unambiguous abbreviations and name the candidates of others."""
     assert problem in " ".join(_call(capsys, *arguments.split()).split())
 
 
 def test_begins_of_names_that_work(capsys: pytest.CaptureFixture[str]) -> None:
-    """The begin of a subcommand and of its option do what the whole names do."""
+    """Abbreviated subcommands and options act like the complete names."""
     shown = []
     for call in ("features vers --rel 3.9", "features version-mapping --release-version=3.9"):
         main(call.split())

@@ -34,10 +34,10 @@ PARTITIONS = (
 
 
 class FakeAdmin:
-    """A cluster with two topics and an internal one; notes what it was asked to do."""
+    """A cluster with two topics and an internal one; records requests."""
 
     def __init__(self) -> None:
-        self.asked: list[Any] = []
+        self.requested: list[Any] = []
 
     def __enter__(self) -> Self:
         return self
@@ -55,13 +55,13 @@ class FakeAdmin:
         return {name: TopicDescription(name, ID, False, PARTITIONS, 0) for name in names}
 
     def request(self, _request: Any) -> Any:
-        """Know nothing newer."""
+        """Refuse newer APIs."""
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
     def describe_configs(
         self, resources: Iterable[ConfigResource]
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Give orders one setting of its own."""
+        """Return one overridden setting of orders."""
         minimum = ConfigEntry("min.insync.replicas", "2", 5, False, False, (), 3, None)
         own = ConfigEntry("retention.ms", "5", 1, False, False, (), 5, None)
         return {
@@ -73,43 +73,43 @@ class FakeAdmin:
     def create_topics(
         self, topics: Iterable[NewTopic], *, retry_on_quota_violation: bool
     ) -> dict[str, Any]:
-        """Create; orders is there already. As Kafka's tool it does not wait for a quota."""
+        """Create topics; orders exists. As in Kafka's tool, quotas are not retried."""
         assert not retry_on_quota_violation
-        self.asked += topics
+        self.requested += topics
         return {
             one.name: KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'orders' already exists.")
             if one.name == "orders"
             else CreatedTopic(one.name, ID, 1, 1)
-            for one in self.asked
+            for one in self.requested
         }
 
     def create_partitions(
         self, counts: dict[str, int], *, assignments: Any, retry_on_quota_violation: bool
     ) -> dict[str, None]:
-        """Grow."""
+        """Add partitions."""
         assert not retry_on_quota_violation
-        self.asked += [counts, assignments]
+        self.requested += [counts, assignments]
         return dict.fromkeys(counts)
 
     def delete_topics(
         self, names: Iterable[str], *, retry_on_quota_violation: bool
     ) -> dict[str, None]:
-        """Delete."""
+        """Delete topics."""
         assert not retry_on_quota_violation
-        self.asked += names
-        return dict.fromkeys(self.asked)
+        self.requested += names
+        return dict.fromkeys(self.requested)
 
 
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
-    """Put a scripted cluster in the place of a real one."""
+    """Replace the admin client by a scripted cluster."""
     fake = FakeAdmin()
     monkeypatch.setattr(module, "open_admin", lambda _server, _config: fake)
     return fake
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """Run the tool; return its status and both channels."""
+    """Run the tool; return its status, standard output and standard error."""
     status: Any = 0
     try:
         main(["topics", "--bootstrap-server", "h:1", *arguments])
@@ -121,7 +121,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
 
 @pytest.mark.usefixtures("admin")
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
-    """Names come sorted, by pattern, without internal ones when asked."""
+    """Names are sorted and may be filtered by pattern and without internal topics."""
     assert run(capsys, "--list") == (0, "__consumer_offsets\norders\npayments\n")
     assert run(capsys, "--list", "--exclude-internal") == (0, "orders\npayments\n")
     assert run(capsys, "--list", "--topic", "ord.*,pay") == (0, "orders\n")
@@ -159,13 +159,13 @@ def test_describe(capsys: pytest.CaptureFixture[str]) -> None:
 def test_describe_only_some(
     flag: str, partitions: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A filter leaves the topic's own line out and shows its partitions; of two, both's."""
+    """A filter omits the topic's line and shows matching partitions; two filters are combined."""
     _, text = run(capsys, "--describe", "--topic", "orders", *flag.split())
     assert [int(line.split("\t")[2].split()[1]) for line in text.splitlines()] == partitions
 
 
 def test_create(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
-    """Flags become a new topic; what exists is told, or passed over when asked."""
+    """Flags describe a new topic; an existing one is reported, or ignored with --if-not-exists."""
     flags = (
         "--partitions",
         "3",
@@ -175,7 +175,7 @@ def test_create(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
         "cleanup.policy=compact",
     )
     assert run(capsys, "--create", "--topic", "new", *flags) == (0, "Created topic new.\n")
-    (new,) = admin.asked
+    (new,) = admin.requested
     assert (new.partitions, new.replication_factor) == (3, -1)
     assert new.configs == {"retention.ms": "5", "cleanup.policy": "compact"}
     status, text = run(capsys, "--create", "--topic", "orders")
@@ -187,24 +187,24 @@ def test_create(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_assignment_names_brokers(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
-    """Replicas are placed by hand; a broker twice in one list is refused."""
+    """Replicas are assigned explicitly; a duplicate broker in one list is refused."""
     run(capsys, "--create", "--topic", "new", "--replica-assignment", "1:2,2:1")
-    assert admin.asked[0].assignments == {0: [1, 2], 1: [2, 1]}
+    assert admin.requested[0].assignments == {0: [1, 2], 1: [2, 1]}
     _, text = run(capsys, "--create", "--topic", "new", "--replica-assignment", "1:1")
     assert "Partition replica lists may not contain duplicate entries: 1" in text
 
 
 def test_alter_and_delete(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
-    """Patterns choose the topics; success says nothing."""
+    """Patterns select the topics; success prints nothing."""
     assert run(capsys, "--alter", "--topic", "orders", "--partitions", "5") == (0, "")
-    assert admin.asked == [{"orders": 5}, None]
-    admin.asked.clear()
+    assert admin.requested == [{"orders": 5}, None]
+    admin.requested.clear()
     growth = ("--alter", "--topic", "orders", "--partitions", "5")
     assert run(capsys, *growth, "--replica-assignment", "1,1,1,1,2") == (0, "")
-    assert admin.asked == [{"orders": 5}, {"orders": [[1], [2]]}]
-    admin.asked.clear()
+    assert admin.requested == [{"orders": 5}, {"orders": [[1], [2]]}]
+    admin.requested.clear()
     assert run(capsys, "--delete", "--topic", "orders|payments") == (0, "")
-    assert admin.asked == ["orders", "payments"]
+    assert admin.requested == ["orders", "payments"]
     status, text = run(capsys, "--delete", "--topic", "none")
     assert status == 1
     assert text == (
@@ -239,7 +239,7 @@ def test_alter_and_delete(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) 
 def test_wrong_calls(
     arguments: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A call that cannot mean anything is refused with Kafka's sentence."""
+    """A usage error is refused with Kafka's text."""
     status, text = run(capsys, *arguments)
     assert status == 1
     assert sentence in text

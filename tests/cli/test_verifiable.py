@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 HALF = TopicPartition("t", 0)
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """Read the events that were written, without their times."""
+def reported(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """Return the events that were written, without their times."""
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     return [{name: one for name, one in event.items() if name != "timestamp"} for event in found]
 
 
 class FakeProducer:
-    """Acknowledges every record but those with the value 1, which fail, and 2, which cannot go."""
+    """Acknowledges records, except that value 1 fails and value 2 cannot be sent."""
 
     def send(
         self, topic: str, value: bytes, _key: Any, *, on_delivery: Callable[[Any], None], **_: Any
     ) -> None:
-        """Answer at once."""
+        """Acknowledge at once."""
         if value == b"2":
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "too large")
         error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "gone") if value == b"1" else None
@@ -44,7 +44,7 @@ class FakeProducer:
 
 
 def test_a_producer_tells_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    """Successes, failures and the sum have Kafka's names and fields."""
+    """Successes, failures and the summary have Kafka's names and fields."""
     flags = {
         "topic": "t",
         "throughput": -1,
@@ -57,7 +57,7 @@ def test_a_producer_tells_everything(capsys: pytest.CaptureFixture[str]) -> None
     run = ProducerRun(producer, EventWriter(), flags)
     run.send_all(StopRequest())
     run.sum_up(0.5)
-    started, sent, failed, refused, summed = told(capsys)
+    started, sent, failed, refused, summed = reported(capsys)
     assert started == {"name": "startup_complete"}
     assert sent == {
         "name": "producer_send_success",
@@ -79,7 +79,7 @@ def test_a_producer_tells_everything(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_keys_and_times() -> None:
-    """Keys come back after so many; without flags there are none."""
+    """Keys repeat after the given count; without flags there are none."""
     keys = _keys(2)
     assert [next(keys) for _ in range(3)] == ["0", "1", "0"]
     assert next(_keys(None)) is None
@@ -90,19 +90,19 @@ def test_keys_and_times() -> None:
 
 
 def test_a_signal_stops_the_producer(capsys: pytest.CaptureFixture[str]) -> None:
-    """The loop ends at the first signal; the status is the shell's for it."""
+    """The loop ends at the first signal; the status is the shell's code for it."""
     stop = StopRequest()
     stop._came(signal.SIGTERM, None)
     flags = {"topic": "t", "throughput": 0, "max_messages": -1}
     flags |= {"repeating_keys": None, "message_create_time": -1, "value_prefix": None}
     producer: Any = FakeProducer()
     ProducerRun(producer, EventWriter(), flags).send_all(stop)
-    assert told(capsys) == [{"name": "startup_complete"}]
+    assert reported(capsys) == [{"name": "startup_complete"}]
     assert stop.status == 143
 
 
 class FakeConsumer:
-    """Gives four records of a partition in two batches; the commit can fail."""
+    """Returns four records of a partition in two batches; the commit can fail."""
 
     def __init__(self, error: KafkaError | None = None) -> None:
         self.error = error
@@ -118,7 +118,7 @@ class FakeConsumer:
         return [(HALF, records[:2]), (HALF, records[2:])]
 
     def commit(self, offsets: Any) -> None:
-        """Note the offsets, or fail."""
+        """Record the offsets, or fail."""
         if self.error is not None:
             raise self.error
         self.committed.append(offsets)
@@ -133,10 +133,10 @@ def consume(consumer: Any, **flags: Any) -> ConsumerRun:
 
 
 def test_a_consumer_tells_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    """Only the records asked for count and are committed; the rest of a poll is counted once."""
+    """Only --max-messages records are reported and committed; a poll is counted completely."""
     consumer = FakeConsumer()
     consume(consumer, verbose=True)
-    events = told(capsys)
+    events = reported(capsys)
     assert [event["name"] for event in events] == [
         "startup_complete",
         "partitions_assigned",
@@ -154,11 +154,11 @@ def test_a_consumer_tells_everything(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_commit_that_fails_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """The run goes on; the event has the error."""
     consume(FakeConsumer(KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, "wait")))
-    committed = next(event for event in told(capsys) if event["name"] == "offsets_committed")
+    committed = next(event for event in reported(capsys) if event["name"] == "offsets_committed")
     assert (committed["success"], committed["error"]) == (False, "wait")
 
 
 def test_autocommit_tells_no_commits(capsys: pytest.CaptureFixture[str]) -> None:
-    """Commits in the background are no events."""
+    """Automatic commits are not reported."""
     consume(FakeConsumer(), enable_autocommit=True)
-    assert "offsets_committed" not in [event["name"] for event in told(capsys)]
+    assert "offsets_committed" not in [event["name"] for event in reported(capsys)]

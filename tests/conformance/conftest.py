@@ -26,14 +26,14 @@ def kafka() -> Kafka:
 
 @pytest.fixture(scope="session")
 def real_kafka(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """Run one node for the whole session; tests use topics and groups of their own names."""
+    """Run one node for the whole session; tests use separate topics and groups."""
     with running_kafka(kafka, tmp_path_factory.mktemp("kafka")) as node:
         yield node
 
 
 @pytest.fixture(scope="module")
 def untouched_kafka(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKafka]:
-    """Run a node for one module whose tests list all that a node has."""
+    """Run a node for one module whose tests list all topics or groups."""
     with running_kafka(kafka, tmp_path_factory.mktemp("kafka")) as node:
         yield node
 
@@ -48,7 +48,7 @@ def tool_jvm(kafka: Kafka) -> Iterator[ToolJvm]:
 
 @pytest.fixture(scope="module")
 def ottla_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Run one of our nodes, in a process of its own, for one module."""
+    """Run an Ottla node in its own process for one module."""
     folder = tmp_path_factory.mktemp("ottla")
     ready = folder / "ready.json"
     broker, controller = _free_ports(2)
@@ -77,6 +77,6 @@ def ottla_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @pytest.fixture(scope="module")
 def places(untouched_kafka: RealKafka, ottla_place: Place) -> list[Place]:
-    """Return Kafka's node and ours, on which nothing is but what the module's tests make."""
+    """Return a Kafka and an Ottla node used by one module's tests only."""
     controllers = f"127.0.0.1:{untouched_kafka.controller_port}"
     return [Place("kafka", untouched_kafka.bootstrap, controllers), ottla_place]

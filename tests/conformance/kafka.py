@@ -2,8 +2,8 @@
 
 Kafka: bin/kafka-run-class.sh, bin/kafka-storage.sh, bin/kafka-server-start.sh.
 
-The jars come from Maven by `pom.xml` into a cache outside the repository, or from the folder that
-OTTLA_KAFKA_LIBS names. Without Java and Maven these tests are skipped, except where CI=true.
+The jars come from Maven by `pom.xml` into a cache outside the repository, or from the directory in
+OTTLA_KAFKA_LIBS. Without Java and Maven these tests are skipped unless CI=true.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _FAST_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
 class KafkaMissing(Exception):
-    """Real Kafka cannot be had here; the message says why."""
+    """Kafka is not available; the message has the reason."""
 
 
 class Kafka:
-    """An installation: a folder of jars and a `java` to run them."""
+    """An installation: a directory of jars and the `java` command."""
 
     def __init__(self, libraries: Path, cache: Path) -> None:
         self.libraries = libraries
@@ -69,7 +69,7 @@ class Kafka:
         return {name: one for name, one in found.items() if one["validVersions"] != "none"}
 
     def compile(self, source: Path) -> Path:
-        """Compile a Java file of no package once; return the folder of its classes."""
+        """Compile a Java file without a package once; return the directory of its classes."""
         digest = sha256(source.read_bytes()).hexdigest()[:16]
         classes = self.cache / "classes" / f"{source.stem}-{digest}"
         if not classes.is_dir():
@@ -112,7 +112,7 @@ class Kafka:
 
 
 class RealKafka:
-    """A running Kafka 4.3.0: broker and controller in one process, in a folder of its own."""
+    """A running Kafka 4.3.0: broker and controller in one process, with its own directory."""
 
     def __init__(self, kafka: Kafka, folder: Path, properties: dict[str, str]) -> None:
         self.kafka = kafka
@@ -152,7 +152,7 @@ class RealKafka:
         return self.folder / "server.properties"
 
     def write_properties(self) -> None:
-        """Write server.properties anew, after a change to `properties`."""
+        """Rewrite server.properties after a change to `properties`."""
         lines = (f"{key}={value}\n" for key, value in self.properties.items())
         self.properties_file.write_text("".join(lines))
 
@@ -164,7 +164,7 @@ class RealKafka:
         self.kafka.run("kafka.tools.StorageTool", *command, *arguments, classes=self.classes)
 
     def start(self) -> None:
-        """Start the node and wait until it answers."""
+        """Start the node and wait until it responds."""
         self.write_properties()
         command = self.kafka.command(
             "kafka.Kafka", str(self.properties_file), classes=self.classes, heap_mb=512
@@ -182,11 +182,11 @@ class RealKafka:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """Stop the node in order, so that it leaves its clean marker."""
+        """Stop the node cleanly, so that it writes its clean-shutdown marker."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Stop the node without warning, as a crash of the process would."""
+        """Kill the node, as a crash of the process would."""
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> None:
@@ -215,7 +215,7 @@ def running_kafka(
     properties: dict[str, str] | None = None,
     classes: Path | None = None,
 ) -> Iterator[RealKafka]:
-    """Format and run a node in `folder` for as long as the block lasts; `classes` has plug-ins."""
+    """Format a node in `directory` and run it within the block; `classes` has plug-ins."""
     node = RealKafka(kafka, folder, properties or {})
     node.classes = classes
     try:
@@ -227,7 +227,7 @@ def running_kafka(
 
 
 def find_kafka() -> Kafka:
-    """Return the installation, fetched on first use; raise KafkaMissing where it cannot be had."""
+    """Return the installation, fetched on first use; raises KafkaMissing."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     cache = base / "ottla" / f"kafka-{VERSION}"
     given = os.environ.get("OTTLA_KAFKA_LIBS")
@@ -241,7 +241,7 @@ def find_kafka() -> Kafka:
 
 
 def kafka_or_skip() -> Kafka:
-    """Return the installation; where there is none, fail in CI and skip elsewhere."""
+    """Return the installation; without one, fail in CI and skip elsewhere."""
     try:
         return find_kafka()
     except KafkaMissing as missing:
@@ -264,7 +264,7 @@ def _fetch(libraries: Path) -> None:
 
 
 def _rename_unless_there(made: Path, target: Path) -> None:
-    """Put a finished folder in its place; another process may have been faster."""
+    """Move a finished directory to its place; another process may have been faster."""
     try:
         made.rename(target)
     except OSError:
@@ -292,7 +292,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def exchange(port: int, frame: bytes) -> bytes:
-    """Send one whole request frame and return the response frame without its size."""
+    """Send one complete request frame and return the response frame without its size."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.sendall(frame)
         with connection.makefile("rb") as stream:

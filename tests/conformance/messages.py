@@ -1,4 +1,4 @@
-"""All message classes beside Kafka's definitions, and messages as Kafka's JSON.
+"""All message classes paired with Kafka's definitions, and messages as Kafka's JSON.
 
 Kafka: the `*JsonConverter` classes. Fields are paired by their place on the wire, so that no rule
 about spelling is needed.
@@ -37,7 +37,7 @@ def java_class(definition: dict[str, Any]) -> str:
 
 
 class Paired:
-    """A struct beside the fields of its definition that some live version carries."""
+    """A struct paired with the fields of its definition that some supported version carries."""
 
     def __init__(self, cls: StructMeta, definition: dict[str, Any], live: Versions) -> None:
         self.cls = cls

@@ -1,6 +1,6 @@
-"""Prometheus and its checker of rules, for tests: found, or taken from Debian's package.
+"""Prometheus and its rule checker for tests, installed or from Debian's package.
 
-OTTLA_PROMTOOL names the checker, beside which Prometheus lies; else both are looked for on the
+OTTLA_PROMTOOL names the checker, in whose directory Prometheus is; else both are looked up on the
 path, then in a cache outside the repository, where the package `prometheus` is unpacked by
 `apt-get` and `dpkg-deb`, not installed.
 """
@@ -17,7 +17,7 @@ import pytest
 
 
 class PromtoolMissing(Exception):
-    """It cannot be had here; the message says what was tried."""
+    """The program is not available; the message lists the attempts."""
 
 
 def promtool_or_skip() -> Path:

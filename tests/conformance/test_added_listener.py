@@ -1,4 +1,4 @@
-"""A listener added while the brokers run: what clients are told there, by Kafka and by Ottla.
+"""A listener added while the brokers run: responses on it by Kafka and by Ottla.
 
 It is not advertised, so that no broker has an address on it.
 

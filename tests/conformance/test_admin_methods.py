@@ -34,7 +34,7 @@ LATER = re.compile(
     r"acls|delegation|transaction|fence_producers|share_group|streams_group|"
     r"alter_partition_reassignments|alter_replica_log_dirs|alter_user_scram|metric_(for|from)_sub"
 )
-"""What no node of this part serves, and the registry of metrics for a push that is not done."""
+"""APIs that the node does not implement, and the metrics registry for unsupported pushes."""
 
 
 def snake_case(name: str) -> str:

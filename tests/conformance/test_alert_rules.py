@@ -25,7 +25,7 @@ SPELLINGS = ("classic", "reporter", "both")
 
 
 class Shape(NamedTuple):
-    """A series: its labels, its value while all is well and while it is not."""
+    """A series: its labels, its value in normal state and in the failure state."""
 
     labels: str
     good: float
@@ -151,7 +151,7 @@ def test_the_rules_load(promtool: Path) -> None:
 def test_each_alert_fires_and_clears(
     promtool: Path, tmp_path: Path, alert: str, spelling: str
 ) -> None:
-    """Quiet while all is well, firing within an hour of trouble, quiet again afterwards."""
+    """No alert in normal state, firing within an hour of the failure, cleared afterwards."""
     bad_end = GOOD_MINUTES + BAD_MINUTES
     content = {
         "rule_files": [str(RULES)],

@@ -1,4 +1,4 @@
-"""Record batches, codecs and the validator beside Kafka's own classes.
+"""Record batches, codecs and the validator compared with Kafka's classes.
 
 One Java process answers all questions of this module: it builds batches with MemoryRecordsBuilder,
 reads ours, and runs LogValidator.
@@ -332,7 +332,7 @@ def test_validates_as_kafka_does(oracle: Oracle, batch: bytes, rules: dict[str, 
     ours = _outcome(batch, settings)
     if isinstance(ours, KafkaError):
         assert theirs.get("error") == ours.code.name, (theirs, ours)
-        if ours.message != ours.code.text:  # what the request's check says goes to nobody
+        if ours.message != ours.code.text:  # the text of the request's check is not sent
             assert theirs["message"] == ours.message
         if isinstance(ours, RecordValidationError):
             assert theirs["records"] == [list(one) for one in ours.record_errors]

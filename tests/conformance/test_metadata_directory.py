@@ -1,4 +1,4 @@
-"""One log directory, used by real Kafka 4.3.0 and by us in turn."""
+"""One log directory, used by Kafka 4.3.0 and by Ottla alternately."""
 
 from __future__ import annotations
 

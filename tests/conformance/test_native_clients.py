@@ -73,7 +73,7 @@ def _wait(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_records_come_back_as_they_were_sent(bootstrap: str, topic: str, codec: str) -> None:
     """Keys, values, nulls, headers and timestamps through every codec."""
-    base_ms = int(time.time() * 1000) - 1000  # old ones would be deleted under our hands
+    base_ms = int(time.time() * 1000) - 1000  # old records would be deleted during the test
     with Producer(bootstrap_servers=bootstrap, compression_type=codec, linger_ms=20) as producer:
         sent = [
             producer.send(

@@ -1,4 +1,4 @@
-"""The real broker runs under the tests' hands, and advertises what Ottla knows."""
+"""The Kafka broker of the tests runs and advertises the APIs that Ottla supports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HIDDEN = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
 
 
 def api_versions(port: int, version: int, *, claimed: int | None = None) -> ApiVersionsResponse:
-    """Ask a node what it speaks; `claimed` is the version that the header tells."""
+    """Send ApiVersions to a node; `claimed` is the version in the header."""
     request = ApiVersionsRequest(client_software_name="ottla", client_software_version="1")
     frame = bytearray(join(frames.encode_request(request, version, 7, "conformance")))
     if claimed is not None:

@@ -1,4 +1,4 @@
-"""Other people's clients on a node of Ottla: each codec, groups, offsets, times, a killed node.
+"""Third-party clients with an Ottla node: each codec, groups, offsets, times, a killed node.
 
 The clients are programs of one command line (`clients/stock.py`), so that one test drives all.
 """
@@ -61,7 +61,7 @@ def records_in(node: NodeProcess, topic: str, partitions: int) -> dict[tuple[int
 
 
 def places(said: list[Said]) -> dict[tuple[int | None, int | None], int]:
-    """Return where each record lies, as the client said it."""
+    """Return the place of each record as reported by the client."""
     return {(one.partition, one.offset): one.number for one in said}
 
 

@@ -1,7 +1,7 @@
-"""The same call of a Java tool and of ours: run, made comparable, compared.
+"""Runs the same call with Kafka's tool and Ottla's and compares the normalised output.
 
-Kafka: bin/kafka-*.sh. Kafka's tools all run in one JVM (`java/ToolRunner.java`), ours in the
-test's process: neither start is waited for.
+Kafka: bin/kafka-*.sh. Kafka's tools run in one JVM (`java/ToolRunner.java`), Ottla's in the test's
+process, which avoids start-up times.
 """
 
 from __future__ import annotations
@@ -39,10 +39,14 @@ CLASSES = {
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "storage": "kafka.tools.StorageTool",
     "topics": "org.apache.kafka.tools.TopicCommand",
 }
 
-# Stack traces, and what says the same again before them.
+LOCAL_TOOLS = ("storage",)
+"""Tools that connect to no broker."""
+
+# Stack traces, and lines that repeat a message before them.
 _TRACE = re.compile(
     r"^(\s+at [\w.$/<>]+\(|\s*\.\.\. \d+ more|Caused by: |\tSuppressed: |SLF4J)"
     r"|^The consumer rebalance protocol \(KIP-848\)"  # a hint of Java's client
@@ -56,7 +60,7 @@ _EXCEPTION = re.compile(r"^[\w.$]+(Exception|Error): ")
 
 
 class Said(NamedTuple):
-    """What a tool said: both channels as lines, and its exit status."""
+    """The output of a tool: both streams as lines, and its exit status."""
 
     out: list[str]
     err: list[str]
@@ -64,7 +68,7 @@ class Said(NamedTuple):
 
 
 class ToolJvm:
-    """One JVM for many calls; a tool that ends its JVM costs a new one."""
+    """One JVM for many calls; it is restarted after a tool that exits it."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
@@ -137,9 +141,9 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 
 def said(out: str, err: str, status: int) -> Said:
-    """Make what a tool printed comparable: no stack traces, no usage, no blank lines."""
+    """Normalise the output of a tool: no stack traces, no usage, no blank lines."""
     shown = _lines(out)
-    # Java's tools print the trace on one channel of what they have said on the other.
+    # Java's tools print the message on one stream and the trace on the other.
     errors = [
         line
         for line in _lines(err)
@@ -156,18 +160,18 @@ def _lines(text: str) -> list[str]:
         r"^Command line error: (.*)\. Type --help for help\.$", r"\1", text, flags=re.MULTILINE
     )
     parser = re.search(r"^kafka-[\w-]+:\s+error:\s+(.*)", text, re.MULTILINE | re.DOTALL)
-    if parser is not None:  # argparse4j breaks and stretches lines
+    if parser is not None:  # argparse4j wraps and pads lines
         return [re.sub(r"\s+", " ", parser[1]).replace("-- ", "--").strip()]
     kept: list[str] = []
     for line in text.splitlines():
         if _TRACE.match(line) or not line.strip():
             continue
-        plain = re.sub(r'^Exception in thread "main" joptsimple\.\w+: ', "", line)
+        plain = re.sub(r'^Exception in thread "main" (joptsimple\.\w+: )?', "", line)
         while _WRAPPED.match(plain):
             plain = _WRAPPED.sub("", plain)
         is_trace = plain != line or _EXCEPTION.match(plain) is not None
         if is_trace and kept and kept[-1].endswith((plain, _EXCEPTION.sub("", plain))):
-            continue  # the trace begins with what was just said
+            continue  # the trace repeats the message
         kept.append(plain.rstrip())
     return kept
 
@@ -179,7 +183,7 @@ def split(call: str) -> tuple[str, list[str]]:
 
 
 class Place(NamedTuple):
-    """A broker to ask: real Kafka or Ottla."""
+    """A broker: Kafka or Ottla."""
 
     name: str
     bootstrap: str
@@ -201,7 +205,7 @@ class Call(NamedTuple):
 
 
 def read_story(path: Path) -> list[Call]:
-    """Read a story: a call a line, `input >> call  ## why the nodes differ`, comments with #."""
+    """Read a story: one call per line, `input >> call  ## why the nodes differ`, # comments."""
     calls = []
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("#") or not line.strip():
@@ -227,10 +231,10 @@ _NAMES = re.compile(r"((?:Valid [a-z]+ are|options|scenarios): )(\[*[\w-]+\]?, .
 _JSON = re.compile(r'^\{"brokers":')
 
 
-def tell(
+def run_story(
     story: Sequence[Call], place: Place, folder: Path, *, run: Callable[..., Said], mark: str
 ) -> list[Said]:
-    """Run a story from its begin to its end with one kind of tool; names are blanked."""
+    """Run a story with one set of tools; names are blanked."""
     answers = []
     for call in story:
         words = {"x": mark, "b": place.bootstrap, "c": place.controllers, "f": str(folder)}
@@ -238,7 +242,7 @@ def tell(
         for letter, word in words.items():
             text = text.replace("{" + letter + "}", word)
         tool, arguments = split(text)
-        if "{b}" not in call.text and "{c}" not in call.text:
+        if tool not in LOCAL_TOOLS and "{b}" not in call.text and "{c}" not in call.text:
             arguments = ["--bootstrap-server", place.bootstrap, *arguments]
         answers.append(_blanked(run(tool, arguments, call.stdin), words))
     return answers
@@ -279,15 +283,15 @@ def _sorted_partitions(found: dict[str, Any]) -> dict[str, Any]:
 def differences(
     story: Sequence[Call], places: Sequence[Place], folder: Path, jvm: ToolJvm
 ) -> list[str]:
-    """Tell a story on each node with both kinds of tools; return where the answers differ.
+    """Run a story on each node with both sets of tools; return the differences.
 
     Both tools must say the same of a node, and Kafka's tool the same of both nodes.
     """
     found = []
     by_java: dict[str, list[Said]] = {}
     for place in places:
-        java = tell(story, place, folder, run=jvm.run, mark=TELLERS["java"])
-        ours = tell(story, place, folder, run=our_tool, mark=TELLERS["ours"])
+        java = run_story(story, place, folder, run=jvm.run, mark=TELLERS["java"])
+        ours = run_story(story, place, folder, run=our_tool, mark=TELLERS["ours"])
         by_java[place.name] = java
         found += [
             _difference(f"java/ours on {place.name}", call, *pair)

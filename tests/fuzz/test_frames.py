@@ -1,4 +1,4 @@
-"""Frames of strangers: a header and a body, or CorruptMessage, for every API."""
+"""Untrusted frames: a header and a body, or CorruptMessage, for every API."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def receive(frame: bytes) -> None:
 
 
 def receive_hostile(frame: bytes) -> None:
-    """Read a frame that may be anything; only the allowed errors may come out."""
+    """Read an arbitrary frame; only the allowed errors may be raised."""
     try:
         receive(frame)
     except ALLOWED:
@@ -37,7 +37,7 @@ def receive_hostile(frame: bytes) -> None:
 
 
 def frame_of(key: ApiKey, seed: int) -> bytearray:
-    """Return a sound request of a random version."""
+    """Return a valid request of a random version."""
     rng = Random(seed)
     cls = request_class(key)
     version = rng.randint(cls.versions.lowest, cls.versions.highest)
@@ -50,7 +50,7 @@ def frame_of(key: ApiKey, seed: int) -> bytearray:
 @given(st.binary(max_size=200))
 @example(b"")
 def test_arbitrary_frames(frame: bytes) -> None:
-    """No bytes break the reader of requests."""
+    """Arbitrary bytes raise only allowed errors from the request reader."""
     receive_hostile(frame)
 
 
@@ -61,7 +61,7 @@ def test_arbitrary_frames(frame: bytes) -> None:
     st.binary(max_size=150),
 )
 def test_arbitrary_bodies(key: ApiKey, version: int, body: bytes) -> None:
-    """No body breaks the decoder of any API, of any version."""
+    """Arbitrary bodies raise only allowed errors from every decoder."""
     head = key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True)
     receive_hostile(head + b"\0\0\0\1" + b"\0\1c" + body)
 
@@ -69,7 +69,7 @@ def test_arbitrary_bodies(key: ApiKey, version: int, body: bytes) -> None:
 @settings(max_examples=1500, deadline=None)
 @given(st.sampled_from(list(ApiKey)), st.integers(0, 2**32), st.data())
 def test_damaged_frames(key: ApiKey, seed: int, data: st.DataObject) -> None:
-    """A sound frame with a cut, a splice or a lying length is refused, or is another sound one."""
+    """A mutated frame is refused or decodes to another valid request."""
     frame = frame_of(key, seed)
     place = data.draw(st.integers(0, len(frame)), label="place")
     kind = data.draw(st.sampled_from(("cut", "insert", "overwrite", "length")), label="kind")
@@ -89,7 +89,7 @@ def test_damaged_frames(key: ApiKey, seed: int, data: st.DataObject) -> None:
 @settings(max_examples=800, deadline=None)
 @given(st.sampled_from(list(ApiKey)), st.integers(0, 20), st.binary(max_size=150))
 def test_arbitrary_responses(key: ApiKey, version: int, body: bytes) -> None:
-    """A client stands a broker's nonsense just as well."""
+    """Clients also survive arbitrary responses."""
     try:
         codec.decode(response_class(key), version, body)
     except ALLOWED:
@@ -98,7 +98,7 @@ def test_arbitrary_responses(key: ApiKey, version: int, body: bytes) -> None:
 
 @pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)
 def test_lying_lengths_allocate_nothing(key: ApiKey) -> None:
-    """Wherever a length lies, a small frame costs little memory."""
+    """A small frame takes little memory whatever lengths it announces."""
     frame = frame_of(key, seed=1)
     receive(bytes(frame))
     tracemalloc.start()

@@ -24,7 +24,7 @@ def fuzz_node() -> Any:
 
 @pytest.mark.parametrize("listener", ["broker", "controller"])
 def test_a_node_stands_mutated_requests_of_every_api(listener: str) -> None:
-    """It answers what decodes or closes, stays up and small, and nobody else notices."""
+    """The node responds or closes, keeps running within bounds, and serves other clients."""
     figures = fuzz_node().run(FRAMES, kind=listener)
     assert figures["answered"] > FRAMES // 20
     assert figures["closed"] > FRAMES // 20

@@ -1,4 +1,4 @@
-"""Arbitrary records survive, arbitrary bytes are refused in order, compiled and plain agree."""
+"""Arbitrary records round-trip, arbitrary bytes are refused, compiled and uncompiled agree."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMIT = 1 << 20
 
 
 def refuses_or_returns(call: Any, *arguments: Any, **named: Any) -> Any:
-    """Return the answer, or the error's name; anything but a KafkaError is a bug."""
+    """Return the result, or the error's name; anything but a KafkaError is a bug."""
     try:
         return call(*arguments, **named)
     except KafkaError as error:
@@ -68,7 +68,7 @@ def test_arbitrary_bytes_raise_only_our_errors(data: bytes) -> None:
 
 @given(st.binary(max_size=300), st.integers(-1, 5), CODECS, st.integers(0, 7))
 def test_noise_in_a_sound_header(data: bytes, count: int, codec: Compression, flags: int) -> None:
-    """A right checksum makes noise no better."""
+    """Arbitrary bytes with a valid checksum are refused too."""
     batch = assemble_batch(
         data,
         attributes=int(codec) | flags << 3 & 0x58,
@@ -84,14 +84,14 @@ def test_noise_in_a_sound_header(data: bytes, count: int, codec: Compression, fl
 
 @given(CODECS, st.binary(max_size=300))
 def test_noise_does_not_decompress_beyond_its_limit(codec: Compression, data: bytes) -> None:
-    """Codecs raise our errors only, and never give more than was allowed."""
+    """Codecs raise Ottla's errors only and never exceed the limit."""
     found = refuses_or_returns(decompress, codec, data, 1000)
     assert isinstance(found, str) or codec == Compression.NONE or len(found) <= 1000
 
 
 @given(CODECS, st.binary(max_size=3000))
 def test_codecs_are_inverse(codec: Compression, data: bytes) -> None:
-    """Decompression undoes compression within exactly the plain size."""
+    """Decompression inverts compression with the exact size as limit."""
     assert bytes(decompress(codec, compress(codec, data), len(data))) == data
 
 
@@ -116,7 +116,7 @@ def test_any_changed_byte_is_detected_or_harmless(
 @given(st.binary(max_size=200), st.integers(-1, 20), st.integers(-(1 << 63), (1 << 63) - 1))
 @settings(max_examples=300)
 def test_compiled_and_plain_agree_on_noise(data: bytes, count: int, base: int) -> None:
-    """The same answer, verdict or error, whatever the bytes."""
+    """Both give the same result or error for any bytes."""
     first, second = (
         (
             scan.scan_records(data, 0, len(data), count, base, 0, 1 << 50, True),

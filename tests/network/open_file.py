@@ -1,4 +1,4 @@
-"""A file whose slices are sent in tests of the network."""
+"""A file whose slices network tests send."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class OpenFile:
-    """Has its content on the disk, and counts who has pinned it."""
+    """A temporary file that counts its pins."""
 
     def __init__(self, content: bytes) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object

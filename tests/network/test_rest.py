@@ -1,4 +1,4 @@
-"""Connections that are not heard for a while, and connections that come too fast."""
+"""Muted (throttled) connections, and connections beyond the rate limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOUR_MS = 3_600_000
 
 
 class Pace:
-    """Lets connections wait and refuses them as it is told."""
+    """Delays and refuses connections as scripted."""
 
     def __init__(self, waits_ms: list[int], refusals_ms: list[int]) -> None:
         self.waits_ms = waits_ms
@@ -33,7 +33,7 @@ class Pace:
 
 
 def test_a_resting_connection_has_its_answer_and_is_not_heard() -> None:
-    """What came meanwhile is taken up when the rest ends, in order."""
+    """Requests received while muted are processed in order afterwards."""
 
     async def scenario(echo: Echo, listener: Listener, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -52,7 +52,7 @@ def test_a_resting_connection_has_its_answer_and_is_not_heard() -> None:
 
 
 def test_a_resting_connection_counts_as_silent_but_not_as_trickling() -> None:
-    """Half a frame that could not be read for an hour is no fault; being idle for long is."""
+    """A muted connection is not closed for an incomplete frame, but for being idle."""
 
     async def scenario(echo: Echo, listener: Listener, port: int) -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -73,7 +73,7 @@ def test_a_resting_connection_counts_as_silent_but_not_as_trickling() -> None:
 
 
 def test_connections_that_come_too_fast_wait_in_the_backlog() -> None:
-    """All are served, in order, when the wait of the first is over."""
+    """All connections are accepted in order when the delay of the first ends."""
 
     async def scenario(echo: Echo, listener: Listener, port: int) -> None:
         listener.pace = Pace([20], [])
@@ -87,7 +87,7 @@ def test_connections_that_come_too_fast_wait_in_the_backlog() -> None:
 
 
 def test_a_refused_connection_is_closed_unheard() -> None:
-    """It costs nobody else anything, and a listener that stops drops it at once."""
+    """A refused connection delays no other one and is closed when the listener stops."""
 
     async def scenario(echo: Echo, listener: Listener, port: int) -> None:
         listener.pace = Pace([], [10, 0, HOUR_MS])
@@ -108,7 +108,7 @@ def test_a_refused_connection_is_closed_unheard() -> None:
 
 
 async def _rest_of(reader: asyncio.StreamReader) -> bytes:
-    """Return what comes until the peer hangs up, whether it read what was sent or not."""
+    """Return the bytes received until the peer closes the connection."""
     try:
         return await reader.read()
     except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""Every message class at every version: round trips, and bytes from strangers."""
+"""Every message class at every version: round trips, and untrusted bytes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def decode_hostile(cls: type[Struct], version: int, data: bytes) -> None:
 def test_arbitrary_bytes_raise_only_corrupt_message(
     which: tuple[type[Struct], int], data: bytes
 ) -> None:
-    """Bytes of a stranger are a message or CorruptMessage, nothing else."""
+    """Arbitrary bytes are a message or CorruptMessage, nothing else."""
     decode_hostile(*which, data)
 
 

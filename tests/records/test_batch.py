@@ -74,7 +74,7 @@ def test_a_flipped_bit_fails_the_checksum() -> None:
 
 
 def test_lies_about_size_and_magic_are_corrupt() -> None:
-    """A header must be whole, tell a possible size, and have a known magic."""
+    """A header must be complete and have a valid size and a known magic."""
     data = encode_batch(ROWS)
     with pytest.raises(CorruptMessage):
         RecordBatch(data[: HEADER_BYTES - 1])
@@ -91,7 +91,7 @@ def test_lies_about_size_and_magic_are_corrupt() -> None:
 
 
 def test_walk_over_batches() -> None:
-    """Batches follow each other; a torn one ends the walk, loudly unless it was expected."""
+    """Batches are consecutive; a truncated one raises unless partial_tail is set."""
     second = encode_batch(ROWS[:1], base_offset=5)
     data = bytes(encode_batch(ROWS) + second)
     assert [batch.base_offset for batch in iterate_batches(data)] == [0, 5]
@@ -108,7 +108,7 @@ def test_walk_over_batches() -> None:
 
 
 def test_a_compressed_batch_is_bounded() -> None:
-    """Records that unfold beyond the limit are not handed out."""
+    """Records that decompress beyond the limit are not returned."""
     data = encode_batch([(1, None, bytes(100_000), ())], compression=Compression.ZSTD)
     assert len(RecordBatch(data).records(200_000)) == 1
     with pytest.raises(KafkaError) as error:
@@ -117,7 +117,7 @@ def test_a_compressed_batch_is_bounded() -> None:
 
 
 def test_sequences_wrap() -> None:
-    """Behind 2^31 - 1 comes 0."""
+    """2^31 - 1 is followed by 0."""
     assert add_to_sequence(2**31 - 1, 1) == 0
     assert add_to_sequence(5, 3) == 8
 

@@ -1,4 +1,4 @@
-"""Batches built whole, record by record, and anew after compaction."""
+"""Batches built at once, record by record, and again after compaction."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_builder_stops_at_its_limit() -> None:
 
 
 def test_builder_trusts_the_ratio() -> None:
-    """With a codec that halves, about twice as much goes in."""
+    """With a ratio of one half, about twice as many records fit."""
     counts = []
     for ratio in (1.0, 0.5):
         builder = BatchBuilder(2000, compression=Compression.ZSTD, ratio=ratio)

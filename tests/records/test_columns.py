@@ -175,7 +175,7 @@ def test_batches_that_compaction_thinned_or_emptied() -> None:
 
 
 def test_a_range_that_ends_in_a_gap_of_a_compacted_log_ends() -> None:
-    """The batch behind the gap says that the rest of the range is empty."""
+    """A batch after the gap shows that the remaining range is empty."""
     before, after = (encode_batch(ROWS, base_offset=base) for base in (0, 60))
     (rest,) = parse_columns(after, start_offset=4, end_offset=50)
     assert (rest.rows, rest.next_offset) == (0, 50)
@@ -186,7 +186,7 @@ def test_a_range_that_ends_in_a_gap_of_a_compacted_log_ends() -> None:
 
 
 def test_lies_are_corrupt() -> None:
-    """Broken bytes, wrong counts, and records that unfold to too much raise."""
+    """Corrupt bytes, wrong counts, and records beyond the decompression limit raise."""
     data = encode_batch(ROWS)
     flipped = bytearray(data)
     flipped[70] ^= 1

@@ -48,7 +48,7 @@ def test_levels_are_taken(codec: Compression, level: int) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_bomb_stops_at_the_limit(codec: Compression) -> None:
-    """A stream that unfolds to more than the limit is INVALID_RECORD, one byte less is enough."""
+    """A stream that decompresses to more than the limit by one byte is INVALID_RECORD."""
     packed = compress(codec, bytes(BOMB_BYTES))
     with pytest.raises(KafkaError) as error:
         decompress(codec, packed, BOMB_BYTES - 1)
@@ -151,7 +151,7 @@ def test_lz4_reserved_descriptor_bits_are_refused(bit: int) -> None:
 
 @pytest.mark.parametrize("stored", [0, 6])
 def test_lz4_blocks_are_held_to_the_size_of_blocks(stored: int) -> None:
-    """A block unfolds to the frame's size of blocks and not a byte further, room or none."""
+    """A block decompresses to at most the frame's block size, however large the buffer."""
     rest = b"".join([STORED_BYTE] * stored) + lz4_block(random.Random(3).randbytes(60_000)) * stored
     for size in (1 << 16, 1 << 18):
         descriptor = 0x40 if size == 1 << 16 else 0x50
@@ -270,7 +270,7 @@ def test_gzip_members_share_one_limit() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_pieces_are_told_while_they_are_decompressed(codec: Compression) -> None:
-    """Whoever counts them can end the work, in every codec."""
+    """The callback can cancel decompression in every codec."""
     few = bytes(compress(codec, b"a" * 3))
     many = {
         Compression.GZIP: few * 3000,
@@ -278,11 +278,11 @@ def test_pieces_are_told_while_they_are_decompressed(codec: Compression) -> None
         Compression.LZ4: bytes.fromhex("04224d18604082") + STORED_BYTE * 3000 + bytes(4),
         Compression.ZSTD: bytes(compress(codec, bytes(1 << 20))),
     }
-    told: list[int] = []
-    Decompressor(told.append).decompress(codec, many[codec])
-    assert told
+    counted: list[int] = []
+    Decompressor(counted.append).decompress(codec, many[codec])
+    assert counted
     if codec is not Compression.ZSTD:  # its frames are walked over in C: a million take 10 ms
-        assert max(told) >= 2500
+        assert max(counted) >= 2500
 
     def stop(count: int) -> None:
         raise DecompressionLimitExceeded(f"{count} pieces")
@@ -294,7 +294,7 @@ def test_pieces_are_told_while_they_are_decompressed(codec: Compression) -> None
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("size", [0, 1000, (1 << 20) + 1000, 3 << 20])
 def test_slices_compress_to_the_same(codec: Compression, size: int) -> None:
-    """What is compressed with calls in between unfolds to what it was."""
+    """Compression in slices round-trips."""
     data = random.Random(3).randbytes(1000) * (size // 1000)
     called: list[int] = []
     packed = compress_in_slices(codec, data, None, called.append)

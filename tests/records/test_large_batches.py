@@ -1,4 +1,4 @@
-"""Large batches are judged as small ones are, in slices and within limits."""
+"""Large batches are validated like small ones, in slices and within limits."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_claimed_broker_time_is_validated_equally() -> None:
 
 
 def test_both_ways_refuse_a_producer_without_epoch_or_sequence() -> None:
-    """When the batch has to be built anew, as Kafka's builder does, which lets ids below -1 in."""
+    """Refused if the batch is rebuilt, as by Kafka's builder, which accepts ids below -1."""
     rules = ValidationRules(compression_type=Compression.LZ4)
     for producer_id, epoch, sequence in ((-2, -1, 0), (-2, 0, -1), (5, -1, 0)):
         fields: dict[str, Any] = {
@@ -261,7 +261,7 @@ def test_the_loop_sends_large_batches_away(codec: Compression) -> None:
 
 
 def test_many_records_to_look_at_are_sent_away() -> None:
-    """Records that must be judged or numbered one by one are few on the loop."""
+    """Only few records are validated or numbered one by one on the loop."""
     rows = [(1000, None, b"", ())] * 3000
     data = encode_batch(rows)
     for rules in (ValidationRules(is_compacted=True), ValidationRules(compression_type=1)):  # type: ignore[arg-type] # a codec is a number

@@ -190,7 +190,7 @@ def test_other_records_out_of_sequence_are_numbered_again(
 
 
 def test_errors_name_every_record() -> None:
-    """All records that break a rule are told, not only the first."""
+    """All records that violate a rule are reported, not only the first."""
     rows = [(1000, None, b"v", ()), (1000, b"k", b"v", ()), (1000, None, b"v", ())]
     error = refused(encode_batch(rows), ValidationRules(is_compacted=True, topic_partition="t-0"))
     assert isinstance(error, RecordValidationError)
@@ -201,7 +201,7 @@ def test_errors_name_every_record() -> None:
 
 
 def test_old_formats_are_refused() -> None:
-    """Since Kafka 4 nobody writes format 0 and 1."""
+    """Formats 0 and 1 are refused since Kafka 4."""
     data = encode_batch(ROWS)
     data[16] = 1
     assert refused(data).code == ErrorCode.INVALID_RECORD

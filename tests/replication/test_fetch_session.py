@@ -19,7 +19,7 @@ def request(
     *partitions: int, session_id: int = 0, epoch: int = 0, forgotten: tuple[int, ...] = ()
 ) -> FetchRequest:
     """Return a fetch of partitions of topic "t", each from the offset of its own number."""
-    wanted = [
+    requested = [
         Topic.FetchPartition(partition=one, fetch_offset=one, partition_max_bytes=100)
         for one in partitions
     ]
@@ -28,7 +28,7 @@ def request(
         min_bytes=1,
         session_id=session_id,
         session_epoch=epoch,
-        topics=[Topic(topic="t", partitions=wanted)] if wanted else [],
+        topics=[Topic(topic="t", partitions=requested)] if requested else [],
         forgotten_topics_data=[FetchRequest.ForgottenTopic(topic="t", partitions=list(forgotten))]
         if forgotten
         else [],
@@ -54,13 +54,13 @@ def cache() -> FetchSessionCache:
 
 
 def test_a_session_remembers_partitions(cache: FetchSessionCache) -> None:
-    """An empty incremental request reads what the session holds, less what it forgot."""
+    """An empty incremental request reads the session's partitions without forgotten ones."""
     plan = cache.plan(request(0, 1), 12, 0)
     assert plan.session_id > 0
     assert not plan.is_incremental
     again = cache.plan(request(session_id=plan.session_id, epoch=1, forgotten=(0,)), 12, 0)
     assert again.is_incremental
-    assert [wanted.key.partition for wanted in again.partitions] == [1]
+    assert [requested.key.partition for requested in again.partitions] == [1]
 
 
 def test_topics_are_forgotten_by_their_id(cache: FetchSessionCache) -> None:
@@ -72,7 +72,7 @@ def test_topics_are_forgotten_by_their_id(cache: FetchSessionCache) -> None:
     forgotten = FetchRequest.ForgottenTopic(topic_id=ids[0], partitions=[0])
     later = request(session_id=session_id, epoch=1)
     later.forgotten_topics_data = [forgotten]
-    assert [wanted.key.topic_id for wanted in cache.plan(later, 13, 0).partitions] == [ids[1]]
+    assert [requested.key.topic_id for requested in cache.plan(later, 13, 0).partitions] == [ids[1]]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_only_idle_sessions_make_room(cache: FetchSessionCache) -> None:
 
 
 def test_a_larger_session_takes_the_place_of_a_smaller_one(cache: FetchSessionCache) -> None:
-    """Of those that had their two minutes, however busy they are; an equal one stays."""
+    """Sessions older than two minutes can be evicted by larger ones, not by equal ones."""
     first = cache.plan(request(0), 12, 0).session_id
     second = cache.plan(request(0, 1), 12, 0).session_id
     late_ms = MIN_EVICTION_MS + 1
@@ -128,17 +128,17 @@ def test_a_larger_session_takes_the_place_of_a_smaller_one(cache: FetchSessionCa
 
 
 def test_an_answer_names_only_what_changed(cache: FetchSessionCache) -> None:
-    """Records, a moved watermark, and errors with their end are told; silence is left out."""
-    (wanted,) = cache.plan(request(0), 12, 0).partitions
-    assert wanted.must_respond(data(high_watermark=5))
-    assert not wanted.must_respond(data(high_watermark=5))
-    assert wanted.must_respond(data(high_watermark=5, records=b"x"))
-    assert wanted.must_respond(data(error=3, high_watermark=-1))
-    assert wanted.must_respond(data(high_watermark=5))
+    """Records, changed watermarks, errors and their end are returned; unchanged ones are not."""
+    (requested,) = cache.plan(request(0), 12, 0).partitions
+    assert requested.must_respond(data(high_watermark=5))
+    assert not requested.must_respond(data(high_watermark=5))
+    assert requested.must_respond(data(high_watermark=5, records=b"x"))
+    assert requested.must_respond(data(error=3, high_watermark=-1))
+    assert requested.must_respond(data(high_watermark=5))
 
 
 def test_served_partitions_go_to_the_end(cache: FetchSessionCache) -> None:
-    """A byte limit starves nobody: who got data waits for the others."""
+    """A byte limit starves no partition: those that returned data move to the end."""
     plan = cache.plan(request(0, 1, 2), 12, 0)
     assert plan.session is not None
     plan.session.serve_later([next(iter(plan.session.partitions))])

@@ -1,4 +1,4 @@
-"""What the Python clients share: the records' content, output by lines, the order to stop."""
+"""Parts shared by the Python clients: record contents, output by lines, the stop signal."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def timestamp_of(number: int) -> int:
 
 
 def say(*words: object) -> None:
-    """Print one line at once: the test reads along."""
+    """Print one line and flush: the test reads it immediately."""
     print(*words, flush=True)
 
 
 def until_told() -> threading.Event:
-    """Return what is set when the test wants the program to leave in order."""
+    """Return the event that is set when the test stops the program."""
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told.set())
     return told

@@ -70,7 +70,7 @@ class Announcer(ConsumerRebalanceListener):  # type: ignore[misc] # the library 
 
 
 def _until_connected(call: Callable[[], Any]) -> Any:
-    """Call again while no node is there: the library raises what its own next try would mend."""
+    """Retry while no node is running: the library raises errors that a retry resolves."""
     while True:
         try:
             return call()

@@ -1,4 +1,4 @@
-"""A node of Ottla as its users run it: a process of its own, which can be killed."""
+"""An Ottla node in its own process, which can be killed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class NodeProcess:
         assert json.loads(ready.read_text())["pid"] == self._process.pid
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End the process: SIGTERM in order, SIGKILL as a crash."""
+        """End the process with SIGTERM (clean) or SIGKILL (crash)."""
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(how)

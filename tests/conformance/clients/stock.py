@@ -1,4 +1,4 @@
-"""Foreign clients as programs of one command line, built on first use outside the repository.
+"""Third-party clients as programs with one command line, built on first use in a cache.
 
     produce BOOTSTRAP TOPIC COUNT CODECS FIRST PAUSE_MS
         COUNT records with each of the codecs (separated by commas), numbered from FIRST; says
@@ -41,22 +41,22 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class ClientMissing(Exception):
-    """A client cannot be had here; the message says why."""
+    """A client is not available; the message has the reason."""
 
 
 class Client(NamedTuple):
-    """A foreign client: how to start its program, and in what surroundings."""
+    """A third-party client: the command and environment of its program."""
 
     name: str
     command: Callable[[], list[str]]
     environment: Mapping[str, str] = {}
     says_offsets: bool = True
-    past_the_end: int | None = -1  # what its `offset` says there; None: the log's end
+    past_the_end: int | None = -1  # result of `offset` after the last record; None: the log end
     codecs: tuple[str, ...] = CODECS
 
 
 class Said(NamedTuple):
-    """A record that a program said: where it lies (None where the client does not tell), which."""
+    """A record reported by a program: its number and place (None if not reported)."""
 
     partition: int | None
     offset: int | None
@@ -64,7 +64,7 @@ class Said(NamedTuple):
 
 
 class Program:
-    """A running client, with what it has said so far."""
+    """A running client and its output so far."""
 
     def __init__(self, client: Client, *arguments: str) -> None:
         self.name = f"{client.name} {arguments[0]}"
@@ -106,18 +106,18 @@ class Program:
                 stream.close()
 
     def wait(self, timeout_s: float = 60.0) -> list[str]:
-        """Wait for a good end; return what was said."""
+        """Wait for a successful end; return the output."""
         self._end(timeout_s)
         assert self._process.returncode == 0, self.report()
         return self.lines
 
     def leave(self) -> None:
-        """Ask for the end, and wait for it."""
+        """Stop the program and wait for its end."""
         self._process.send_signal(signal.SIGTERM)
         self._end(30)
 
     def wait_until(self, wanted: Callable[[], bool], timeout_s: float = 30.0) -> None:
-        """Wait until what was said satisfies the test."""
+        """Wait until the output satisfies the condition."""
         deadline = time.monotonic() + timeout_s
         while not wanted():
             assert time.monotonic() < deadline, f"too late: {self.report()}"
@@ -125,11 +125,11 @@ class Program:
             time.sleep(0.02)
 
     def said(self) -> list[Said]:
-        """Return the records said so far."""
+        """Return the records reported so far."""
         return [one for line in list(self.lines) if (one := _read(line)) is not None]
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the records said so far."""
+        """Return the numbers of the records reported so far."""
         return [one.number for one in self.said()]
 
     def assigned(self) -> list[int]:
@@ -138,7 +138,7 @@ class Program:
         return [int(word) for word in told[-1].split()[1:]] if told else []
 
     def report(self) -> str:
-        """Return how the program fares, for a failure."""
+        """Return the state of the program for a failure message."""
         end = "\n".join([*self.lines[-5:], *self._problems[-30:]])
         return f"{self.name}: status {self._process.poll()}\n{end}"
 
@@ -157,7 +157,7 @@ def _read(line: str) -> Said | None:
 
 
 def run(client: Client, *arguments: object, timeout_s: float = 60.0) -> Program:
-    """Run a command of a client to its good end."""
+    """Run a command of a client to its successful end."""
     with Program(client, *map(str, arguments)) as program:
         program.wait(timeout_s)
     return program
@@ -169,7 +169,7 @@ def _cache() -> Path:
 
 
 def _built(name: str, sources: list[Path], build: Callable[[Path], None]) -> Path:
-    """Return a folder of the cache that `build` filled from just these sources."""
+    """Return the cache directory that `build` filled from exactly these sources."""
     digest = sha256(b"".join(one.read_bytes() for one in sources)).hexdigest()[:16]
     folder = _cache() / f"{name}-{digest}"
     if not folder.is_dir():
@@ -262,7 +262,7 @@ CLIENTS = (
 
 
 def client_or_skip(client: Client) -> Client:
-    """Build a client; where it cannot be had, fail in CI and skip elsewhere."""
+    """Build a client; if it is not available, fail in CI and skip elsewhere."""
     try:
         client.command()
     except ClientMissing as missing:

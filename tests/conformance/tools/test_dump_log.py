@@ -219,7 +219,7 @@ def coordinator_batches(*modules: ModuleType) -> list[bytes | bytearray]:
 
 
 def group_batches() -> list[bytes | bytearray]:
-    """Make a classic group whose members tell what they subscribe to."""
+    """Make a classic group whose members have subscriptions."""
     inner = ConsumerProtocolSubscription.TopicPartition(topic="t", partitions=[0, 1])
     owned = ConsumerProtocolSubscription(
         topics=["a", "b"], owned_partitions=[inner], generation_id=3, rack_id="r", user_data=b"u"
@@ -374,7 +374,7 @@ def test_a_record_without_key_ends_a_coordinator_dump(kafka: Kafka, tmp_path: Pa
 
 
 def test_metadata_decoder(kafka: Kafka, tmp_path: Path) -> None:
-    """Every metadata record in every version is shown alike, control records beside them."""
+    """Every metadata record in every version is printed alike, as are control records."""
     path = save(tmp_path, "log", metadata_batches())
     assert len(same(kafka, [path], "--cluster-metadata-decoder").lines) > 100
 
@@ -400,7 +400,7 @@ def test_number_decoders(kafka: Kafka, tmp_path: Path) -> None:
 
 
 def test_the_version_and_a_bound_of_batches(kafka: Kafka, tmp_path: Path) -> None:
-    """The version is Kafka's; a bound that is too small for a batch is heeded alike."""
+    """The version is Kafka's; a bound that is too small for a batch has the same effect."""
     assert our_dump("--version") == java_dump(kafka, "--version")
     path = save(tmp_path, "log", [encode_batch([(TIME, b"key", b"value" * 99, ())])])
     index = path.with_suffix(".index")
@@ -449,7 +449,7 @@ def indexed(folder: Path) -> Path:
 
 @pytest.mark.parametrize("flag", ["", "--verify-index-only", "--index-sanity-check"])
 def test_indexes(flag: str, kafka: Kafka, tmp_path: Path) -> None:
-    """Good, preallocated, empty and wrong indexes are judged alike."""
+    """Valid, preallocated, empty and wrong indexes have the same results."""
     flags = [flag] if flag else []
     log = indexed(tmp_path)
     files = [log.with_suffix(".index"), log.with_suffix(".timeindex")]
@@ -539,7 +539,7 @@ def test_wrong_calls(arguments: tuple[str, ...], kafka: Kafka) -> None:
     assert ours.errors
 
 
-# ---------------------------------------------------------------- what a real node leaves behind
+# ---------------------------------------------------------------- files of a node
 
 
 def test_the_directory_of_a_real_node(kafka: Kafka, tmp_path: Path) -> None:

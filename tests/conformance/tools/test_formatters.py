@@ -1,4 +1,4 @@
-"""`console-consumer` with the formatters of the coordinators' topics, beside Kafka's."""
+"""`console-consumer` with the formatters of the coordinators' topics, compared with Kafka's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUP = "formatted"
 def _records(
     run: Callable[..., Said], place: Place, formatter: str
 ) -> tuple[list[dict[str, Any]], Any]:
-    """Read all group records as JSON objects side by side; keep those of the test's group."""
+    """Read all group records as adjacent JSON objects; keep those of the test's group."""
     words = ["--bootstrap-server", place.bootstrap, "--topic", "__consumer_offsets"]
     words += ["--from-beginning", "--timeout-ms", "4000", "--formatter", f"{PACKAGE}{formatter}"]
     answer = run("console-consumer", words)
@@ -37,7 +37,7 @@ def _records(
 
 @pytest.mark.timeout(120)
 def test_group_records(places: list[Place], tool_jvm: ToolJvm) -> None:
-    """Both tools show the same records of a group that came, committed, left and was deleted."""
+    """Both tools print the same records of a group that joined, committed, left and was deleted."""
     for place in places:
         there = ["--bootstrap-server", place.bootstrap]
         tool_jvm.run("topics", [*there, "--create", "--topic", GROUP])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla import Admin, Consumer
-from tests.conformance.tool_pairs import Call, Said, our_tool, tell
+from tests.conformance.tool_pairs import Call, Said, our_tool, run_story
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,6 +80,6 @@ def test_groups_with_members(
 
 
 def _answers(place: Place, jvm: ToolJvm, folder: Path) -> list[tuple[Call, Said, Said]]:
-    java = tell(CALLS, place, folder, run=jvm.run, mark="jjjj")
-    ours = tell(CALLS, place, folder, run=our_tool, mark="oooo")
+    java = run_story(CALLS, place, folder, run=jvm.run, mark="jjjj")
+    ours = run_story(CALLS, place, folder, run=our_tool, mark="oooo")
     return list(zip(CALLS, java, ours, strict=True))

@@ -63,7 +63,7 @@ STORY = (
     Step("consumer-groups", "--list --state --type"),
     Step("consumer-groups", "--describe --group readers"),
     Step("consumer-groups", "--describe --group readers --state"),
-    Step("consumer-groups", "--describe --group nobody"),
+    Step("consumer-groups", "--describe --group absent"),
     Step("consumer-groups", "--reset-offsets --group readers --topic one --to-latest --execute"),
     Step("consumer-groups", "--describe --group readers"),
     Step("consumer-groups", "--reset-offsets --group readers --topic one --shift-by -5 --execute"),

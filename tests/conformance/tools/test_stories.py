@@ -1,8 +1,8 @@
-"""Ottla's tools beside Kafka's: each story of `stories/` told by both, on Kafka's node and on ours.
+"""Ottla's tools compared with Kafka's: each story of `stories/` runs with both on both nodes.
 
-A story is a file of calls. It is told four times: by Kafka's tools and by ours, on both nodes.
-On each node both tools must print the same and end with the same status; and Kafka's tools must
-print the same on both nodes, except where the story says why they cannot.
+A story is a file of calls. It runs four times: with Kafka's tools and with Ottla's, on a Kafka node
+and on an Ottla node. On each node both tools must print the same and end with the same status, and
+Kafka's tools must print the same on both nodes, except where the story gives a reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLUSTER, VOTER = "CCCCCCCCCCCCCCCCCCCCCw", "AAAAAAAAAAAAAAAAAAAAAw"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Lay down the files that the stories name."""
+    """Write the files that the stories name."""
     (tmp_path / "add.properties").write_text("retention.ms=7000000\nmin.insync.replicas=1\n")
     (tmp_path / "client.properties").write_text("client.id=x\n")
     (tmp_path / "wrong.properties").write_text("request.timeout.ms=abc\n")
@@ -65,12 +65,17 @@ def _controller(folder: Path) -> None:
     controller = f"{common}process.roles=controller\n"
     (folder / "controller.properties").write_text(f"{controller}log.dirs={log_dir}\n")
     (folder / "no-directory.properties").write_text(f"{controller}log.dirs={folder}/none\n")
+    (folder / "node.properties").write_text(
+        "node.id=1\nprocess.roles=broker,controller\ncontroller.listener.names=CONTROLLER\n"
+        "listeners=PLAINTEXT://127.0.0.1:8,CONTROLLER://127.0.0.1:9\n"
+        f"controller.quorum.voters=1@127.0.0.1:9\nlog.dirs={folder}/unformatted\n"
+    )
     (folder / "broker.properties").write_text(f"{common}process.roles=broker\n")
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
 def test_story(story: Path, places: list[Place], tool_jvm: ToolJvm, folder: Path) -> None:
-    """Both tools tell the story in the same words and with the same statuses, on both nodes."""
+    """Both tools print the same text with the same statuses on both nodes."""
     found = differences(read_story(story), places, folder, tool_jvm)
     assert not found, "\n".join(found)

@@ -82,11 +82,18 @@ def console_consumer(**options: Any) -> None:
     where = None if options["partition"] is None else _offset(options)
     from ottla.clients.blocking import Consumer
 
+    try:
+        write = _writer(options)
+    except FormatError as error:
+        raise click.UsageError(str(error)) from error
+    try:
+        consumer = Consumer(config=settings)
+    except KafkaError as error:
+        fail(java_text(error))
     count = 0
     status = 0
     try:
-        write = _writer(options)
-        with Consumer(config=settings) as consumer:
+        with consumer:
             _choose(consumer, options, where)
             for count in _print(consumer, write, options):  # noqa: B007 - counted for the last line
                 pass
@@ -192,7 +199,7 @@ def _writer(options: dict[str, Any]) -> Callable[[ConsumerRecord], str]:
         return lambda _record: ""
     # Kafka's LoggingMessageFormatter also logs each record; its tools do not show that log
     if name not in {"DefaultMessageFormatter", "LoggingMessageFormatter"}:
-        raise FormatError(f"Class {class_name} could not be found.")
+        raise FormatError(class_name)  # the text of ClassNotFoundException
     return Formatter(properties).format
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.options.connection import key_values, key_values_raw, producer_settings, read_file
-from ottla.cli.options.flags import bootstrap_option, require, version_option
+from ottla.cli.options.flags import bootstrap_option, require, require_host_and_port, version_option
 from ottla.cli.options.joptsimple import INTEGER, ToolCommand
 from ottla.cli.options.line_reader import LineError, LineReader, Message
 from ottla.cli.output.java_names import java_text
@@ -83,6 +83,7 @@ def console_producer(**options: Any) -> None:
     """Send lines of standard input as records."""
     require(options["bootstrap_server"], "bootstrap-server")
     require(options["topic"], "topic")
+    require_host_and_port(options["bootstrap_server"])
     for new, old, flag in (
         ("reader_property", "old_reader_property", "--property"),
         ("command_property", "producer_property", "--producer-property"),

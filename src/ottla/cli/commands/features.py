@@ -13,10 +13,10 @@ from ottla.cli.options.argparse4j import ToolGroup
 from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import ToolError, fail, failures_reported
 from ottla.cli.options.flags import controller_option, place_options
-from ottla.cli.options.java_numbers import java_integer
 from ottla.cli.options.releases import (
     KNOWN_METADATA_VERSIONS,
     MAPPED,
+    parse_level,
     parse_release,
     release_levels,
 )
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-SHORT_BITS = 16
 DEPENDENCIES = {("eligible.leader.replicas.version", 1): {METADATA_VERSION: 23}}
 
 EXAMPLES = """
@@ -285,16 +284,3 @@ def _dependency_lines(name: str, level: int) -> list[str]:
 def _with_name(name: str, level: int) -> str:
     release = f" ({KNOWN_METADATA_VERSIONS[level]})" if name == METADATA_VERSION else ""
     return f"{name}={level}{release}"
-
-
-def parse_level(text: str) -> tuple[str, int]:
-    """Parse name=level; raises ToolError with Kafka's text."""
-    name, separator, level = text.partition("=")
-    if not separator:
-        raise ToolError(f"Can't parse feature=level string {text}: equals sign not found.")
-    try:
-        return name.strip(), java_integer(level.strip(), SHORT_BITS)
-    except ValueError as error:
-        raise ToolError(
-            f"Can't parse feature=level string {text}: unable to parse {level.strip()} as a short."
-        ) from error

@@ -5,14 +5,16 @@ Kafka: bin/kafka-groups.sh, org.apache.kafka.tools.GroupsCommand.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.failures import fail, failures_reported
+from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.joptsimple import ToolCommand
+from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
     from ottla.clients.admin.groups import GroupListing
@@ -58,11 +60,12 @@ def groups(**options: Any) -> None:
     requested = options["group_type"]
     if requested is not None and requested.capitalize() not in TYPES:
         fail("--group-type must be a valid group type.")
-    with (
-        failures_reported(),
-        open_admin(options["bootstrap_server"], options["command_config"]) as admin,
-    ):
-        found = admin.list_groups()
+    try:
+        with open_admin(options["bootstrap_server"], options["command_config"]) as admin:
+            found = admin.list_groups()
+    except KafkaError as error:
+        click.echo(f"Error while executing groups command : {error}")
+        sys.exit(1)
     _print([group for group in found if _is_selected(group, options)])
 
 

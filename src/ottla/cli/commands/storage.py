@@ -9,15 +9,21 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.options.argparse4j import ToolGroup
-from ottla.cli.options.failures import ToolError
+from ottla.cli.options.argparse4j import ToolGroup, exclude_together, need
+from ottla.cli.options.failures import ToolError, fail
 from ottla.cli.options.java_numbers import java_integer
 from ottla.cli.options.node_config import load_broker_config
-from ottla.cli.options.releases import MAPPED, parse_release, release_levels
+from ottla.cli.options.releases import (
+    MAPPED,
+    SHORT_BITS,
+    parse_level,
+    parse_release,
+    release_levels,
+)
 from ottla.errors import CorruptMessage
 from ottla.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -48,7 +54,7 @@ if TYPE_CHECKING:
 # Feature and level → the lowest metadata.version that supports it.
 _DEPENDENCIES = {(ELIGIBLE_LEADER_REPLICAS_VERSION, 1): 23}
 _CONFIG = click.option(
-    "--config", "-c", required=True, help="The node's properties file.", metavar="CONFIG"
+    "--config", "-c", help="REQUIRED. The node's properties file.", metavar="CONFIG"
 )
 
 
@@ -70,9 +76,39 @@ def storage() -> None:
     """Group the subcommands."""
 
 
+@storage.command("info", help="Show the state of the node's log directories.")
+@_CONFIG
+def info(config: str) -> None:
+    """Show directories, their metadata and their problems."""
+    need(config, "--config/-c")
+    broker_config = _load(config)
+    paths = _paths(broker_config)
+    problems: list[str] = []
+    found: list[str] = []
+    metas: list[MetaProperties] = []
+    for path in sorted(paths):
+        if not Path(path).exists():
+            problems.append(f"{path} does not exist")
+        elif not Path(path).is_dir():
+            problems.append(f"{path} is not a directory")
+        else:
+            found.append(path)
+            _read_identity(path, metas, problems)
+    if len({meta.cluster_id for meta in metas}) > 1:
+        problems.append("Mismatched cluster IDs between storage directories.")
+    if len({meta.node_id for meta in metas}) > 1:
+        problems.append("Mismatched node IDs between storage directories.")
+    _section("Found log director", found, "y:", "ies:")
+    if metas:
+        click.echo(f"Found metadata: {_describe(metas[0])}\n")
+    _section("Found problem", problems, ":", "s:")
+    if problems:
+        sys.exit(1)
+
+
 @storage.command("format", help="Format the node's log directories before the first start.")
 @_CONFIG
-@click.option("--cluster-id", "-t", required=True, help="The cluster id.")
+@click.option("--cluster-id", "-t", help="REQUIRED. The cluster id.")
 @click.option(
     "--add-scram",
     "-S",
@@ -109,17 +145,15 @@ def format_command(  # noqa: PLR0917 - click passes options by name
     initial_controllers: str | None,
 ) -> None:
     """Format the node's log directories."""
-    if sum((standalone, no_initial_controllers, initial_controllers is not None)) > 1:
-        _fail(
-            "only one of --standalone, --initial-controllers and --no-initial-controllers can be "
-            "given"
-        )
+    need(cluster_id, "--cluster-id/-t")
+    need(config, "--config/-c")
+    exclude_together("standalone", "no_initial_controllers", "initial_controllers")
     broker_config = _load(config)
     try:
         request = FormatRequest(
             cluster_id=cluster_id,
             metadata_version=_metadata_version(release_version),
-            feature_levels=dict(_parse_feature(text) for text in feature),
+            feature_levels=dict(parse_level(text) for text in feature),
             standalone=standalone,
             no_initial_controllers=no_initial_controllers,
             initial_controllers=_parse_controllers(initial_controllers, broker_config),
@@ -127,43 +161,8 @@ def format_command(  # noqa: PLR0917 - click passes options by name
             scram_credentials=tuple(parse_scram_argument(one, os.urandom) for one in add_scram),
         )
         format_directories(broker_config, request, real_environment(broker_config))
-    except (FormatError, ValueError, CorruptMessage, OSError) as error:
-        _fail(str(error))
-
-
-@storage.command("info", help="Show the state of the node's log directories.")
-@_CONFIG
-def info(config: str) -> None:
-    """Show directories, their metadata and their problems."""
-    broker_config = _load(config)
-    paths = _paths(broker_config)
-    problems: list[str] = []
-    found: list[str] = []
-    metas: list[MetaProperties] = []
-    for path in sorted(paths):
-        if not Path(path).exists():
-            problems.append(f"{path} does not exist")
-        elif not Path(path).is_dir():
-            problems.append(f"{path} is not a directory")
-        else:
-            found.append(path)
-            _read_identity(path, metas, problems)
-    if len({meta.cluster_id for meta in metas}) > 1:
-        problems.append("Mismatched cluster IDs between storage directories.")
-    if len({meta.node_id for meta in metas}) > 1:
-        problems.append("Mismatched node IDs between storage directories.")
-    _section("Found log director", found, "y:", "ies:")
-    if metas:
-        click.echo(f"Found metadata: {_describe(metas[0])}\n")
-    _section("Found problem", problems, ":", "s:")
-    if problems:
-        sys.exit(1)
-
-
-@storage.command("random-uuid", help="Print a random id for a cluster or a directory.")
-def random_uuid() -> None:
-    """Print a random id."""
-    click.echo(str(draw_uuid()))
+    except (FormatError, ToolError, ValueError, CorruptMessage, OSError) as error:
+        fail(str(error))
 
 
 @storage.command("version-mapping", help="Show the feature levels of a release.")
@@ -174,7 +173,7 @@ def version_mapping(release_version: str | None) -> None:
     try:
         level = parse_release(text)
     except ToolError as error:
-        _fail(str(error))
+        fail(str(error))
     click.echo(f"metadata.version={level} ({text})")
     levels = release_levels(level)
     for name in MAPPED:
@@ -182,19 +181,28 @@ def version_mapping(release_version: str | None) -> None:
 
 
 @storage.command("feature-dependencies", help="Show the dependencies of feature levels.")
-@click.option("--feature", "-f", multiple=True, required=True, help="A level, as feature=level.")
+@click.option("--feature", "-f", multiple=True, help="REQUIRED. A level, as feature=level.")
 def feature_dependencies(feature: tuple[str, ...]) -> None:
     """Show the dependencies of feature levels."""
+    need(feature or None, "--feature/-f")
     for text in feature:
+        name, equals, version = text.partition("=")
+        if not equals:
+            fail(
+                f"Invalid feature format: {text}. Expected format: 'feature=version' (e.g. "
+                "'group.version=1')"
+            )
         try:
-            name, level = _parse_feature(text)
-        except ValueError as error:
-            _fail(str(error))
+            level = java_integer(version, SHORT_BITS)
+        except ValueError:
+            fail(f"Invalid version format: {version} for feature {name}")
         supported = SUPPORTED_FEATURES.get(name)
         if supported is None:
-            _fail(f"Unknown feature: {name}")
+            fail(f"Unknown feature: {name}")
         if level not in supported:
-            _fail(f"Feature level {level} is not supported for feature {name}")
+            if name == METADATA_VERSION:
+                fail(f"Unknown metadata.version {level}")
+            fail(f"Feature level {level} is not supported for feature {name}")
         shown = f"{name}={level}"
         if name == METADATA_VERSION:
             shown += f" ({metadata_version_name(level)})"
@@ -204,6 +212,12 @@ def feature_dependencies(feature: tuple[str, ...]) -> None:
         else:
             click.echo(f"{shown} requires:")
             click.echo(f"    metadata.version={needed} ({metadata_version_name(needed)})")
+
+
+@storage.command("random-uuid", help="Print a random id for a cluster or a directory.")
+def random_uuid() -> None:
+    """Print a random id."""
+    click.echo(str(draw_uuid()))
 
 
 def real_environment(config: BrokerConfig, *, quiet: bool = False) -> FormatTarget:
@@ -226,9 +240,9 @@ def _load(path: str) -> BrokerConfig:
     try:
         return load_broker_config(path)
     except OSError as error:
-        _fail(f"Error loading {path}: {error.strerror}")
+        fail(f"Error loading {path}: {error.strerror}")
     except ValueError as error:
-        _fail(f"Error loading {path}: {error}")
+        fail(f"Error loading {path}: {error}")
 
 
 def _metadata_version(text: str | None) -> int:
@@ -238,18 +252,6 @@ def _metadata_version(text: str | None) -> int:
         names = ", ".join(METADATA_VERSION_NAMES.values())
         raise ValueError(
             f"Unknown metadata.version '{text}'. Supported metadata.version are: {names}"
-        ) from None
-
-
-def _parse_feature(text: str) -> tuple[str, int]:
-    name, equals, level = text.partition("=")
-    if not equals:
-        raise ValueError(f"Can't parse feature=level string {text}: equals sign not found.")
-    try:
-        return name.strip(), java_integer(level.strip(), 16)
-    except ValueError:
-        raise ValueError(
-            f"Can't parse feature=level string {text}: unable to parse {level} as a short."
         ) from None
 
 
@@ -296,8 +298,3 @@ def _section(title: str, lines: list[str], one: str, many: str) -> None:
         for line in lines:
             click.echo(f"  {line}")
         click.echo()
-
-
-def _fail(message: str) -> NoReturn:
-    click.echo(message, err=True)
-    sys.exit(1)

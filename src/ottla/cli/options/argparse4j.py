@@ -16,12 +16,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+GIVEN = "ottla.given"
+
+
 class PrefixCommand(click.Command):
     """A command of an argparse4j tool: long options may be abbreviated."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Expand abbreviated options, then parse."""
-        return super().parse_args(ctx, whole_options(self, ctx, args))
+        """Expand abbreviated options, then parse; refuse arguments that no option takes."""
+        ctx.allow_extra_args = True
+        words = whole_options(self, ctx, args)
+        _, _, ctx.meta[GIVEN] = self.make_parser(ctx).parse_args(list(words))
+        unknown = super().parse_args(ctx, words)
+        if unknown:
+            raise click.UsageError(f"unrecognized arguments: '{' '.join(unknown)}'", ctx)
+        return unknown
 
 
 def whole_options(command: click.Command, ctx: click.Context, args: list[str]) -> list[str]:
@@ -147,6 +156,14 @@ def need(value: object, flag: str) -> None:
     """Raise UsageError for a missing flag, as argparse4j does."""
     if value is None:
         raise click.UsageError(f"argument {flag} is required")
+
+
+def exclude_together(*names: str) -> None:
+    """Raise UsageError if more than one of these parameters of the running command is given."""
+    given = [one for one in click.get_current_context().meta[GIVEN] if one.name in names]
+    if len(given) > 1:
+        first, second = ("/".join(one.opts) for one in given[:2])
+        raise click.UsageError(f"argument {second}: not allowed with argument {first}")
 
 
 def refuse(message: str) -> NoReturn:

@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.server.util.{CommandDefaultOptions, CommandLineUtils}.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 KAFKA_VERSION = "4.3.0"
+_ADDRESS = re.compile(r".*\[?[0-9a-zA-Z\-%._:]*\]?:[0-9]+")
 
 
 def bootstrap_option(function: F) -> F:
@@ -66,3 +68,9 @@ def require(value: object, name: str) -> None:
     """Raise UsageError with Kafka's text for a missing required flag."""
     if value in (None, "", ()):
         raise click.UsageError(f'Missing required argument "[{name}]"')
+
+
+def require_host_and_port(servers: str) -> None:
+    """Raise UsageError with Kafka's text unless all servers have the form host:port."""
+    if not all(_ADDRESS.fullmatch(one) for one in servers.split(",")):
+        raise click.UsageError("Please provide valid host:port like host1:9091,host2:9092\n")

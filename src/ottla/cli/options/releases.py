@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.server.common.{MetadataVersion, Feature}.
 from __future__ import annotations
 
 from ottla.cli.options.failures import ToolError
+from ottla.cli.options.java_numbers import java_integer
 from ottla.metadata.features import (
     KRAFT_VERSION,
     LATEST_METADATA_VERSION,
@@ -16,6 +17,7 @@ from ottla.metadata.features import (
 
 # Kafka 4.3's tool also lists the next metadata.version, which no 4.3 node supports.
 KNOWN_METADATA_VERSIONS = {**METADATA_VERSION_NAMES, LATEST_METADATA_VERSION + 1: "4.4-IV0"}
+SHORT_BITS = 16
 KRAFT_VERSION_1_SINCE = 21
 # The order in which Kafka's tool lists a release's features.
 MAPPED = (
@@ -48,3 +50,16 @@ def release_levels(metadata_version: int) -> dict[str, int]:
     levels = dict.fromkeys(SUPPORTED_FEATURES, 0) | default_levels(metadata_version)
     levels[KRAFT_VERSION] = int(metadata_version >= KRAFT_VERSION_1_SINCE)
     return levels
+
+
+def parse_level(text: str) -> tuple[str, int]:
+    """Parse name=level; raises ToolError with Kafka's text."""
+    name, separator, level = text.partition("=")
+    if not separator:
+        raise ToolError(f"Can't parse feature=level string {text}: equals sign not found.")
+    try:
+        return name.strip(), java_integer(level.strip(), SHORT_BITS)
+    except ValueError as error:
+        raise ToolError(
+            f"Can't parse feature=level string {text}: unable to parse {level.strip()} as a short."
+        ) from error

@@ -15,7 +15,7 @@ import click
 
 from ottla.cli.options.argparse4j import DOUBLE, INTEGER, LONG, ArgparseCommand, need, refuse
 from ottla.cli.options.connection import pairs, producer_settings, read_file
-from ottla.cli.options.failures import failures_reported
+from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import warn_deprecated
 from ottla.cli.output.java_format import BYTES_PER_MB, decimals, percentile, print_metrics, ratio
 from ottla.cli.output.java_names import java_text
@@ -73,13 +73,15 @@ def producer_perf_test(**flags: Any) -> None:
             f"Warmup first {flags['warmup_records']} records. Steady state results will print "
             "after the complete test summary."
         )
-    with failures_reported():
+    try:
         with Producer(producer_settings(given)) as producer:
             run = Run(producer, flags)
             run.send_all(payload)
             producer.flush()
             measured = producer.metrics() if flags["prints_metrics"] else None
         run.finish()
+    except KafkaError as error:
+        fail(java_text(error))
     if measured is not None:
         print_metrics(measured)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ottla.cli.options.connection import open_admin
-from ottla.cli.options.flags import require, version_option
+from ottla.cli.options.flags import require, require_host_and_port, version_option
 from ottla.cli.options.joptsimple import INTEGER, LONG, ToolCommand
 from ottla.cli.output.java_format import java_date
 from ottla.cli.output.java_names import java_text
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 DEBUGGING_CONSUMER = -2
 """The replica id that allows reading from followers and above the high watermark."""
 _DATE = "yyyy-MM-dd HH:mm:ss,SSS"
-_ADDRESS = re.compile(r".*\[?[0-9a-zA-Z\-%._:]*\]?:[0-9]+")
 
 EXAMPLES = """
 \b
@@ -70,8 +69,7 @@ class Mismatch(Exception):
 def replica_verification(**flags: Any) -> None:
     """Compare the replicas of all partitions continuously, up to the high watermark."""
     require(flags["broker_list"], "broker-list")
-    if not all(_ADDRESS.fullmatch(one) for one in flags["broker_list"].split(",")):
-        raise click.UsageError("Please provide valid host:port like host1:9091,host2:9092\n")
+    require_host_and_port(flags["broker_list"])
     try:
         pattern = re.compile(flags["topics_include"].strip().replace(",", "|").replace(" ", ""))
     except re.error as error:

@@ -16,7 +16,7 @@ from ottla.cli.options.argparse4j import INTEGER, LONG, ArgparseCommand, need, r
 from ottla.cli.options.connection import producer_settings, read_file
 from ottla.cli.options.flags import warn_deprecated
 from ottla.cli.output.java_format import ratio
-from ottla.cli.output.java_names import java_class
+from ottla.cli.output.java_names import java_class, java_text
 from ottla.cli.perf.pace import Pace
 from ottla.cli.verify.events import EventWriter, StopRequest
 from ottla.errors import KafkaError
@@ -65,7 +65,7 @@ def verifiable_producer(**flags: Any) -> None:
             run = Run(producer, events, flags)
             run.send_all(stop)
     except KafkaError as error:
-        click.echo(str(error), err=True)
+        click.echo(java_text(error), err=True)
         sys.exit(1)
     events.write("shutdown_complete")
     run.sum_up(time.monotonic() - began_s)

@@ -185,7 +185,7 @@ def _levels(request: FormatRequest, *, is_dynamic: bool) -> tuple[dict[str, int]
     for name, level in wanted.items():
         supported = SUPPORTED_FEATURES.get(name)
         if supported is None:
-            names = ", ".join(sorted(SUPPORTED_FEATURES))
+            names = ", ".join(sorted(SUPPORTED_FEATURES.keys() - {METADATA_VERSION}))
             raise FormatError(f"Unsupported feature: {name}. Supported features are: {names}")
         if level not in supported:
             raise FormatError(f"No feature:{name} with feature level {level}")
