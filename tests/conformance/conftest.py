@@ -49,25 +49,25 @@ def tool_jvm(kafka: Kafka) -> Iterator[ToolJvm]:
 @pytest.fixture(scope="module")
 def ottla_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Run an Ottla node in its own process for one module."""
-    folder = tmp_path_factory.mktemp("ottla")
-    ready = folder / "ready.json"
+    directory = tmp_path_factory.mktemp("ottla")
+    ready = directory / "ready.json"
     broker, controller = _free_ports(2)
     listeners = f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}"
     overrides = (
         f"listeners={listeners}",
-        f"log.dirs={folder / 'logs'}",
+        f"log.dirs={directory / 'logs'}",
         "offsets.topic.num.partitions=5",
         "group.initial.rebalance.delay.ms=0",
     )
     command = [sys.executable, "-m", "ottla.cli.main", "server-start", "--ready-file", str(ready)]
     command += [part for one in overrides for part in ("--override", one)]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log)
     try:
         for _ in range(400):
             if ready.exists() and ready.read_text().strip():
                 break
-            assert process.poll() is None, (folder / "log").read_text()
+            assert process.poll() is None, (directory / "log").read_text()
             time.sleep(0.05)
         yield Place("ottla", json.loads(ready.read_text())["bootstrap"], f"127.0.0.1:{controller}")
     finally:

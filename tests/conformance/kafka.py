@@ -114,10 +114,10 @@ class Kafka:
 class RealKafka:
     """A running Kafka 4.3.0: broker and controller in one process, with its own directory."""
 
-    def __init__(self, kafka: Kafka, folder: Path, properties: dict[str, str]) -> None:
+    def __init__(self, kafka: Kafka, directory: Path, properties: dict[str, str]) -> None:
         self.kafka = kafka
-        self.folder = folder
-        self.log_dir = folder / "logs"
+        self.directory = directory
+        self.log_dir = directory / "logs"
         self.port, self.controller_port = _free_ports(2)
         self.process: subprocess.Popen[bytes] | None = None
         self.classes: Path | None = None
@@ -149,7 +149,7 @@ class RealKafka:
     @property
     def properties_file(self) -> Path:
         """The server.properties that the node is started with."""
-        return self.folder / "server.properties"
+        return self.directory / "server.properties"
 
     def write_properties(self) -> None:
         """Rewrite server.properties after a change to `properties`."""
@@ -169,15 +169,15 @@ class RealKafka:
         command = self.kafka.command(
             "kafka.Kafka", str(self.properties_file), classes=self.classes, heap_mb=512
         )
-        with (self.folder / "server.log").open("ab") as output:
+        with (self.directory / "server.log").open("ab") as output:
             self.process = subprocess.Popen(
-                command, stdout=output, stderr=output, cwd=self.folder, start_new_session=True
+                command, stdout=output, stderr=output, cwd=self.directory, start_new_session=True
             )
         deadline = time.monotonic() + START_TIMEOUT_S
         while not _answers(self.port):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                log = (self.folder / "server.log").read_text()
+                log = (self.directory / "server.log").read_text()
                 raise AssertionError(f"Kafka did not start: {log[-4000:]}")
             time.sleep(0.1)
 
@@ -211,12 +211,12 @@ class RealKafka:
 @contextmanager
 def running_kafka(
     kafka: Kafka,
-    folder: Path,
+    directory: Path,
     properties: dict[str, str] | None = None,
     classes: Path | None = None,
 ) -> Iterator[RealKafka]:
     """Format a node in `directory` and run it within the block; `classes` has plug-ins."""
-    node = RealKafka(kafka, folder, properties or {})
+    node = RealKafka(kafka, directory, properties or {})
     node.classes = classes
     try:
         node.format()
@@ -233,7 +233,7 @@ def find_kafka() -> Kafka:
     given = os.environ.get("OTTLA_KAFKA_LIBS")
     libraries = Path(given) if given else cache / "libs"
     if given and not libraries.is_dir():
-        raise KafkaMissing(f"OTTLA_KAFKA_LIBS={given} is no folder")
+        raise KafkaMissing(f"OTTLA_KAFKA_LIBS={given} is no directory")
     kafka = Kafka(libraries, cache)
     if not libraries.is_dir():
         _fetch(libraries)

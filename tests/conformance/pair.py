@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.conformance.kafka import Kafka, RealKafka
 
 SHARED = {
-    "log.initial.task.delay.ms": "600000",  # nobody forgets producers of 1970 meanwhile
+    "log.initial.task.delay.ms": "600000",  # producers of 1970 are not expired during the test
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -136,7 +136,7 @@ def shown(answer: Response | None) -> str:
 @contextmanager
 def running_pair(
     kafka: Kafka,
-    folder: Path,
+    directory: Path,
     *,
     properties: Mapping[str, str] | None = None,
     theirs: Mapping[str, str] | None = None,
@@ -145,11 +145,11 @@ def running_pair(
 ) -> Iterator[Pair]:
     """Run both for as long as the block lasts, with the same properties and some of each one's.
 
-    `classes` is a folder of Java classes for Kafka's plug-ins.
+    `classes` is a directory of Java classes for Kafka's plug-ins.
     """
     common = {**SHARED, **(properties or {})}
     with (
-        running_kafka(kafka, folder, {**common, **(theirs or {})}, classes) as real,
+        running_kafka(kafka, directory, {**common, **(theirs or {})}, classes) as real,
         Cluster(config={**common, **(ours or {})}) as cluster,
     ):
         yield Pair(real, cluster)

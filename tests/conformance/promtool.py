@@ -45,13 +45,13 @@ def find_promtool() -> Path:
 def _unpack(cache: Path) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as name:
-        folder = Path(name)
+        directory = Path(name)
         try:
-            if not _download(folder):
+            if not _download(directory):
                 subprocess.run(["apt-get", "update"], check=True, capture_output=True)
-                _download(folder)
-            package = next(folder.glob("prometheus_*.deb"))
-            unpacked = folder / "unpacked"
+                _download(directory)
+            package = next(directory.glob("prometheus_*.deb"))
+            unpacked = directory / "unpacked"
             command = ["dpkg-deb", "--extract", str(package), str(unpacked)]
             subprocess.run(command, check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError, StopIteration) as error:
@@ -61,6 +61,6 @@ def _unpack(cache: Path) -> None:
             unpacked.rename(cache / "prometheus")
 
 
-def _download(folder: Path) -> bool:
+def _download(directory: Path) -> bool:
     command = ["apt-get", "download", "prometheus"]
-    return subprocess.run(command, cwd=folder, check=False, capture_output=True).returncode == 0
+    return subprocess.run(command, cwd=directory, check=False, capture_output=True).returncode == 0

@@ -63,10 +63,10 @@ def pair(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pai
     """Run both with a topic, asked over a listener that was added."""
     with running_pair(kafka, tmp_path_factory.mktemp("listeners")) as pair:
         pair.compare(
-            CreateTopicsRequest(topics=[topic("told", 2)]),
+            CreateTopicsRequest(topics=[topic("reported", 2)]),
             FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]),
         )
-        time.sleep(1)  # Kafka makes the offsets topic meanwhile
+        time.sleep(1)  # until Kafka has created the offsets topic
         assert isinstance(pair.theirs, Speaker)
         assert isinstance(pair.ours, Speaker)
         theirs = pair.real.properties["listeners"]
@@ -87,14 +87,14 @@ def _told(answer: Any) -> Any:
 @pytest.mark.parametrize("version", range(14))
 def test_leaders_have_no_address_there(pair: Pair, version: int) -> None:
     """LISTENER_NOT_FOUND, or an older code for clients that do not know it."""
-    topics = [MetadataRequest.MetadataRequestTopic(name="told")]
+    topics = [MetadataRequest.MetadataRequestTopic(name="reported")]
     theirs, ours = pair.ask(MetadataRequest(topics=topics), version)
     assert _told(ours) == _told(theirs)
 
 
 def test_partitions_described_there(pair: Pair) -> None:
     """DescribeTopicPartitions has no error for it."""
-    asked = DescribeTopicPartitionsRequest.TopicRequest(name="told")
+    asked = DescribeTopicPartitionsRequest.TopicRequest(name="reported")
     pair.compare(DescribeTopicPartitionsRequest(topics=[asked], response_partition_limit=9))
 
 

@@ -109,7 +109,7 @@ def test_the_sticky_one_is_as_even_and_keeps_as_much(kafka: Kafka) -> None:
 
 
 def test_the_cooperative_one_gives_nothing_that_another_reads(kafka: Kafka) -> None:
-    """Whatever generation a claim is of: who makes it reads the partition until it is told."""
+    """Claims of any generation: a member keeps reading a partition until it is revoked."""
     withheld = [0, 0]
     for (counts, members), *both in _both(kafka, "cooperative-sticky"):
         owner = {place: one.member_id for one in members for place in one.owned}

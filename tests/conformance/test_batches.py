@@ -99,7 +99,7 @@ def as_json(rows: list[Row]) -> list[Any]:
 
 
 def read_ours(data: bytes | bytearray) -> tuple[list[Any], list[Any]]:
-    """Return batches and records as the Java side tells them."""
+    """Return batches and records as the Java side reports them."""
     batches, records = [], []
     for batch in iterate_batches(data, partial_tail=True):
         batch.check_crc()

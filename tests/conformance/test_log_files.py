@@ -57,10 +57,10 @@ def finish(log: PartitionLog) -> None:
     log.release()
 
 
-def written_by_us(folder: Path) -> PartitionLog:
+def written_by_us(directory: Path) -> PartitionLog:
     """Write a log of some segments with producers, transactions and two leaders."""
     log = PartitionLog.open(
-        RealDirectory(str(folder), create=True),
+        RealDirectory(str(directory), create=True),
         NAME,
         config=LogConfig(segment_bytes=60_000, index_interval_bytes=1000),
         now_ms=1_700_000_000_000,
@@ -104,17 +104,17 @@ def test_kafka_reads_our_files_without_complaint(kafka: Kafka, tmp_path: Path) -
     """The dump tool walks every kind of file that a closed log leaves."""
     log = written_by_us(tmp_path)
     assert len(log.segments) > 3
-    folder = tmp_path / NAME
-    logs = sorted(folder.glob("*.log"))
+    directory = tmp_path / NAME
+    logs = sorted(directory.glob("*.log"))
     text = dump(kafka, logs, "--deep-iteration")
     assert problems(text) == []
     assert len(re.findall(r"^baseOffset: ", text, re.MULTILINE)) > 240
     for pattern in ("*.index", "*.timeindex", "*.txnindex", "*.snapshot"):
-        files = sorted(folder.glob(pattern))
+        files = sorted(directory.glob(pattern))
         assert files, pattern
         assert problems(dump(kafka, files)) == [], pattern
     for pattern in ("*.index", "*.timeindex"):
-        checked = dump(kafka, sorted(folder.glob(pattern)), "--index-sanity-check")
+        checked = dump(kafka, sorted(directory.glob(pattern)), "--index-sanity-check")
         assert problems(checked) == []
         assert checked.count("passed sanity check") == len(logs)
 
@@ -144,8 +144,8 @@ def stopped_kafka(
     kafka: Kafka, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[RealKafka, Path]]:
     """Run Kafka, fill a topic with all kinds of batches, stop it; yield it and a copy."""
-    folder = tmp_path_factory.mktemp("written-by-kafka")
-    with running_kafka(kafka, folder) as node:
+    directory = tmp_path_factory.mktemp("written-by-kafka")
+    with running_kafka(kafka, directory) as node:
         node.tool(
             "org.apache.kafka.tools.TopicCommand",
             *("--create", "--topic", TOPIC, "--partitions", "1"),
@@ -153,7 +153,7 @@ def stopped_kafka(
         )
         fill(node)
         node.stop()
-        copy = folder / "copy"
+        copy = directory / "copy"
         shutil.copytree(node.log_dir, copy)
         yield node, copy
 
@@ -190,10 +190,10 @@ def fill(node: RealKafka) -> None:
             sender.commit_transaction(30)
 
 
-def open_set(folder: Path) -> LogSet:
+def open_set(directory: Path) -> LogSet:
     """Open a data directory as a node does."""
     return LogSet.open(
-        [LogDirectory(str(folder), RealDirectory(str(folder)))],
+        [LogDirectory(str(directory), RealDirectory(str(directory)))],
         config_for=lambda _: CONFIG,
         now_ms=1_900_000_000_000,
         rng=Random(3),
@@ -207,17 +207,17 @@ def our_log(logs: LogSet) -> PartitionLog:
     return log
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
+def files_of(directory: Path) -> dict[str, bytes]:
     """Return name → content of a partition's files."""
-    return {file.name: file.read_bytes() for file in sorted((folder / NAME).iterdir())}
+    return {file.name: file.read_bytes() for file in sorted((directory / NAME).iterdir())}
 
 
 def test_we_read_what_kafka_wrote(stopped_kafka: tuple[RealKafka, Path], tmp_path: Path) -> None:
     """A cleanly stopped data directory opens with the same content and is left the same."""
-    folder = tmp_path / "data"
-    shutil.copytree(stopped_kafka[1], folder)
-    before = files_of(folder)
-    logs = open_set(folder)
+    directory = tmp_path / "data"
+    shutil.copytree(stopped_kafka[1], directory)
+    before = files_of(directory)
+    logs = open_set(directory)
     assert logs.directories[0].had_clean_shutdown
     assert logs.previous_broker_epoch > 0
     assert logs.directories[0].directory_id
@@ -234,7 +234,7 @@ def test_we_read_what_kafka_wrote(stopped_kafka: tuple[RealKafka, Path], tmp_pat
     aborted = log.read(0, 1, isolation=FetchIsolation.TXN_COMMITTED)
     assert aborted.aborted_transactions is not None
     logs.shutdown(7)
-    after = files_of(folder)
+    after = files_of(directory)
     assert {name for name in before if before[name] != after.get(name)} == set()
     assert set(after) == set(before)
 
@@ -243,20 +243,20 @@ def test_recovery_rebuilds_what_kafka_wrote(
     stopped_kafka: tuple[RealKafka, Path], tmp_path: Path
 ) -> None:
     """Without its indexes, snapshots, checkpoints and marker all files come back byte for byte."""
-    folder = tmp_path / "data"
-    shutil.copytree(stopped_kafka[1], folder)
-    before = files_of(folder)
+    directory = tmp_path / "data"
+    shutil.copytree(stopped_kafka[1], directory)
+    before = files_of(directory)
     kept = (".log", "partition.metadata")
-    for file in (folder / NAME).iterdir():
+    for file in (directory / NAME).iterdir():
         if not file.name.endswith(kept):
             file.unlink()
-    for file in folder.glob("*checkpoint"):
+    for file in directory.glob("*checkpoint"):
         if file.name != "bootstrap.checkpoint":
             file.unlink()
-    (folder / ".kafka_cleanshutdown").unlink()
-    logs = open_set(folder)
+    (directory / ".kafka_cleanshutdown").unlink()
+    logs = open_set(directory)
     logs.shutdown()
-    after = files_of(folder)
+    after = files_of(directory)
     different = {name for name in before if before[name] != after.get(name)}
     different -= {name for name in different if name.endswith(".txnindex") and not before[name]}
     assert different == set()

@@ -120,8 +120,8 @@ def test_a_fresh_directory_is_what_kafka_makes(kafka: Kafka, node: RealKafka) ->
     _format(node)
     ours = _listing(node.log_dir)
     bootstrap = (node.log_dir / "bootstrap.checkpoint").read_bytes()
-    other = RealKafka(kafka, node.folder / "theirs", {})
-    other.folder.mkdir()
+    other = RealKafka(kafka, node.log_dir / "theirs", {})
+    other.log_dir.mkdir()
     other.properties = {**node.properties, "log.dirs": str(other.log_dir)}
     other.write_properties()
     flags = () if "controller.quorum.voters" in node.properties else ("--standalone",)
@@ -133,10 +133,10 @@ def test_a_fresh_directory_is_what_kafka_makes(kafka: Kafka, node: RealKafka) ->
     assert decode_snapshot(bootstrap) == decode_snapshot(theirs)
 
 
-def _listing(folder: Path) -> list[tuple[str, int, int]]:
+def _listing(log_dir: Path) -> list[tuple[str, int, int]]:
     return sorted(
-        (str(path.relative_to(folder)), path.stat().st_mode, path.stat().st_size)
-        for path in folder.rglob("*")
+        (str(path.relative_to(log_dir)), path.stat().st_mode, path.stat().st_size)
+        for path in log_dir.rglob("*")
         if path.is_file()
     )
 
@@ -149,9 +149,9 @@ def test_kafkas_dump_tool_reads_our_directory(kafka: Kafka, node: RealKafka) -> 
     snapshot_id = harness.node.write_snapshot()
     harness.run_turn()
     _close(harness)
-    folder = node.log_dir / METADATA
-    files = [folder / f"{0:020d}.log", node.log_dir / "bootstrap.checkpoint"]
-    files += sorted(folder.glob("*.checkpoint"))
+    log_dir = node.log_dir / METADATA
+    files = [log_dir / f"{0:020d}.log", node.log_dir / "bootstrap.checkpoint"]
+    files += sorted(log_dir.glob("*.checkpoint"))
     text = kafka.run(
         DUMP, "--cluster-metadata-decoder", "--files", ",".join(map(str, files))
     ).stdout

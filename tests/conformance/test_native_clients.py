@@ -101,7 +101,7 @@ def test_records_come_back_as_they_were_sent(bootstrap: str, topic: str, codec: 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_every_acks_setting_delivers(bootstrap: str, topic: str, acks: str) -> None:
-    """Offsets where the broker tells them."""
+    """Deliveries have offsets if the broker returns them."""
     with Producer(bootstrap_servers=bootstrap, acks=acks) as producer:
         places = [producer.send_and_wait(topic, b"v", partition=0) for _ in range(5)]
     expected = [-1] * 5 if acks == "0" else list(range(5))
@@ -115,14 +115,14 @@ def test_every_acks_setting_delivers(bootstrap: str, topic: str, acks: str) -> N
 def test_two_members_share_a_topic_and_go_on_after_each_other(bootstrap: str, topic: str) -> None:
     """Join, rebalance, commit, leave; nothing is read twice after a clean close."""
     group = f"g-{uuid.uuid4().hex[:8]}"
-    told: list[tuple[str, int]] = []
+    reported: list[tuple[str, int]] = []
 
     class Listener(RebalanceListener):
         def on_partitions_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
-            told.append(("assigned", len(partitions)))
+            reported.append(("assigned", len(partitions)))
 
         def on_partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
-            told.append(("revoked", len(partitions)))
+            reported.append(("revoked", len(partitions)))
 
     settings = {
         "bootstrap_servers": bootstrap,
@@ -145,9 +145,9 @@ def test_two_members_share_a_topic_and_go_on_after_each_other(bootstrap: str, to
                 values += [record.value for record in second.poll(0.1)]
                 shares = [len(first.assignment), len(second.assignment)]
             assert sorted(shares) == [1, 2]
-    assert told[0] == ("assigned", 3)
-    assert ("revoked", 3) in told
-    assert told[-1][0] == "revoked"  # by the close of the first
+    assert reported[0] == ("assigned", 3)
+    assert ("revoked", 3) in reported
+    assert reported[-1][0] == "revoked"  # by the close of the first
     with Producer(bootstrap_servers=bootstrap) as producer:
         producer.send(topic, b"last")
     with Consumer(topic, **settings) as third:

@@ -38,14 +38,14 @@ def expressions() -> list[str]:
 
 
 @contextmanager
-def prometheus(program: Path, folder: Path, target: str) -> Iterator[str]:
+def prometheus(program: Path, directory: Path, target: str) -> Iterator[str]:
     """Run Prometheus over one node; yield its address."""
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(SHIPPED / "ottla-rules.yml")],
         "scrape_configs": [{"job_name": "ottla", "static_configs": [{"targets": [target]}]}],
     }
-    path = folder / "prometheus.yml"
+    path = directory / "prometheus.yml"
     path.write_text(json.dumps(config))  # which is YAML too
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -53,7 +53,7 @@ def prometheus(program: Path, folder: Path, target: str) -> Iterator[str]:
     arguments = [
         str(program),
         f"--config.file={path}",
-        f"--storage.tsdb.path={folder / 'data'}",
+        f"--storage.tsdb.path={directory / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}",
         "--log.level=warn",
     ]

@@ -194,7 +194,7 @@ class Call(NamedTuple):
     """One call of a tool in a story.
 
     In it `{x}` makes names that belong to one telling of the story, `{b}` and `{c}` are the
-    addresses of brokers and controllers, `{f}` is a folder of files. Unless it names an address
+    addresses of brokers and controllers, `{f}` is a directory of files. Unless it names an address
     itself, --bootstrap-server is added. `only` says why Kafka's node and ours answer this call
     differently, when they do; the two tools must agree all the same.
     """
@@ -232,12 +232,12 @@ _JSON = re.compile(r'^\{"brokers":')
 
 
 def run_story(
-    story: Sequence[Call], place: Place, folder: Path, *, run: Callable[..., Said], mark: str
+    story: Sequence[Call], place: Place, directory: Path, *, run: Callable[..., Said], mark: str
 ) -> list[Said]:
     """Run a story with one set of tools; names are blanked."""
     answers = []
     for call in story:
-        words = {"x": mark, "b": place.bootstrap, "c": place.controllers, "f": str(folder)}
+        words = {"x": mark, "b": place.bootstrap, "c": place.controllers, "f": str(directory)}
         text = call.text
         for letter, word in words.items():
             text = text.replace("{" + letter + "}", word)
@@ -261,7 +261,7 @@ def _blank(line: str, words: dict[str, str]) -> str:
     for pattern, blank in _CHANGING:
         line = pattern.sub(blank, line)
     line = _NAMES.sub(_sorted_names, line)
-    line = line.replace(words["x"], "*" * len(words["x"])).replace(words["f"], "FOLDER")
+    line = line.replace(words["x"], "*" * len(words["x"])).replace(words["f"], "DIRECTORY")
     for letter in "bc":
         line = line.replace(words[letter].rpartition(":")[2], "PORT")
     return line
@@ -281,7 +281,7 @@ def _sorted_partitions(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(
-    story: Sequence[Call], places: Sequence[Place], folder: Path, jvm: ToolJvm
+    story: Sequence[Call], places: Sequence[Place], directory: Path, jvm: ToolJvm
 ) -> list[str]:
     """Run a story on each node with both sets of tools; return the differences.
 
@@ -290,8 +290,8 @@ def differences(
     found = []
     by_java: dict[str, list[Said]] = {}
     for place in places:
-        java = run_story(story, place, folder, run=jvm.run, mark=TELLERS["java"])
-        ours = run_story(story, place, folder, run=our_tool, mark=TELLERS["ours"])
+        java = run_story(story, place, directory, run=jvm.run, mark=TELLERS["java"])
+        ours = run_story(story, place, directory, run=our_tool, mark=TELLERS["ours"])
         by_java[place.name] = java
         found += [
             _difference(f"java/ours on {place.name}", call, *pair)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Echo:
-    """Answers each frame with itself; `slow` ones when told; `close` closes."""
+    """Echoes each frame; `slow` ones on release; `close` closes."""
 
     def __init__(self) -> None:
         self._waiting: asyncio.Queue[tuple[Connection, bytes]] = asyncio.Queue()
@@ -92,7 +92,7 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes:
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
-    """A request that waits holds back those behind it on its own connection only."""
+    """A waiting request delays later requests on its own connection only."""
 
     async def scenario(echo: Echo, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -112,7 +112,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 
 
 def test_a_large_file_slice_survives_a_slow_reader() -> None:
-    """What the socket does not take at once is sent when it can."""
+    """Bytes that the socket does not accept at once are sent later."""
 
     async def scenario(echo: Echo, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
@@ -125,7 +125,7 @@ def test_a_large_file_slice_survives_a_slow_reader() -> None:
 
 
 def test_an_answer_does_not_pile_up_in_the_kernel() -> None:
-    """A reader that does not read holds little of the node's memory but the way's own buffers."""
+    """A client that does not read uses little memory of the node beyond socket buffers."""
 
     async def scenario(echo: Echo, port: int) -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
@@ -140,7 +140,7 @@ def test_an_answer_does_not_pile_up_in_the_kernel() -> None:
 
 
 def test_slices_between_small_buffers_arrive_in_order() -> None:
-    """Small ones and large ones, to a reader that lets them pile up."""
+    """Small and large responses arrive in order although the client reads late."""
     sizes = [1, 32 * 1024, 32 * 1024 + 1, 300_000, 2_000_000, 5, 2_000_000, 70_000]
 
     async def scenario(echo: Echo, port: int) -> None:
@@ -193,7 +193,7 @@ def test_a_large_frame_may_begin_while_a_buffered_one_waits_to_be_taken_up() -> 
     async def scenario(echo: Echo, port: int) -> None:
         body = bytes(range(251)) * 1200
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(frame(b"slow") + frame(b"behind"))
+        writer.write(frame(b"slow") + frame(b"following"))
         connection, _ = await echo.next_waiting()
         whole = frame(body)
         writer.write(whole[:5000])
@@ -204,7 +204,7 @@ def test_a_large_frame_may_begin_while_a_buffered_one_waits_to_be_taken_up() -> 
             await asyncio.sleep(0)
         writer.write(whole[5000:] + frame(b"last"))
         answers = [await read_frame(reader) for _ in range(4)]
-        assert answers == [b"slow", b"behind", body, b"last"]
+        assert answers == [b"slow", b"following", body, b"last"]
         writer.close()
 
     run(scenario)
@@ -233,7 +233,7 @@ def test_frames_of_one_read_are_taken_up_some_at_a_time(monkeypatch: pytest.Monk
 
 
 def test_answers_that_no_one_reads_hold_further_requests_back() -> None:
-    """What is queued is bounded, however many requests came in one read; in the end all go out."""
+    """Queued responses are bounded for any number of requests in one read; all are sent."""
 
     async def scenario(echo: Echo, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
@@ -253,13 +253,13 @@ def test_answers_that_no_one_reads_hold_further_requests_back() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("behind", [b"", struct.pack(">i", -1), frame(b"finish")])
-def test_what_was_answered_is_sent_before_the_end(behind: bytes) -> None:
-    """A peer that sends no more, or sends what ends it, has its earlier answers first."""
+@pytest.mark.parametrize("following", [b"", struct.pack(">i", -1), frame(b"finish")])
+def test_what_was_answered_is_sent_before_the_end(following: bytes) -> None:
+    """Responses to earlier requests are sent before a half-closed or invalid connection ends."""
 
     async def scenario(echo: Echo, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
-        writer.write(frame(b"file") * 2 + behind)
+        writer.write(frame(b"file") * 2 + following)
         writer.write_eof()
         for _ in range(2):
             assert await read_frame(reader) == echo.large.read(0, 1 << 30)

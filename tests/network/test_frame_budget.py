@@ -17,7 +17,7 @@ BODY_BYTES = 600_000
 
 
 def test_the_oldest_grows_and_others_wait() -> None:
-    """Over the limit only the first holder gets more; what it gives back wakes the others."""
+    """Above the limit only the oldest holder may grow; its release resumes the others."""
     budget, woken = FrameBudget(100), list[str]()
     assert budget.grow("a", 60, lambda: woken.append("a"))
     assert budget.grow("b", 40, lambda: woken.append("b"))
@@ -34,7 +34,7 @@ def test_the_oldest_grows_and_others_wait() -> None:
 
 
 class Counting:
-    """Answers each frame with its size, and notes the most that was held at once."""
+    """Answers each frame with its size, and records the maximum memory in use."""
 
     def __init__(self, budget: FrameBudget) -> None:
         self._budget = budget
@@ -49,7 +49,7 @@ class Counting:
 
 
 def test_many_large_frames_at_once_stay_within_the_budget() -> None:
-    """Twelve senders of frames that together exceed it: all are answered, one after another."""
+    """Twelve senders whose frames together exceed the budget are all served."""
 
     async def main() -> None:
         budget = FrameBudget(2 * BODY_BYTES)
@@ -88,7 +88,7 @@ async def send(port: int) -> None:
 
 
 def test_a_closed_connection_gives_its_part_back() -> None:
-    """Half a frame and a lost peer: nothing is held afterwards."""
+    """A connection closed within a frame releases its memory."""
 
     async def main() -> None:
         budget = FrameBudget(1 << 20)
@@ -106,10 +106,10 @@ def test_a_closed_connection_gives_its_part_back() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(struct.pack(">i", BODY_BYTES) + bytes(BODY_BYTES // 2))
         async with asyncio.timeout(10):
-            while not budget.used_bytes:  # noqa: ASYNC110 - nothing tells of it
+            while not budget.used_bytes:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.01)
             writer.close()
-            while budget.used_bytes:  # noqa: ASYNC110 - nothing tells of it
+            while budget.used_bytes:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.01)
         listener.close()
 

@@ -1,4 +1,4 @@
-"""Slices sent between small buffers by sockets that take as much as they like."""
+"""File slices sent between small buffers over sockets that accept any number of bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILE_BYTES = bytes(range(251)) * 4000
 
 
 class Picky:
-    """A socket that takes no more than a budget, counted over buffers only."""
+    """A socket that accepts at most a budget of bytes, counted over buffers only."""
 
     def __init__(self, sock: socket.socket, budget: list[int]) -> None:
         self._sock = sock
@@ -63,7 +63,7 @@ def _received(reader: socket.socket, queue: SendQueue, sock: Picky, size: int) -
 def test_nothing_is_lost_wherever_the_socket_stops(
     pair: tuple[socket.socket, socket.socket], budget: list[int], size: int
 ) -> None:
-    """In the head, in the slice, before and in the end; twice, so that no option is left set."""
+    """Interrupted at each position; twice, to show that no socket option remains set."""
     file = OpenFile(FILE_BYTES)
     part, whole = FileSlice(file, 3, size), HEAD + FILE_BYTES[3 : 3 + size] + BEHIND
     queue, writer = SendQueue(), Picky(pair[0], [])
@@ -81,7 +81,7 @@ def test_nothing_is_lost_wherever_the_socket_stops(
 def test_a_file_that_ends_early_breaks_the_connection(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
-    """The rest of an answer that was promised cannot be made up."""
+    """A truncated file closes the connection: the announced size cannot be sent."""
     file = OpenFile(FILE_BYTES)
     queue = SendQueue()
     part = FileSlice(file, 0, len(FILE_BYTES) + 1)
@@ -94,7 +94,7 @@ def test_a_file_that_ends_early_breaks_the_connection(
 
 
 def test_a_small_slice_that_is_not_whole_is_no_answer_either() -> None:
-    """Else the next answer's bytes would be taken for records."""
+    """The connection is closed, since later bytes would be read as records."""
     file = OpenFile(FILE_BYTES)
     with pytest.raises(OSError, match="ended before"):
         SendQueue().add([HEAD, FileSlice(file, len(FILE_BYTES) - 10, 11)])
@@ -102,7 +102,7 @@ def test_a_small_slice_that_is_not_whole_is_no_answer_either() -> None:
 
 
 def test_a_file_is_held_while_a_slice_of_it_is_queued() -> None:
-    """And let go of when the slice is dropped."""
+    """A dropped slice unpins its file."""
     file = OpenFile(FILE_BYTES)
     queue = SendQueue()
     queue.add([HEAD, FileSlice(file, 0, 100_000), FileSlice(file, 0, 200_000), BEHIND])

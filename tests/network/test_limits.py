@@ -46,14 +46,14 @@ def run(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for the loop to get there."""
+    """Run the loop until the condition holds."""
     while not condition():  # noqa: ASYNC110 - the listener has no event for it
         await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("sent", [b"\0", struct.pack(">i", 100 << 20) + b"ab"])
 def test_a_frame_that_trickles_ends_at_thirty_seconds(sent: bytes) -> None:
-    """An announced size buys no time, a byte more neither; the silent neighbour stays."""
+    """An announced size or a single byte extends no time limit; an idle connection stays."""
 
     async def scenario(echo: Echo, listener: Listener, port: int) -> None:
         quiet, quiet_writer = await asyncio.open_connection("127.0.0.1", port)
@@ -75,7 +75,7 @@ def test_a_frame_that_trickles_ends_at_thirty_seconds(sent: bytes) -> None:
 
 
 def test_a_large_frame_at_a_fair_speed_is_awaited() -> None:
-    """Every KiB that arrived gives another second."""
+    """Every received KiB extends the time by a second."""
 
     async def scenario(echo: Echo, listener: Listener, port: int) -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -118,7 +118,7 @@ def test_silence_ends_a_connection_even_while_its_request_waits() -> None:
 
 
 def test_a_full_node_accepts_again_when_a_connection_ends() -> None:
-    """max.connections: the newcomer waits in the backlog and is served later."""
+    """max.connections: a new connection waits in the backlog and is served later."""
 
     async def scenario(echo: Echo, listener: Listener, port: int) -> None:
         _, first_writer = await asyncio.open_connection("127.0.0.1", port)
@@ -135,7 +135,7 @@ def test_a_full_node_accepts_again_when_a_connection_ends() -> None:
 
 
 def test_an_address_has_its_own_limit() -> None:
-    """max.connections.per.ip closes the one too many; overrides go before."""
+    """max.connections.per.ip closes excess connections; overrides take precedence."""
 
     async def scenario(echo: Echo, listener: Listener, port: int) -> None:
         good, good_writer = await asyncio.open_connection("127.0.0.1", port)

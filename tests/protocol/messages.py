@@ -54,13 +54,13 @@ def message_classes() -> dict[str, type[Struct]]:
 
 
 def frame_of(request: Request, version: int, client_id: str | None = "me") -> bytearray:
-    """Return the bytes behind a request's size."""
+    """Return the bytes after a request's size."""
     parts: list[Any] = frames.encode_request(request, version, -7, client_id)
     return bytearray(b"".join(parts)[4:])
 
 
 def random_message(cls: StructMeta, version: int, rng: Random, depth: int = 0) -> Struct:
-    """Make a message that this version can carry whole, every kind of value mixed."""
+    """Make a random message that this version can carry completely."""
     values = {}
     for field in cls.fields:
         if version not in field.versions or (field.tag is not None and rng.random() < 0.4):

@@ -68,7 +68,7 @@ def test_old_encoding() -> None:
 
 
 def test_flexible_encoding() -> None:
-    """Lengths as varints one too high, a tagged section behind every struct."""
+    """Lengths are varints plus one, and a tagged section follows every struct."""
     message = tree()
     message.nested = Leaf(value=1, label="x")
     assert codec.to_bytes(message, 2) == FIXED_PART + bytes.fromhex(
@@ -217,7 +217,7 @@ def test_every_cut_is_corrupt(version: int) -> None:
     ],
 )
 def test_array_lengths_are_bounded_by_what_is_left(data: bytes) -> None:
-    """An announced length allocates nothing before the bytes are there."""
+    """An announced length allocates no memory beyond the received bytes."""
     with pytest.raises(CorruptMessage, match="more elements or bytes announced"):
         codec.decode(MetadataRequest, 1, data)
 

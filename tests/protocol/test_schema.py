@@ -47,7 +47,7 @@ def test_mutable_defaults_are_not_shared() -> None:
 
 
 def test_an_unknown_field_is_refused() -> None:
-    """A misspelt field raises instead of getting lost, in constructor and assignment."""
+    """A misspelt field raises in constructor and assignment."""
     with pytest.raises(TypeError):
         Whole(number=0, nmber=1)  # type: ignore[call-arg] # the mistake to be caught
     with pytest.raises(AttributeError):
@@ -99,7 +99,7 @@ def test_all_structs_of_a_message_are_found() -> None:
 
 
 def test_a_struct_that_is_nowhere_is_named() -> None:
-    """An annotation with no class behind it says where it stands."""
+    """An annotation without a class is reported with its place."""
 
     class Lost(Struct):
         part: Nowhere  # type: ignore[name-defined] # noqa: F821 - the mistake to be caught

@@ -1,4 +1,4 @@
-"""The walk by plans, compiled and plain, against the functions that the codec writes."""
+"""The walker, compiled and uncompiled, compared with the codec's generated functions."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_same_bytes_and_objects(which: str) -> None:
 
 @pytest.mark.parametrize("which", WALKS)
 def test_same_refusals(which: str) -> None:
-    """Messages cut short or with a wrong byte: both refuse, or both read the same."""
+    """Truncated and modified messages: both refuse, or both decode equally."""
     for name, cls in CLASSES.items():
         rng, version = Random(name), cls.versions.highest
         data = written(random_message(cls, version, rng), version)

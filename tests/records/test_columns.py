@@ -1,4 +1,4 @@
-"""Records to Arrow's buffers and back, installed (compiled where a compiler was) and plain."""
+"""Records to Arrow's buffers and back, as installed (compiled if possible) and uncompiled."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROWS: list[Any] = [
 
 @pytest.fixture(params=COLUMN_SCANS, ids=IDS, autouse=True)
 def _both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run every test here with the installed walk and with the plain one."""
+    """Run every test with the installed scan and with the uncompiled one."""
     monkeypatch.setattr(columns_module, "column_scan", request.param)
 
 
@@ -110,7 +110,7 @@ def test_columns_equal_records(codec: Compression) -> None:
 
 
 def test_offset_range_cuts_within_batches() -> None:
-    """Only start_offset <= offset < end_offset comes; the next offset is behind what was seen."""
+    """Only start_offset <= offset < end_offset is returned; the next offset follows all read."""
     data = b"".join(encode_batch(ROWS, base_offset=base) for base in (0, 4, 8))
     for start in range(13):
         for end in range(start, 13):

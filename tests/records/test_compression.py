@@ -82,7 +82,7 @@ def test_every_cut_is_corrupt(codec: Compression) -> None:
     """A stream that lacks its end is never taken for a whole one."""
     packed = bytes(compress(codec, b"some text " * 50))
     for end in range(len(packed)):
-        # a snappy stream may end behind any block: no blocks at all are no bytes
+        # a snappy stream may end after any block: without blocks it is empty
         if codec == Compression.SNAPPY and end == 16:
             continue
         with pytest.raises(CorruptMessage):
@@ -175,14 +175,14 @@ def test_the_content_checksum_of_lz4_is_not_verified() -> None:
 
 
 def test_a_malformed_lz4_block_is_corrupt_at_any_limit() -> None:
-    """A block that had all the room it may take is not taken for one that needs more."""
+    """A malformed block with the maximum room is corrupt, not too large."""
     frame = lz4_frame(lz4_block(bytes(70_000)), *[lz4_block(bytes(60_000))] * 3)
     with pytest.raises(CorruptMessage, match="malformed lz4 block"):
         decompress(Compression.LZ4, frame, 100_000)
 
 
 def test_an_empty_plain_block_of_lz4_ends_the_frame() -> None:
-    """As in Kafka, which takes the bit of plain blocks off before it looks for the end mark."""
+    """As in Kafka, an empty uncompressed block is an end mark."""
     end_mark = (0x8000_0000).to_bytes(4, "little")
     frame = lz4_frame(STORED_BYTE, end_mark, STORED_BYTE)
     assert bytes(decompress(Compression.LZ4, frame)) == b"a"
@@ -237,7 +237,7 @@ def test_only_whole_gzip_headers_begin_a_member() -> None:
 
 
 def test_gzip_members_may_follow_each_other() -> None:
-    """As in Java, members are read one after the other and what is none of them is ignored."""
+    """As in Java, members are read in sequence and trailing bytes are ignored."""
     packed = gzip.compress(b"one") + gzip.compress(b"two")
     assert bytes(decompress(Compression.GZIP, packed)) == b"onetwo"
     assert bytes(decompress(Compression.GZIP, packed + bytes(30))) == b"onetwo"

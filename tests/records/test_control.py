@@ -42,7 +42,7 @@ def test_control_batch_of_several() -> None:
 
 
 def test_keys() -> None:
-    """Types newer than ours are unknown, keys that are none are refused."""
+    """Types of newer releases are unknown; invalid keys are refused."""
     assert encode_control_key(ControlRecordType.LEADER_CHANGE) == b"\x00\x00\x00\x02"
     assert decode_control_type(b"\x00\x00\x00\x63") is ControlRecordType.UNKNOWN
     assert decode_control_type(b"\x00\x01\x00\x01more") is ControlRecordType.COMMIT

@@ -1,4 +1,4 @@
-"""CRC-32C: the wheel and our tables agree, in one piece and continued."""
+"""CRC-32C: google-crc32c and Ottla's tables agree, at once and in pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walk over records, installed (compiled where a compiler was) and plain."""
+"""The scan of records, as installed (compiled if possible) and uncompiled."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_scan_finds_the_largest_timestamp(scan: Any) -> None:
 
 @BOTH
 def test_scan_tells_broken_rules(scan: Any) -> None:
-    """Times out of range, missing keys and offsets out of step are told apart."""
+    """Invalid timestamps, missing keys and non-consecutive offsets have different results."""
     data = payload()
     end = len(data)
     assert scan.scan_records(data, 0, end, 3, 1000, 995, 2000, False)[0] == RULE_BROKEN
@@ -140,7 +140,7 @@ def test_the_cursor_refuses_ranges_outside_its_bytes(scan: Any) -> None:
 
 @BOTH
 def test_append_stops_at_a_limit(scan: Any) -> None:
-    """A record that would pass the limit leaves the buffer as it was."""
+    """A record that would exceed the limit leaves the buffer unchanged."""
     out = bytearray()
     assert scan.append_record(out, 0, 0, b"k", b"v", b"\x00", 9)
     assert len(out) == 9
@@ -150,7 +150,7 @@ def test_append_stops_at_a_limit(scan: Any) -> None:
 
 @BOTH
 def test_find_timestamp(scan: Any) -> None:
-    """The first late enough record is found, at or behind an offset."""
+    """The first record with a sufficient timestamp at or after an offset is found."""
     data = payload()
     assert scan.find_timestamp(data, 3, 50, 1000, 0, 0) == (50, 1000)
     assert scan.find_timestamp(data, 3, 50, 1000, 1001, 0) == (51, 1005)

@@ -57,8 +57,8 @@ class Announcer(ConsumerRebalanceListener):  # type: ignore[misc] # the library 
 async def consume(arguments: list[str]) -> None:
     """Read as a member of a group; commit what was said."""
     bootstrap, topic, group, count = arguments
-    told = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
         group_id=group,
@@ -69,7 +69,7 @@ async def consume(arguments: list[str]) -> None:
     consumer.subscribe([topic], listener=Announcer())
     async with consumer:
         seen = 0
-        while not told.is_set() and (int(count) == 0 or seen < int(count)):
+        while not stopped.is_set() and (int(count) == 0 or seen < int(count)):
             most = 100 if int(count) == 0 else int(count) - seen
             batches = await consumer.getmany(timeout_ms=200, max_records=most)
             for records in batches.values():

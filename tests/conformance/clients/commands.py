@@ -33,11 +33,11 @@ def say(*words: object) -> None:
     print(*words, flush=True)
 
 
-def until_told() -> threading.Event:
+def stop_event() -> threading.Event:
     """Return the event that is set when the test stops the program."""
-    told = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: told.set())
-    return told
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    return stopped
 
 
 def main(commands: Mapping[str, Callable[[list[str]], None]]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.conformance.clients.commands import key_of, main, say, timestamp_of, until_told, value_of
+from tests.conformance.clients.commands import key_of, main, say, stop_event, timestamp_of, value_of
 
 
 def produce(arguments: list[str]) -> None:
@@ -50,7 +50,7 @@ def _acknowledged(problem: Any, message: Any) -> None:
 def consume(arguments: list[str]) -> None:
     """Read as a member of a group; commit what was said."""
     bootstrap, topic, group, count = arguments
-    told = until_told()
+    stopped = stop_event()
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -67,7 +67,7 @@ def consume(arguments: list[str]) -> None:
 
     consumer.subscribe([topic], on_assign=assigned)
     seen = 0
-    while not told.is_set() and (int(count) == 0 or seen < int(count)):
+    while not stopped.is_set() and (int(count) == 0 or seen < int(count)):
         most = 100 if int(count) == 0 else int(count) - seen
         messages: list[Any] = [one for one in consumer.consume(most, 0.2) if one.error() is None]
         for one in messages:

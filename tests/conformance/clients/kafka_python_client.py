@@ -14,7 +14,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, Topic
 from kafka.errors import KafkaConnectionError
 from kafka.structs import OffsetAndMetadata
 
-from tests.conformance.clients.commands import key_of, main, say, timestamp_of, until_told, value_of
+from tests.conformance.clients.commands import key_of, main, say, stop_event, timestamp_of, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +81,7 @@ def _until_connected(call: Callable[[], Any]) -> Any:
 def consume(arguments: list[str]) -> None:
     """Read as a member of a group; commit what was said."""
     bootstrap, topic, group, count = arguments
-    told = until_told()
+    stopped = stop_event()
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap,
         group_id=group,
@@ -93,7 +93,7 @@ def consume(arguments: list[str]) -> None:
     )
     consumer.subscribe([topic], listener=Announcer())
     seen = 0
-    while not told.is_set() and (int(count) == 0 or seen < int(count)):
+    while not stopped.is_set() and (int(count) == 0 or seen < int(count)):
         most = 100 if int(count) == 0 else int(count) - seen
         batches = _until_connected(partial(consumer.poll, timeout_ms=200, max_records=most))
         for records in batches.values():

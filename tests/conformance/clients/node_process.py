@@ -23,9 +23,9 @@ START_TIMEOUT_S = 30.0
 class NodeProcess:
     """`ottla server-start` on a free port, which stays the same over restarts."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.data_dir = folder / "data"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.data_dir = directory / "data"
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]
         self._process: subprocess.Popen[bytes] | None = None
@@ -37,7 +37,7 @@ class NodeProcess:
 
     def start(self) -> None:
         """Start the node; return when it answers."""
-        ready = self.folder / "ready.json"
+        ready = self.directory / "ready.json"
         ready.unlink(missing_ok=True)
         settings = {
             "log.dirs": self.data_dir,
@@ -46,7 +46,7 @@ class NodeProcess:
         }
         overrides = [f"--override={name}={value}" for name, value in settings.items()]
         command = [sys.executable, "-m", "ottla.cli.main", "server-start", *overrides]
-        with (self.folder / "server.log").open("ab") as output:
+        with (self.directory / "server.log").open("ab") as output:
             self._process = subprocess.Popen(
                 [*command, "--port", str(self.port), "--ready-file", str(ready)],
                 stdout=output,
@@ -69,7 +69,7 @@ class NodeProcess:
 
     def log(self) -> str:
         """Return the end of what the node printed."""
-        return (self.folder / "server.log").read_text()[-4000:]
+        return (self.directory / "server.log").read_text()[-4000:]
 
     def create_topic(self, name: str, partitions: int = 1) -> str:
         """Create a topic that keeps records of any age."""
@@ -79,9 +79,9 @@ class NodeProcess:
 
 
 @contextmanager
-def running_node(folder: Path) -> Iterator[NodeProcess]:
-    """Run a node with its data in `folder` for as long as the block lasts."""
-    node = NodeProcess(folder)
+def running_node(directory: Path) -> Iterator[NodeProcess]:
+    """Run a node with its data in `directory` for as long as the block lasts."""
+    node = NodeProcess(directory)
     try:
         node.start()
         yield node

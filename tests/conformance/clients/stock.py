@@ -134,8 +134,8 @@ class Program:
 
     def assigned(self) -> list[int]:
         """Return the partitions that this member has now."""
-        told = [line for line in list(self.lines) if line.startswith("assigned")]
-        return [int(word) for word in told[-1].split()[1:]] if told else []
+        stopped = [line for line in list(self.lines) if line.startswith("assigned")]
+        return [int(word) for word in stopped[-1].split()[1:]] if stopped else []
 
     def report(self) -> str:
         """Return the state of the program for a failure message."""
@@ -171,17 +171,17 @@ def _cache() -> Path:
 def _built(name: str, sources: list[Path], build: Callable[[Path], None]) -> Path:
     """Return the cache directory that `build` filled from exactly these sources."""
     digest = sha256(b"".join(one.read_bytes() for one in sources)).hexdigest()[:16]
-    folder = _cache() / f"{name}-{digest}"
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        made = folder.with_name(f"{folder.name}.{os.getpid()}")
+    directory = _cache() / f"{name}-{digest}"
+    if not directory.is_dir():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        made = directory.with_name(f"{directory.name}.{os.getpid()}")
         made.mkdir(exist_ok=True)
         try:
             build(made)
-            made.rename(folder)
+            made.rename(directory)
         except OSError:  # another process was faster
             shutil.rmtree(made, ignore_errors=True)
-    return folder
+    return directory
 
 
 def _program(name: str) -> str:
@@ -193,9 +193,9 @@ def _program(name: str) -> str:
     return found
 
 
-def _call(command: list[str], folder: Path) -> None:
+def _call(command: list[str], directory: Path) -> None:
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=600, check=False
+        command, cwd=directory, capture_output=True, text=True, timeout=600, check=False
     )
     if done.returncode != 0:
         raise ClientMissing(f"{command[0]} failed: {(done.stdout + done.stderr)[-500:]}")
@@ -216,24 +216,26 @@ def _kafkajs() -> list[str]:
     node, npm = _program("node"), _program("npm")
     sources = [HERE / "node" / name for name in ("client.js", "package.json", "package-lock.json")]
 
-    def build(folder: Path) -> None:
+    def build(directory: Path) -> None:
         for source in sources:
-            shutil.copy(source, folder)
-        _call([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+            shutil.copy(source, directory)
+        _call([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], directory)
 
     return [node, str(_built("node", sources, build) / "client.js")]
 
 
-def _go(folder: str) -> Callable[[], list[str]]:
+def _go(directory: str) -> Callable[[], list[str]]:
     @cache
     def command() -> list[str]:
         go = _program("go")
-        sources = [HERE / folder / name for name in ("main.go", "go.mod", "go.sum")]
+        sources = [HERE / directory / name for name in ("main.go", "go.mod", "go.sum")]
 
         def build(made: Path) -> None:
-            _call([go, "build", "-buildvcs=false", "-o", str(made / "stock"), "."], HERE / folder)
+            _call(
+                [go, "build", "-buildvcs=false", "-o", str(made / "stock"), "."], HERE / directory
+            )
 
-        return [str(_built(folder, sources, build) / "stock")]
+        return [str(_built(directory, sources, build) / "stock")]
 
     return command
 

@@ -110,9 +110,9 @@ def same(kafka: Kafka, files: Iterable[Path], *arguments: str) -> Answer:
 # ---------------------------------------------------------------- the files
 
 
-def save(folder: Path, name: str, batches: Iterable[bytes | bytearray], offset: int = 0) -> Path:
-    """Write a segment in a folder of its own."""
-    path = folder / name / f"{offset:020d}.log"
+def save(directory: Path, name: str, batches: Iterable[bytes | bytearray], offset: int = 0) -> Path:
+    """Write a segment in a directory of its own."""
+    path = directory / name / f"{offset:020d}.log"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"".join(bytes(one) for one in batches))
     return path
@@ -432,13 +432,13 @@ def test_the_default_decoder_shows_arrays(kafka: Kafka, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- indexes and snapshots
 
 
-def indexed(folder: Path) -> Path:
+def indexed(directory: Path) -> Path:
     """Write a segment of three batches with both indexes; return the log's path."""
     made = [
         encode_batch([(TIME + 10 * at + one, b"k", b"v", ()) for one in (0, 1)], base_offset=2 * at)
         for at in range(3)
     ]
-    log = save(folder, "indexed", made)
+    log = save(directory, "indexed", made)
     starts = [0, len(made[0]), len(made[0]) + len(made[1])]
     offsets = b"".join(pack(">ii", 2 * at + 1, starts[at]) for at in (1, 2))
     log.with_suffix(".index").write_bytes(offsets)

@@ -43,7 +43,7 @@ CALLS = (
 
 
 def consume(bootstrap: str, joined: Event, stop: Event, **settings: str) -> None:
-    """Be a member that has committed once, until told to stop."""
+    """Run a member that has committed once until it is stopped."""
     with Consumer(
         bootstrap_servers=bootstrap, group_id=GROUP, enable_auto_commit=False, **settings
     ) as consumer:
@@ -79,7 +79,7 @@ def test_groups_with_members(
             assert ours == java, f"{place.name}: {call.text}"
 
 
-def _answers(place: Place, jvm: ToolJvm, folder: Path) -> list[tuple[Call, Said, Said]]:
-    java = run_story(CALLS, place, folder, run=jvm.run, mark="jjjj")
-    ours = run_story(CALLS, place, folder, run=our_tool, mark="oooo")
+def _answers(place: Place, jvm: ToolJvm, directory: Path) -> list[tuple[Call, Said, Said]]:
+    java = run_story(CALLS, place, directory, run=jvm.run, mark="jjjj")
+    ours = run_story(CALLS, place, directory, run=our_tool, mark="oooo")
     return list(zip(CALLS, java, ours, strict=True))

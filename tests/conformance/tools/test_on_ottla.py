@@ -1,4 +1,4 @@
-"""Kafka's own tools on our node: the same story told on both nodes prints the same.
+"""Kafka's tools on an Ottla node: the same calls print the same on both nodes.
 
 Each step is one call of a Java tool; ids, times and addresses are blanked.
 """
@@ -87,18 +87,18 @@ _BLANKED = (
 @pytest.fixture(scope="module")
 def ottla_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Run our node in a process of its own."""
-    folder: Path = tmp_path_factory.mktemp("ottla")
-    ready = folder / "ready.json"
+    directory: Path = tmp_path_factory.mktemp("ottla")
+    ready = directory / "ready.json"
     command = [sys.executable, "-m", "ottla.cli.main", "server-start", "--port", "0"]
-    with (folder / "log").open("wb") as log:
+    with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
-            [*command, "--ready-file", str(ready)], cwd=folder, stdout=log, stderr=log
+            [*command, "--ready-file", str(ready)], cwd=directory, stdout=log, stderr=log
         )
     try:
         for _ in range(200):
             if ready.exists() and ready.read_text().strip():
                 break
-            assert process.poll() is None, (folder / "log").read_text()
+            assert process.poll() is None, (directory / "log").read_text()
             time.sleep(0.05)
         yield json.loads(ready.read_text())["bootstrap"]
     finally:
@@ -106,7 +106,7 @@ def ottla_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.wait(20)
 
 
-def told(kafka: Kafka, bootstrap: str, step: Step) -> list[str]:
+def output_of(kafka: Kafka, bootstrap: str, step: Step) -> list[str]:
     """Run one step and return what it printed, stack traces left out, in a fixed order."""
     done = kafka.run(
         CLASSES[step.tool],
@@ -135,8 +135,8 @@ def test_the_same_story_on_both_nodes(
     """Thirty calls of Kafka's tools print the same on Kafka and on Ottla."""
     differences = []
     for step in STORY:
-        theirs = told(kafka, untouched_kafka.bootstrap, step)
-        ours = told(kafka, ottla_bootstrap, step)
+        theirs = output_of(kafka, untouched_kafka.bootstrap, step)
+        ours = output_of(kafka, ottla_bootstrap, step)
         if theirs != ours:
             differences.append((step.tool, step.arguments, theirs, ours))
     assert not differences, "\n".join(map(str, differences))

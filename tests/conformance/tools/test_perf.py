@@ -71,9 +71,9 @@ def address(node: RealKafka) -> tuple[str, str]:
     return ("--bootstrap-server", node.bootstrap)
 
 
-def with_file(arguments: tuple[str, ...], folder: Path) -> tuple[str, ...]:
+def with_file(arguments: tuple[str, ...], directory: Path) -> tuple[str, ...]:
     """Put the path of a file of settings for FILE."""
-    path = folder / "client.properties"
+    path = directory / "client.properties"
     path.write_text("client.id=from-a-file\n")
     return tuple(str(path) if one == "FILE" else one for one in arguments)
 
@@ -226,7 +226,7 @@ def test_end_to_end_latency(real_kafka: RealKafka, tmp_path: Path) -> None:
 
 
 def test_a_topic_is_made_for_latency(real_kafka: RealKafka) -> None:
-    """A topic that is not there is made, and that is told in the same words."""
+    """A missing topic is created and reported with the same text."""
     name = "end-to-end-latency"
     flags = [*address(real_kafka), "--num-records", "1", "--producer-acks", "1"]
     flags += ["--record-size", "1", "--topic"]
@@ -274,7 +274,7 @@ def test_verifiable_producer(
     assert mine.status == theirs.status == 0
 
 
-def test_verifiable_producer_tells_failures(real_kafka: RealKafka) -> None:
+def test_verifiable_producer_reports_failures(real_kafka: RealKafka) -> None:
     """A record that cannot be sent is an event with Java's class; the status is 0 all the same."""
     flags = (*address(real_kafka), "--topic", "bad/topic", "--max-messages", "1")
     theirs = java(real_kafka, "verifiable-producer", *flags)
@@ -302,7 +302,7 @@ def nine_records(real_kafka: RealKafka) -> str:
 
 
 def test_verifiable_consumer(real_kafka: RealKafka, nine_records: str, tmp_path: Path) -> None:
-    """Rebalances, records and commits are told alike."""
+    """Rebalances, records and commits are reported alike."""
     flags = (*address(real_kafka), "--topic", nine_records, "--max-messages", "7", "--group-id")
     for number, words in enumerate(VERIFYING):
         name, more = str(number), with_file(words, tmp_path)

@@ -25,7 +25,7 @@ CLUSTER, VOTER = "CCCCCCCCCCCCCCCCCCCCCw", "AAAAAAAAAAAAAAAAAAAAAw"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     """Write the files that the stories name."""
     (tmp_path / "add.properties").write_text("retention.ms=7000000\nmin.insync.replicas=1\n")
     (tmp_path / "client.properties").write_text("client.id=x\n")
@@ -54,28 +54,28 @@ def _offsets(path: Path, *entries: tuple[str, int, int]) -> None:
     path.write_text(json.dumps({"partitions": partitions, "version": 1}))
 
 
-def _controller(folder: Path) -> None:
+def _controller(directory: Path) -> None:
     """Describe a controller that has the id of the one voter."""
-    log_dir = folder / "controller"
+    log_dir = directory / "controller"
     log_dir.mkdir()
     (log_dir / "meta.properties").write_text(
         f"version=1\nnode.id=1\ncluster.id={CLUSTER}\ndirectory.id={VOTER}\n"
     )
     common = "node.id=1\nlisteners=CONTROLLER://127.0.0.1:9\ncontroller.listener.names=CONTROLLER\n"
     controller = f"{common}process.roles=controller\n"
-    (folder / "controller.properties").write_text(f"{controller}log.dirs={log_dir}\n")
-    (folder / "no-directory.properties").write_text(f"{controller}log.dirs={folder}/none\n")
-    (folder / "node.properties").write_text(
+    (directory / "controller.properties").write_text(f"{controller}log.dirs={log_dir}\n")
+    (directory / "no-directory.properties").write_text(f"{controller}log.dirs={directory}/none\n")
+    (directory / "node.properties").write_text(
         "node.id=1\nprocess.roles=broker,controller\ncontroller.listener.names=CONTROLLER\n"
         "listeners=PLAINTEXT://127.0.0.1:8,CONTROLLER://127.0.0.1:9\n"
-        f"controller.quorum.voters=1@127.0.0.1:9\nlog.dirs={folder}/unformatted\n"
+        f"controller.quorum.voters=1@127.0.0.1:9\nlog.dirs={directory}/unformatted\n"
     )
-    (folder / "broker.properties").write_text(f"{common}process.roles=broker\n")
+    (directory / "broker.properties").write_text(f"{common}process.roles=broker\n")
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
-def test_story(story: Path, places: list[Place], tool_jvm: ToolJvm, folder: Path) -> None:
+def test_story(story: Path, places: list[Place], tool_jvm: ToolJvm, directory: Path) -> None:
     """Both tools print the same text with the same statuses on both nodes."""
-    found = differences(read_story(story), places, folder, tool_jvm)
+    found = differences(read_story(story), places, directory, tool_jvm)
     assert not found, "\n".join(found)

@@ -117,7 +117,7 @@ def _refused_whole(request: ProduceRequest) -> ErrorCode | None:
     if not -1 <= request.acks <= 1:
         return ErrorCode.INVALID_REQUIRED_ACKS
     if request.transactional_id is not None:
-        return ErrorCode.INVALID_TXN_STATE  # no transaction can have begun: part 4 brings them
+        return ErrorCode.INVALID_TXN_STATE  # transactions are not implemented
     for topic in request.topic_data:
         for data in topic.partition_data:
             if _flags(data) & _TRANSACTIONAL:  # nobody would ever end it
