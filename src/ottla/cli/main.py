@@ -113,6 +113,9 @@ COMMANDS: dict[str, Command] = {
     "log-dirs": Command(
         "ottla.cli.commands.log_dirs", "log_dirs", "Show replicas and sizes on disk."
     ),
+    "log-repair": Command(
+        "ottla.cli.commands.log_repair", "log_repair", "Check and truncate damaged logs."
+    ),
     "metadata-quorum": Command(
         "ottla.cli.commands.metadata_quorum",
         "metadata_quorum",

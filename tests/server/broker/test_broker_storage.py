@@ -46,6 +46,7 @@ def broker(*disks: SimulatedDisk) -> tuple[Any, list[object]]:
     made: Any = object.__new__(Broker)
     told: list[object] = []
     made.node_id = 1
+    made._reported = set()
     made.clock = SimpleNamespace(now_ms=lambda: NOW_MS)
     made.replicas = ReplicaSet(1, open_set(*disks))
     made.groups = SimpleNamespace(on_topics_deleted=told.extend)

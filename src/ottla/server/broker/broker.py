@@ -78,6 +78,7 @@ class Broker:
         controller: ControllerNode,
         timer: TimingWheel,
     ) -> None:
+        self._reported: set[str] = set()
         self.config = config
         self.settings = DynamicSettings(config)
         self.node_id: int = config.node_id
@@ -281,8 +282,9 @@ class Broker:
         except KafkaError as error:
             if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
-            # one log that cannot be opened is no reason to serve none
-            log.error("not served: %s", error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
+            if str(error) not in self._reported:  # one log that cannot be opened stops no other
+                self._reported.add(str(error))
+                log.error("not served: %s", error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
             return
         partition.replicas, partition.isr = image.replicas, image.isr
         partition.partition_epoch = image.partition_epoch

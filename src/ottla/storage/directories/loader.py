@@ -55,7 +55,7 @@ class BrokenLog(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"The log of {self.topic_partition} in {self.log_dir.path} is damaged and not served: "
+            f"The log of {self.topic_partition} in {self.log_dir.path} is damaged: "
             f"{self.error}. Stop the node and see what can be kept: ottla log-repair --log-dir "
             f"{self.log_dir.path} --partition {self.topic_partition}"
         )

@@ -1,0 +1,192 @@
+"""`ottla log-repair`: show damage in the logs of a stopped node, and truncate a log on request.
+
+Kafka: none; kafka-dump-log.sh shows one file at a time, and a start truncates damaged logs.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from ottla.errors import KafkaError
+from ottla.raft.log_check import METADATA_LOG, check_log, find_snapshots
+from ottla.raft.quorum_state import QUORUM_STATE, ElectionState, QuorumStateStore
+from ottla.raft.recovery_point import read_recovery_point, write_recovery_point
+from ottla.server.system.files import RealDirectory
+from ottla.storage.directories.checkpoints import RECOVERY_POINT_CHECKPOINT
+from ottla.storage.directories.log_dir import LogDirectory
+from ottla.storage.directories.partition_dir_names import partition_of
+from ottla.storage.log.inspection import inspect_log
+from ottla.storage.log.repair import lower_checkpoints, truncate_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ottla.storage.log.inspection import LogInspection
+
+EXAMPLES = """
+\b
+Examples:
+  ottla log-repair --log-dir ottla-data
+  ottla log-repair --log-dir ottla-data --partition orders-0
+  ottla log-repair --log-dir ottla-data --partition orders-0 --truncate
+\b
+Stop the node, and copy the log directory before anything is truncated.
+"""
+
+
+@click.command("log-repair", epilog=EXAMPLES)
+@click.option(
+    "--log-dir",
+    required=True,
+    type=click.Path(exists=True, file_okay=False),
+    help="The log directory; no node may use it.",
+)
+@click.option("--partition", metavar="TOPIC-N", help="Only this partition.")
+@click.option("--truncate", is_flag=True, help="Remove all records from the first damage on.")
+@click.option(
+    "--new-quorum-state",
+    is_flag=True,
+    help="Replace a lost quorum-state file; only safe when this node is the only voter.",
+)
+def log_repair(
+    log_dir: str, partition: str | None, *, truncate: bool, new_quorum_state: bool
+) -> None:
+    """Check every batch of the logs in a directory; truncate a damaged log with --truncate.
+
+    Records below a log's recovery point were flushed to the disk. When such records are damaged or
+    missing, a node does not serve the partition, or does not start when it is the metadata log.
+    Exits with 1 while damage is found.
+    """
+    if truncate and partition is None:
+        raise click.UsageError("--truncate needs --partition.")
+    found = LogDirectory(log_dir, RealDirectory(log_dir))
+    try:
+        found.lock()
+        try:
+            if new_quorum_state:
+                _write_quorum_state(found)
+            else:
+                sys.exit(_repair(found, partition, truncate=truncate))
+        finally:
+            found.release()
+    except (KafkaError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+class _Log(NamedTuple):
+    """A partition's log and what was found in it."""
+
+    name: str
+    inspection: LogInspection
+    recovery_point: int
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether flushed records are damaged or missing."""
+        found = self.inspection
+        if found.end_offset < self.recovery_point:
+            return True
+        is_metadata = self.name == METADATA_LOG
+        return is_metadata and found.damage is not None and found.damage.following_batches > 0
+
+    def lines(self) -> Iterator[str]:
+        """Yield the description, the first line with the result."""
+        found, damage = self.inspection, self.inspection.damage
+        if damage is None and not self.is_damaged:
+            yield f"{self.name}: no damage, offsets {found.start_offset} to {found.end_offset}"
+            return
+        if damage is None:
+            yield (
+                f"{self.name}: DAMAGED: ends at offset {found.end_offset}, but everything below "
+                f"offset {self.recovery_point} was flushed"
+            )
+        else:
+            result = "DAMAGED" if self.is_damaged else "torn write, removed by the next start"
+            yield f"{self.name}: {result}: {damage}"
+            if damage.following_batches:
+                yield (
+                    f"  {damage.following_batches} valid batches follow, offsets "
+                    f"{damage.following_offset} to {damage.end_offset}"
+                )
+        yield f"  recovery point: {self.recovery_point}"
+        yield f"  --truncate keeps offsets {found.start_offset} to {found.end_offset}"
+
+
+def _repair(log_dir: LogDirectory, partition: str | None, *, truncate: bool) -> int:
+    logs = [_inspect(log_dir, name) for name in _names(log_dir, partition)]
+    for log in logs:
+        if partition is not None or log.inspection.damage is not None or log.is_damaged:
+            click.echo("\n".join(log.lines()))
+    damaged = [log for log in logs if log.is_damaged]
+    problem = _metadata_problem(log_dir) if METADATA_LOG in [log.name for log in logs] else ""
+    if truncate:
+        for log in logs:
+            _truncate(log_dir, log)
+        return 0
+    if problem:
+        click.echo(problem)
+    click.echo(f"{len(logs)} logs checked, {len(damaged)} damaged")
+    return 1 if damaged or problem else 0
+
+
+def _names(log_dir: LogDirectory, partition: str | None) -> list[str]:
+    directory = log_dir.directory
+    if partition is None:
+        return [
+            name
+            for name in directory.list()
+            if directory.is_directory(name) and partition_of(name) is not None
+        ]
+    if partition_of(partition) is None or not directory.is_directory(partition):
+        raise click.ClickException(f"{log_dir.path} has no partition {partition}.")
+    return [partition]
+
+
+def _inspect(log_dir: LogDirectory, name: str) -> _Log:
+    directory = log_dir.directory
+    if name == METADATA_LOG:
+        found = inspect_log(directory, name, may_have_gaps=False)
+        return _Log(name, found, read_recovery_point(directory))
+    partition = partition_of(name)
+    assert partition is not None, "only names of partitions are inspected"
+    found = inspect_log(directory, name, may_have_gaps=True)
+    recovery_points = log_dir.read_offsets(RECOVERY_POINT_CHECKPOINT)
+    return _Log(name, found, recovery_points.get(partition, 0))
+
+
+def _metadata_problem(log_dir: LogDirectory) -> str:
+    """Return why a start would refuse the metadata log."""
+    try:
+        check_log(log_dir.directory, log_dir.path)
+    except KafkaError as error:
+        return str(error)
+    return ""
+
+
+def _truncate(log_dir: LogDirectory, log: _Log) -> None:
+    end_offset = log.inspection.end_offset
+    directory = log_dir.directory
+    if log.inspection.damage is None and not log.is_damaged:
+        return
+    if log.name == METADATA_LOG:
+        write_recovery_point(directory, end_offset)
+    else:
+        partition = partition_of(log.name)
+        assert partition is not None, "only names of partitions are inspected"
+        lower_checkpoints(log_dir, partition, end_offset)
+    truncate_log(directory, log.name, log.inspection)
+    click.echo(f"{log.name}: truncated, ends at offset {end_offset}")
+
+
+def _write_quorum_state(log_dir: LogDirectory) -> None:
+    directory = log_dir.directory
+    if not directory.is_directory(METADATA_LOG):
+        raise click.ClickException(f"{log_dir.path} has no metadata log.")
+    found = inspect_log(directory, METADATA_LOG, may_have_gaps=False)
+    epochs = [snapshot.leader_epoch for snapshot in find_snapshots(directory)]
+    epoch = max([found.last_epoch, *epochs, 0])
+    QuorumStateStore(directory, METADATA_LOG).write(ElectionState(epoch), kraft_version=1)
+    click.echo(f"{METADATA_LOG}/{QUORUM_STATE}: written with epoch {epoch}")
