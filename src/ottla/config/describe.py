@@ -162,6 +162,8 @@ def _describe_table(
     for name in _selected(list(table.keys), names):
         definition = table.keys[name]
         weaker = inherited(name) if inherited else []
+        if inherited and not weaker:
+            weaker = [Synonym(name, definition.text(definition.default), Source.DEFAULT_CONFIG)]
         if name in reading.values:
             value = reading.values[name]
             yield _entry(
@@ -170,9 +172,7 @@ def _describe_table(
         elif weaker:
             yield _entry(definition, definition.convert(weaker[0].value), weaker)
         else:
-            default = definition.text(definition.default)
-            fallback = [Synonym(name, default, Source.DEFAULT_CONFIG)] if inherited else []
-            yield _entry(definition, definition.default, fallback)
+            yield _entry(definition, definition.default, [])
 
 
 def _selected(all_names: Iterable[str], names: Sequence[str] | None) -> list[str]:

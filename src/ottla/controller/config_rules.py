@@ -104,9 +104,7 @@ def _check_group(name: str, settings: Mapping[str, str], config: BrokerConfig) -
 
 def _check_client_metrics(name: str, settings: Mapping[str, str]) -> None:
     if not name:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, "Default client metrics resources are not allowed."
-        )
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     for unknown in ClientMetricsConfig.unknown(settings):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown}"

@@ -271,6 +271,8 @@ class ConfigControl:
         self, resource: ConfigResource, name: str, value: str, operation: AlterOperation
     ) -> str:
         definition = _definition(resource.type, name)
+        if definition is None and resource.type == ConfigResourceType.BROKER:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
         if definition is None or definition.type is not Type.LIST:
             text = f"Can't {operation.name} to key {name} because its type is not LIST."
             if resource.type == ConfigResourceType.BROKER:  # Kafka's brokers validate it first
@@ -419,5 +421,5 @@ def _check_names(names: list[str], empty: list[str]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     if empty:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(empty)}"
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(empty)}"
         )

@@ -120,10 +120,10 @@ def _result(entity: QuotaEntity, error: KafkaError | None) -> AlterClientQuotasR
 
 
 def _shown(names: Mapping[str, str | None]) -> str:
+    known = [kind for kind in (CLIENT_ID, IP, USER) if kind in names]
     parts = ", ".join(
         f"{kind}={'null' if names[kind] is None else names[kind]}"
-        for kind in (CLIENT_ID, IP, USER)
-        if kind in names
+        for kind in (*known, *(kind for kind in names if kind not in known))
     )
     return f"ClientQuotaEntity(entries={{{parts}}})"
 

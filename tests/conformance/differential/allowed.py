@@ -187,7 +187,7 @@ def sort(case: Case, answer: Any) -> None:
     """Bring the unordered lists of an answer into one order, in place."""
     names = {name for label, name in UNORDERED if re.fullmatch(label, case.label)}
     if names:
-        _sort(answer, names)
+        sort_lists(answer, names)
 
 
 def _by_name(listed: list[Any]) -> Any:
@@ -200,12 +200,13 @@ def _by_name(listed: list[Any]) -> Any:
     return named if len(named) == len(listed) else sorted(listed, key=repr)
 
 
-def _sort(value: Any, names: set[str]) -> None:
+def sort_lists(value: Any, names: set[str]) -> None:
+    """Bring the lists of these names into one order, in place."""
     if isinstance(value, dict):
         for name, inner in list(value.items()):
-            _sort(inner, names)
+            sort_lists(inner, names)
             if name in names and isinstance(inner, list):
                 value[name] = _by_name(inner)
     elif isinstance(value, list):
         for inner in value:
-            _sort(inner, names)
+            sort_lists(inner, names)

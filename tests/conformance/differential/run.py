@@ -89,10 +89,12 @@ def all_cases() -> list[Case]:
 
 
 @contextmanager
-def both_sides(kafka: Kafka, directory: Path) -> Iterator[tuple[Side, Side]]:
+def both_sides(
+    kafka: Kafka, directory: Path, settings: dict[str, str] = SETTINGS
+) -> Iterator[tuple[Side, Side]]:
     """Run real Kafka and Ottla with the same settings for as long as the block lasts."""
     (directory / "kafka").mkdir()
-    with running_kafka(kafka, directory / "kafka", SETTINGS) as real:
+    with running_kafka(kafka, directory / "kafka", settings) as real:
         config = {key: value for key, value in real.properties.items() if key != "log.dirs"}
         theirs = {"broker": real.port, "controller": real.controller_port}
         ours = dict(zip(theirs, _unused_ports(2), strict=True))

@@ -36,6 +36,7 @@ class Side:
     def __init__(self, name: str, ports: dict[str, int], log_dir: str) -> None:
         self.name = name
         self.ports = ports
+        self.log_dir = log_dir
         self.normalise = Normaliser(ports, log_dir)
         self.label = ""
         self._connections: dict[str, socket.socket] = {}
@@ -122,9 +123,10 @@ class Side:
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
         answer = self.ask(ApiKey.CREATE_TOPICS, topics=[{**topic, "configs": settings}])
         assert answer.topics[0].error_code == 0, (self.name, answer)
-        self.until(lambda: self._is_led(name, partitions), f"{name} is led")
+        self.until(lambda: self.is_led(name, partitions), f"{name} is led")
 
-    def _is_led(self, name: str, partitions: int) -> bool:
+    def is_led(self, name: str, partitions: int) -> bool:
+        """Whether all partitions of a topic can be read."""
         requested = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
         topics = [{"name": name, "partitions": requested}]
         answer = self.ask(ApiKey.LIST_OFFSETS, 7, replica_id=-1, topics=topics)

@@ -117,7 +117,7 @@ def _check_settings(resource: Resource) -> None:
     ]
     if empty:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(empty)}"
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(empty)}"
         )
 
 

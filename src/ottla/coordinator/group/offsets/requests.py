@@ -6,7 +6,7 @@ names are resolved, refused topics are answered here, the others are passed to t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.coordinator.group.answers import gather, recover
 from ottla.coordinator.group.error_mapping import fetch_error, operation_error
@@ -40,6 +40,10 @@ MANY_GROUPS_VERSION: Final = 8
 TOP_LEVEL_ERROR_VERSION: Final = 2
 
 
+K = TypeVar("K")
+T = TypeVar("T", commit.ResponseTopic, removal.ResponseTopic)
+
+
 class OffsetRequests:
     """The offset APIs on the shards of the group coordinator."""
 
@@ -67,7 +71,8 @@ class OffsetRequests:
             known, unknown = self._known(topic) if not code else ([], topic.partitions)
             if code or unknown:  # a refused topic is listed, with or without partitions
                 code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                refused[topic.name, topic.topic_id] = _commit_error(topic, unknown, code)
+                error = _commit_error(topic, unknown, code)
+                _merge(refused, (topic.name, topic.topic_id), error)
             if known:
                 good.append(
                     OffsetCommitRequest.OffsetCommitRequestTopic(
@@ -96,12 +101,10 @@ class OffsetRequests:
             )
 
         def merge(response: OffsetCommitResponse) -> OffsetCommitResponse:
+            if not refused:
+                return response
             for topic in response.topics:
-                before = refused.get((topic.name, topic.topic_id))
-                if before is None:
-                    refused[topic.name, topic.topic_id] = topic
-                else:
-                    before.partitions += topic.partitions
+                _merge(refused, (topic.name, topic.topic_id), topic)
             return OffsetCommitResponse(topics=list(refused.values()))
 
         return recover(pending, refuse).then(merge)
@@ -234,7 +237,7 @@ class OffsetRequests:
             known, unknown, code = self._deletable(topic, may_read)
             if code or unknown:
                 code = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                refused[topic.name] = _delete_error(topic.name, unknown, code)
+                _merge(refused, topic.name, _delete_error(topic.name, unknown, code))
             if known:
                 topic_class = OffsetDeleteRequest.OffsetDeleteRequestTopic
                 good.append(topic_class(name=topic.name, partitions=known))
@@ -245,14 +248,10 @@ class OffsetRequests:
         )
 
         def merge(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
-            if response.error_code:
+            if response.error_code or not refused:
                 return response
             for topic in response.topics:
-                before = refused.get(topic.name)
-                if before is None:
-                    refused[topic.name] = topic
-                else:
-                    before.partitions += topic.partitions
+                _merge(refused, topic.name, topic)
             return OffsetDeleteResponse(topics=list(refused.values()))
 
         return recover(
@@ -290,6 +289,13 @@ def _commit_error(
             for p in partitions
         ],
     )
+
+
+def _merge(topics: dict[K, T], key: K, topic: T) -> None:
+    """Add a topic's partitions to those of an earlier entry for the same topic."""
+    known = topics.setdefault(key, topic)
+    if known is not topic:
+        known.partitions += topic.partitions
 
 
 def _delete_error(

@@ -1,0 +1,152 @@
+"""The reviewed list: where Ottla may answer otherwise than Kafka 4.3.0 in a session, and why.
+
+Kafka: none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.conformance.differential.allowed import ALLOWED as ALLOWED_IN_CASES
+
+if TYPE_CHECKING:
+    from tests.conformance.differential.run import Difference
+
+
+class Allowed(NamedTuple):
+    """A difference of values at matching paths, where both values match their expressions."""
+
+    label: str
+    path: str
+    kafka: str
+    ottla: str
+    reason: str
+
+    def covers(self, one: Difference) -> bool:
+        """Whether a difference is this one."""
+        return all(
+            re.fullmatch(expression, str(text), re.DOTALL) is not None
+            for expression, text in (
+                (self.label, one.label),
+                (self.path, one.path),
+                (self.kafka, one.kafka),
+                (self.ottla, one.ottla),
+            )
+        )
+
+
+_NO_LIST = "(Can't|Config value) (APPEND|SUBTRACT|append|subtract) .*"
+ALLOWED: tuple[Allowed, ...] = (
+    Allowed(
+        "describe_log_dirs",
+        r".*\.partition_size",
+        ".*",
+        ".*",
+        "Recompressed batches have other sizes.",
+    ),
+    Allowed(
+        "incremental_alter_configs",
+        r".*\.error_message",
+        f"{_NO_LIST}|Unknown config name.*",
+        f"{_NO_LIST}|Unknown config name.*",
+        "Of several settings that are no lists Kafka names the first one of a hash map.",
+    ),
+    Allowed(
+        "(incremental_)?alter_configs|create_topics",
+        r".*\.error_message",
+        "Invalid value .*|Configuration .*|Unknown .* config.*",
+        "Invalid value .*|Configuration .*|Unknown .* config.*",
+        "Of several wrong settings Kafka names the first one of its own order.",
+    ),
+    Allowed(
+        "alter_client_quotas",
+        r".*\.error_message",
+        "Quota .*|Invalid configuration key .*|.* cannot be a fractional value.",
+        "Quota .*|Invalid configuration key .*|.* cannot be a fractional value.",
+        "Of several wrong limits Kafka names the first one of a hash map.",
+    ),
+)
+# Defects that are known and not fixed yet: each entry goes with its fix.
+KNOWN_DEFECTS: tuple[Allowed, ...] = (
+    Allowed(
+        "fetch",
+        r".*\.error_code",
+        "3",
+        "100",
+        "A deleted topic in a fetch session by id is UNKNOWN_TOPIC_OR_PARTITION in Kafka.",
+    ),
+    Allowed(
+        "fetch",
+        r".*\.error_code",
+        "103",
+        "100",
+        "A topic in a fetch session that was created again is INCONSISTENT_TOPIC_ID in Kafka.",
+    ),
+    Allowed(
+        "produce",
+        r".*\.error_code",
+        "87|76",
+        "21",
+        "Kafka checks the batches before acks.",
+    ),
+    Allowed(
+        "produce",
+        r".*\.error_code",
+        "87",
+        "76",
+        "Kafka checks a batch's length before its codec.",
+    ),
+)
+# Differences of the single requests that hold here, too: their labels have the case's name.
+_FROM_CASES = tuple(
+    one for one in ALLOWED_IN_CASES if one.label in ("api_versions.*", "describe_configs.*")
+)
+
+# Lists that Kafka fills from hash maps: their order has no meaning. Label → name of the list.
+UNORDERED: tuple[tuple[str, str], ...] = (
+    ("list_groups", "groups"),
+    ("metadata", "topics"),
+    ("describe_log_dirs", "topics"),
+    ("describe_log_dirs", "partitions"),
+    (".*configs", "configs"),
+    (".*configs", "responses"),
+    ("describe_client_quotas", "entries"),
+    ("describe_client_quotas", "entity"),
+    ("describe_client_quotas", "values"),
+    ("alter_client_quotas", "entries"),
+    ("alter_client_quotas", "entity"),
+    ("api_versions", "api_keys"),
+    ("api_versions", "supported_features"),
+    ("api_versions", "finalized_features"),
+    ("elect_leaders", "replica_election_results"),
+    ("elect_leaders", "partition_result"),
+    ("list_config_resources", "config_resources"),
+    ("describe_groups", "groups"),
+    ("describe_groups", "members"),
+    ("join_group", "members"),
+    ("delete_groups", "results"),
+    ("delete_topics", "responses"),
+    ("create_topics", "topics"),
+    ("create_topics", "configs"),
+    ("create_partitions", "results"),
+    ("fetch", "partitions"),  # what is not read, because of an error, comes last
+    ("produce", "partition_responses"),
+    ("produce", "responses"),
+    ("describe_producers", "active_producers"),
+    ("list_offsets", "topics"),
+    ("list_offsets", "partitions"),
+    ("offset_commit", "topics"),
+    ("offset_fetch", "topics"),
+    ("offset_fetch", "partitions"),
+    ("offset_delete", "topics"),
+    ("delete_records", "topics"),
+    ("delete_records", "partitions"),
+)
+
+
+def is_allowed(one: Difference) -> bool:
+    """Whether a difference is in the list."""
+    return any(
+        entry.covers(one) for entries in (ALLOWED, KNOWN_DEFECTS) for entry in entries
+    ) or any(entry.covers(one) for entry in _FROM_CASES)

@@ -1,0 +1,128 @@
+"""Random choices of a session: names, numbers and versions, mostly sensible, sometimes odd.
+
+Kafka: none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.server.requests.dispatch import served_apis
+from tests.conformance.sessions.batches import FLAWS
+from tests.conformance.sessions.steps import Records, Ref
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from ottla.protocol.api_keys import ApiKey
+
+T = TypeVar("T")
+TOPICS = tuple(f"{{}}-t{number}" for number in range(4))
+ODD_TOPICS = ("{}-absent", "{}-absent", "a b", "", "..", "x" * 250)
+GROUPS = tuple(f"{{}}-g{number}" for number in range(3))
+ODD_GROUPS = ("", "{}-absent", "{} odd/group")
+CLIENTS = 10
+ODD = 0.08
+
+
+class Choices:
+    """Draws the parts of requests from one seeded source."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self._number = 0
+
+    def chance(self, probability: float) -> bool:
+        """Return True with this probability."""
+        return self.rng.random() < probability
+
+    def one(self, *values: T) -> T:
+        """Return one of the values."""
+        return values[self.rng.randrange(len(values))]
+
+    def mostly(self, usual: T, *odd: T, odds: float = ODD) -> T:
+        """Return the usual value, rarely an odd one."""
+        return self.one(*odd) if self.chance(odds) else usual
+
+    def some(self, values: Sequence[T], most: int) -> list[T]:
+        """Return one to `most` of the values, rarely none or one twice."""
+        chosen = [self.one(*values) for _ in range(self.rng.randint(1, most))]
+        chosen = list(dict.fromkeys(chosen))
+        return self.mostly(chosen, [], chosen + chosen[:1], odds=0.05)
+
+    def version(self, key: ApiKey) -> int:
+        """Return a served version, the newest ones more often."""
+        api = served_apis("broker")[key]
+        if self.chance(0.4):
+            return api.highest
+        return self.rng.randint(api.lowest, api.highest)
+
+    def number(self) -> int:
+        """Return the next number, for values that tell where they come from."""
+        self._number += 1
+        return self._number
+
+    def topic(self) -> str:
+        """Return a topic's name."""
+        return self.mostly(self.one(*TOPICS), *ODD_TOPICS)
+
+    def topics(self, most: int = 3) -> list[str]:
+        """Return some topics' names."""
+        return self.some([self.topic() for _ in range(most)], most)
+
+    def topic_id(self, name: str) -> Ref:
+        """Return the id of a topic, of the right one as a rule."""
+        return Ref("topic_id", (self.mostly(name, *TOPICS, odds=0.04),))
+
+    def partition(self) -> int:
+        """Return a partition's number."""
+        return self.mostly(self.one(0, 0, 0, 1, 1, 2), 7, -1, 2**31 - 1)
+
+    def partitions(self, most: int = 3) -> list[int]:
+        """Return some partitions' numbers."""
+        return self.some([self.partition() for _ in range(most)], most)
+
+    def group(self) -> str:
+        """Return a group's id."""
+        return self.mostly(self.one(*GROUPS), *ODD_GROUPS, odds=0.05)
+
+    def offset(self) -> int:
+        """Return an offset that may exist."""
+        return self.mostly(self.rng.randint(0, 30), -1, -2, -5, 10**6, 2**63 - 1)
+
+    def epoch(self) -> int:
+        """Return a leader epoch as a client knows it."""
+        return self.mostly(self.one(-1, 0), 1, 9, -2)
+
+    def member(self, group: str) -> Any:
+        """Return a reference to a member id of the group, rarely something else."""
+        known = Ref("member", (group, self.rng.randrange(8)))
+        other = Ref("member", (self.one(*GROUPS), self.rng.randrange(8)))
+        return self.mostly(known, "", "unknown", other)
+
+    def instance(self, odds: float = 0.1) -> str | None:
+        """Return no instance id as a rule."""
+        return self.one("i0", "i1", "") if self.chance(odds) else None
+
+    def generation(self, group: str) -> Any:
+        """Return the group's generation as a rule."""
+        return self.mostly(Ref("generation", (group, 0)), Ref("generation", (group, -1)), -1, 99)
+
+    def records(self, topic: str, partition: int) -> Records | None:
+        """Return a batch: good, of an idempotent producer, compressed or flawed."""
+        producer = self.one(0, 1, 2) if self.chance(0.4) else None
+        return Records(
+            topic=topic,
+            partition=partition,
+            number=self.number(),
+            count=self.rng.randint(1, 5),
+            codec=self.one(1, 2, 3, 4) if self.chance(0.3) else 0,
+            producer=producer,
+            sequence_step=self.mostly(0, 1, 5, -1, -2, -3, odds=0.25)
+            if producer is not None
+            else 0,
+            epoch_step=self.mostly(0, 1, -1, odds=0.08) if producer is not None else 0,
+            flaw=self.mostly("", *FLAWS, odds=0.06),
+            time_step_ms=self.mostly(0, -50_000, 50_000, odds=0.2),
+        )

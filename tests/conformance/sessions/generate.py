@@ -1,0 +1,62 @@
+"""Makes the steps of a session from a seed.
+
+Kafka: none.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from ottla.protocol.api_keys import ApiKey
+from tests.conformance.sessions import admin_steps, group_steps, log_steps
+from tests.conformance.sessions.choices import CLIENTS, TOPICS, Choices
+from tests.conformance.sessions.steps import Step
+
+STEP_COUNT = 300
+_FAMILIES = (*group_steps.STEPS, *log_steps.STEPS, *admin_steps.STEPS)
+_WEIGHTS = [weight for weight, _, _ in _FAMILIES]
+_MAY_WAIT = {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
+
+
+def generate(seed: int, count: int = STEP_COUNT) -> list[Step]:
+    """Return the session of a seed; the same one in every run."""
+    rng = Random(seed)
+    pick = Choices(rng)
+    steps = _first_steps()
+    while len(steps) < count:
+        (_, key, fields) = rng.choices(_FAMILIES, _WEIGHTS)[0]
+        version = pick.version(key)
+        made = fields(pick, version)
+        client = rng.randrange(CLIENTS)
+        if key == ApiKey.INIT_PRODUCER_ID:
+            client = rng.randrange(3)
+        steps.append(_step(len(steps), client, key, version, made))
+    return steps
+
+
+def _first_steps() -> list[Step]:
+    """Create two topics and two producers, so that few later steps meet nothing."""
+    topics = [
+        {"name": name, "num_partitions": count, "replication_factor": 1}
+        for name, count in zip(TOPICS, (1, 3), strict=False)
+    ]
+    created = {"topics": topics, "timeout_ms": 10_000}
+    producer = {"transactional_id": None, "transaction_timeout_ms": 1000}
+    return [
+        _step(0, 0, ApiKey.CREATE_TOPICS, 7, created),
+        _step(1, 0, ApiKey.INIT_PRODUCER_ID, 4, producer),
+        _step(2, 1, ApiKey.INIT_PRODUCER_ID, 4, producer),
+    ]
+
+
+def _step(number: int, client: int, key: ApiKey, version: int, fields: dict[str, Any]) -> Step:
+    return Step(
+        number=number,
+        client=client,
+        key=key,
+        version=version,
+        fields=fields,
+        may_wait=key in _MAY_WAIT or fields.get("max_wait_ms", 0) > 0,
+        is_silent=key == ApiKey.PRODUCE and fields["acks"] == 0,
+    )

@@ -1,0 +1,69 @@
+"""Runs seeds against one Kafka and one Ottla.
+
+Kafka: none.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING
+
+from tests.conformance.differential.run import SETTINGS, both_sides
+from tests.conformance.sessions.generate import generate
+from tests.conformance.sessions.play import Found, Player
+from tests.conformance.sessions.shrink import shrink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tests.conformance.differential.side import Side
+    from tests.conformance.kafka import Kafka
+    from tests.conformance.sessions.steps import Step
+
+_SETTINGS = SETTINGS | {"max.incremental.fetch.session.cache.slots": "100000"}
+
+
+class Runner:
+    """Plays sessions, each run with names of its own."""
+
+    def __init__(self, sides: tuple[Side, Side]) -> None:
+        self._sides = sides
+        self._runs = count()
+
+    def run(self, steps: list[Step]) -> Found | None:
+        """Play steps once under fresh names."""
+        prefix = f"s{os.getpid()}r{next(self._runs)}"
+        return Player(self._sides, prefix).play(steps)
+
+    def check(self, seed: int, only: Sequence[int] = ()) -> str | None:
+        """Play a seed; return what differs, after shrinking. A difference must show three times."""
+        steps = generate(seed)
+        if only:
+            steps = [step for step in steps if step.number in only]
+        found = self.run(steps)
+        if found is None:
+            return None
+        again = self.run(steps)
+        if again is None or self.run(steps) is None:
+            return None  # Kafka's hash maps and timers: equal at the next try
+        if not only:
+            steps, again = shrink(steps, again, self.run)
+        return describe(seed, steps, again)
+
+
+def describe(seed: int, steps: list[Step], found: Found) -> str:
+    """Return the steps, the difference and the command that plays them."""
+    numbers = ",".join(str(step.number) for step in steps)
+    command = f"scripts/random_sessions.py --seeds {seed}-{seed} --steps {numbers}"
+    lines = [*(f"  {step}" for step in steps), f"  → {found.difference}", f"  replay: {command}"]
+    return f"seed {seed}:\n" + "\n".join(lines)
+
+
+@contextmanager
+def runner(kafka: Kafka, directory: Path) -> Iterator[Runner]:
+    """Run both nodes for as long as the block lasts."""
+    with both_sides(kafka, directory, _SETTINGS) as sides:
+        yield Runner(sides)

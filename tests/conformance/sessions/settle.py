@@ -1,0 +1,130 @@
+"""Waits until a side has applied a change, reads everything back, and cleans up.
+
+Kafka: none. Kafka's controller answers before its broker has applied a change: two settings that
+are written after it, and seen one after the other, show that it has.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from ottla.protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tests.conformance.differential.side import Side
+    from tests.conformance.sessions.compare import SessionNormaliser
+    from tests.conformance.sessions.memory import Memory
+
+_GROUP = 32
+_SENTINEL = "sessions-sentinel"
+_ALL_BYTES = 1 << 26
+_numbers = count(1)
+
+
+class Settling:
+    """One side of one session."""
+
+    def __init__(self, side: Side, memory: Memory) -> None:
+        self._side = side
+        self._memory = memory
+        self._led: dict[str, tuple[Any, int]] = {}
+
+    def coordinator(self) -> None:
+        """Wait until groups are served."""
+        self._side.coordinator()
+
+    def settle(self) -> None:
+        """Wait until all changes so far are applied, and learn the ids of topics."""
+        for _ in range(2):
+            self._write_sentinel()
+        for topic in topics_of(self._side, self._memory.prefix):
+            known = (topic.topic_id, len(topic.partitions))
+            self._memory.topic_ids[topic.name] = topic.topic_id
+            if self._led.get(topic.name) != known:
+                self._wait_for_leaders(topic.name, len(topic.partitions))
+                self._led[topic.name] = known
+
+    def _wait_for_leaders(self, topic: str, partitions: int) -> None:
+        self._side.until(lambda: self._side.is_led(topic, partitions), f"{topic} is led")
+
+    def _write_sentinel(self) -> None:
+        value = str(45_000 + next(_numbers) % 15_000)
+        config = {"name": "consumer.session.timeout.ms", "config_operation": 0, "value": value}
+        resource = {"resource_type": _GROUP, "resource_name": _SENTINEL}
+        self._side.ask(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[{**resource, "configs": [config]}]
+        )
+
+        def is_seen() -> bool:
+            named = {**resource, "configuration_keys": ["consumer.session.timeout.ms"]}
+            answer = self._side.ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=[named])
+            return bool(answer.results[0].configs[0].value == value)
+
+        self._side.until(is_seen, "the sentinel is seen")
+
+    def clean_up(self, groups: Iterable[str]) -> None:
+        """Delete the session's topics and groups, as far as they have no members."""
+        names = [topic.name for topic in topics_of(self._side, self._memory.prefix)]
+        if names:
+            self._side.ask(ApiKey.DELETE_TOPICS, 5, topic_names=names, timeout_ms=10_000)
+        own = [name.replace("{}", self._memory.prefix) for name in groups]
+        self._side.ask(ApiKey.DELETE_GROUPS, 2, groups_names=own)
+
+
+def topics_of(side: Side, prefix: str) -> list[Any]:
+    """Return what a side says of the session's topics."""
+    answer = side.ask(ApiKey.METADATA, 12, topics=None, allow_auto_topic_creation=False)
+    return [topic for topic in answer.topics if topic.name.startswith(f"{prefix}-")]
+
+
+def read_back(
+    side: Side, prefix: str, normaliser: SessionNormaliser, groups: Iterable[str]
+) -> dict[str, Any]:
+    """Return all records of the session's topics, and its groups with their offsets."""
+    found: dict[str, Any] = {}
+    for topic in sorted(topics_of(side, prefix), key=lambda topic: topic.name):
+        for index in range(len(topic.partitions)):
+            batches = list(_batches(side, normaliser, topic.name, index))
+            found[f"{topic.name}-{index}"] = batches
+    for group in groups:
+        name = group.replace("{}", prefix)
+        described = side.ask(ApiKey.DESCRIBE_GROUPS, 5, groups=[name]).groups[0]
+        shown = normaliser(described, 5)
+        shown["members"].sort(key=repr)
+        found[f"group {name}"] = shown
+        request = {"group_id": name, "topics": None}
+        offsets = side.ask(ApiKey.OFFSET_FETCH, 9, groups=[request]).groups[0]
+        offsets.topics.sort(key=lambda topic: topic.name)
+        for topic in offsets.topics:
+            topic.partitions.sort(key=lambda partition: partition.partition_index)
+        found[f"offsets {name}"] = normaliser(offsets, 9)
+    return found
+
+
+def _batches(side: Side, normaliser: SessionNormaliser, topic: str, index: int) -> Iterator[Any]:
+    offset = side.end_offset(topic, index, timestamp=-2)
+    end = side.end_offset(topic, index)
+    while offset < end:
+        partition = {
+            "partition": index,
+            "fetch_offset": offset,
+            "partition_max_bytes": _ALL_BYTES,
+        }
+        answer = side.ask(
+            ApiKey.FETCH,
+            11,
+            max_wait_ms=0,
+            min_bytes=0,
+            session_epoch=-1,
+            max_bytes=_ALL_BYTES,
+            topics=[{"topic": topic, "partitions": [partition]}],
+        )
+        shown = normaliser(answer.responses[0].partitions[0], 11)
+        yield shown
+        batches = shown["records"]
+        if not batches:
+            return
+        offset = batches[-1]["base_offset"] + batches[-1]["last_offset_delta"] + 1
