@@ -119,13 +119,13 @@ class Client:
         *,
         rng: Random,
         login: Callable[[], Login] | None = None,
+        metadata: ClusterMetadata | None = None,
     ) -> None:
         self.settings = settings
         self.transport = transport
         self.bootstrap = bootstrap_nodes(settings.bootstrap_servers)
-        self.metadata = ClusterMetadata(
-            max_age_ms=settings.metadata_max_age_ms,
-            allow_auto_create=getattr(settings, "allow_auto_create_topics", True),
+        self.metadata = metadata or ClusterMetadata(
+            max_age_ms=settings.metadata_max_age_ms, allow_auto_create=_may_create_topics(settings)
         )
         self.now_ms = 0
         self.metrics = ClientMetrics(settings)
@@ -158,6 +158,14 @@ class Client:
     def all_in_flight(self) -> int:
         """The number of unanswered requests on all connections."""
         return sum(one.channel.in_flight for one in self._connections.values())
+
+    def register(self, machine: Machine) -> None:
+        """Poll a state machine from now on."""
+        self.machines = [*self.machines, machine]
+
+    def unregister(self, machine: Machine) -> None:
+        """Stop polling a state machine; callable while the machines are polled."""
+        self.machines = [one for one in self.machines if one is not machine]
 
     # ------------------------------------------------------------ sending
 
@@ -376,8 +384,19 @@ class Client:
 
     # ------------------------------------------------------------ metadata
 
-    def refresh(self) -> Pending[None]:
-        """Request a metadata refresh; completes with the next response."""
+    @property
+    def is_refreshing(self) -> bool:
+        """Whether a metadata request is in flight."""
+        return self._refreshing
+
+    def refresh(self, *, without_delay: bool = False) -> Pending[None]:
+        """Request a metadata refresh; completes with the next response.
+
+        At most one request per retry.backoff.ms is sent; without_delay, after a complete response,
+        the next one is sent at once.
+        """
+        if without_delay and not self._refresh_failures:
+            self._refresh_not_before_ms = self.now_ms
         pending: Pending[None] = Pending()
         self._waiting_for_metadata.append(pending)
         self.metadata.mark_stale()
@@ -451,3 +470,8 @@ class Client:
         waiting, self._waiting_for_metadata = self._waiting_for_metadata, []
         for pending in waiting:
             pending.fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the client is closed"))
+
+
+def _may_create_topics(settings: Settings) -> bool:
+    """Whether metadata requests create missing topics: producers', and consumers' by setting."""
+    return bool(getattr(settings, "allow_auto_create_topics", settings.kind == "producer"))

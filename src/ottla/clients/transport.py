@@ -192,7 +192,7 @@ class Runtime:
         """Send buffers; small ones are joined, large ones are sent without a copy."""
         protocol = self._protocols.get(key)
         if protocol is not None and protocol.transport is not None:
-            protocol.transport.writelines(_gathered(buffers))
+            protocol.transport.writelines(gather(buffers))
 
     def close(self, key: ConnectionKey) -> None:
         """Abort a connection or a connection attempt."""
@@ -343,7 +343,7 @@ def _end_wait(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-def _gathered(buffers: list[SendItem]) -> list[Any]:
+def gather(buffers: list[SendItem]) -> list[Any]:
     """Join adjacent small buffers: fewer system calls, no copy of large buffers."""
     out: list[Any] = []
     small: list[Any] = []

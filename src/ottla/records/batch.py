@@ -36,6 +36,7 @@ MAGIC_POSITION: Final = 16
 CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21
 MAX_TIMESTAMP_POSITION: Final = 35
+PRODUCER_POSITION: Final = 43
 COMPRESSION_MASK: Final = 0x07
 LOG_APPEND_TIME_FLAG: Final = 0x08
 TRANSACTIONAL_FLAG: Final = 0x10
@@ -52,6 +53,7 @@ _INT32 = Struct(">i")
 _INT8: Final = Struct(">b")
 _INT64 = Struct(">q")
 _CRC = Struct(">I")
+_PRODUCER = Struct(">qhi")
 
 
 class TimestampType(IntEnum):
@@ -253,6 +255,13 @@ class RecordBatch:
             attributes |= LOG_APPEND_TIME_FLAG
         self._patch(_INT64, MAX_TIMESTAMP_POSITION, max_timestamp)
         self.set_attributes(attributes)
+
+    def set_producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Set the producer and its first sequence number, and update the checksum."""
+        _PRODUCER.pack_into(
+            self.view, self.position + PRODUCER_POSITION, producer_id, producer_epoch, base_sequence
+        )
+        self._patch(_CRC, CRC_POSITION, self.computed_crc())
 
     def set_attributes(self, attributes: int) -> None:
         """Replace the flags and update the checksum."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.clients.admin.controllers import ControllerMetadata, refuse_for_controllers
 from ottla.clients.client import ANY_NODE
 from ottla.clients.consumer.coordinator import GROUP, Coordinator
+from ottla.clients.consumer.offset_query import RETRIED_CODES
 from ottla.clients.settings import ADMIN, read_settings
 from ottla.clients.transport import Runtime
 from ottla.errors import ErrorCode, KafkaError
@@ -26,14 +27,6 @@ if TYPE_CHECKING:
     from ottla.clients.settings import Settings
     from ottla.protocol.schema import Request
 
-RETRY_ANYWAY = frozenset(
-    {
-        ErrorCode.BROKER_NOT_AVAILABLE,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-    }
-)
 NOT_RETRIED_HERE = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.CORRUPT_MESSAGE}
 )
@@ -63,7 +56,6 @@ class AdminCalls:
             self._client.metadata = ControllerMetadata(
                 max_age_ms=self._settings.metadata_max_age_ms, allow_auto_create=False
             )
-        self._client.metadata.allow_auto_create = False
         self._instance_id = ZERO_UUID
         self._coordinators: dict[tuple[int, str], Coordinator] = {}
         self._topics_in_calls: Counter[str] = Counter()  # topics of the calls that are running
@@ -130,7 +122,7 @@ class AdminCalls:
     ) -> None:
         """Wait for the retry backoff; raise the failure if it is not retriable or time is up."""
         retriable = failure.is_retriable and failure.code not in not_retried
-        if not retriable and failure.code not in RETRY_ANYWAY:
+        if not retriable and failure.code not in RETRIED_CODES:
             raise failure
         self._check_open()
         pending_error = self._client.pending_error()

@@ -6,13 +6,12 @@ Kafka: the blocking calls of org.apache.kafka.clients.consumer.KafkaConsumer.
 from __future__ import annotations
 
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ottla.clients.consumer.offset_query import RETRIED_CODES, OffsetQuery
 from ottla.clients.consumer.offsets import (
     OffsetAndMetadata,
-    OffsetAndTimestamp,
     first_commit_error,
-    list_offsets_request,
     offset_fetch_request,
     read_offset_fetch,
 )
@@ -24,16 +23,8 @@ if TYPE_CHECKING:
 
     from ottla.clients.consumer.coordinator import Coordinator
     from ottla.clients.consumer.core import ConsumerCore
+    from ottla.clients.consumer.offsets import OffsetAndTimestamp
     from ottla.clients.metadata import PartitionMetadata
-
-RETRY_ANYWAY = frozenset(
-    {
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-    }
-)
 
 
 class Deadline:
@@ -50,7 +41,7 @@ class Deadline:
     ) -> None:
         """Wait for progress or the backoff; raise a fatal error, or after the deadline."""
         self._last = error or self._last
-        if error is not None and not error.is_retriable and error.code not in RETRY_ANYWAY:
+        if error is not None and not error.is_retriable and error.code not in RETRIED_CODES:
             raise error
         pending_error = self._core.client.pending_error()
         if pending_error is not None:
@@ -156,75 +147,23 @@ class Queries:
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Query the leaders for offsets by timestamp, with retries."""
-        self._core.runtime.attach()
-        deadline = Deadline(self._core, timeout)
+        core = self._core
+        core.runtime.attach()
         requested = {TopicPartition(*partition): when for partition, when in timestamps.items()}
-        with self._core.keeping_topics(partition.topic for partition in requested):
-            return await self._query_leaders(requested, deadline)
-
-    async def _query_leaders(
-        self, remaining: dict[TopicPartition, int], deadline: Deadline
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        metadata = self._client.metadata
-        found: dict[TopicPartition, OffsetAndTimestamp] = {}
-        while True:
-            by_leader: dict[int, dict[TopicPartition, int]] = {}
-            for partition, when in remaining.items():
-                leader = metadata.leader(partition)
-                if leader >= 0:
-                    by_leader.setdefault(leader, {})[partition] = when
-            failure: KafkaError | None = None
-            for leader, part in by_leader.items():
-                failure = await self._query_leader(leader, part, found) or failure
-            for partition in found:
-                remaining.pop(partition, None)
-            if not remaining:
-                return found
-            self._raise_topic_error(remaining)
-            metadata.mark_stale()
-            await deadline.wait_before_retry(failure)
-
-    async def _query_leader(
-        self,
-        leader: int,
-        part: dict[TopicPartition, int],
-        found: dict[TopicPartition, OffsetAndTimestamp],
-    ) -> KafkaError | None:
-        settings = self._core.settings
-        request = list_offsets_request(
-            part,
-            self._client.metadata,
-            committed_only=settings.isolation_level == "read_committed",
-            timeout_ms=settings.request_timeout_ms,
+        limit_ms = core.settings.default_api_timeout_ms if timeout is None else timeout * 1000
+        query = OffsetQuery(
+            self._client,
+            requested,
+            committed_only=core.settings.isolation_level == "read_committed",
+            deadline_ms=core.now_ms() + limit_ms,
         )
-        failure = None
-        try:
-            answer: Any = await self._core.runtime.wait_for(self._client.send(leader, request))
-        except KafkaError as error:
-            return error
-        for topic in answer.topics:
-            for one in topic.partitions:
-                partition = TopicPartition(topic.name, one.partition_index)
-                if one.error_code:
-                    failure = KafkaError(one.error_code)
-                else:
-                    found[partition] = OffsetAndTimestamp(
-                        one.offset, one.timestamp, one.leader_epoch
-                    )
-        return failure
-
-    def _raise_topic_error(self, remaining: Mapping[TopicPartition, int]) -> None:
-        metadata = self._client.metadata
-        for partition in remaining:
-            code = metadata.error(partition.topic)
-            if code and not KafkaError(code).is_retriable:
-                raise KafkaError(code, f"topic {partition.topic!r}: {ErrorCode(code).text}")
-            count = metadata.partition_count(partition.topic)
-            if count and partition.partition >= count:
-                raise KafkaError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"{partition} does not exist: the topic has {count} partition(s)",
-                )
+        with core.keeping_topics(partition.topic for partition in requested):
+            self._client.register(query)
+            core.runtime.wake()
+            try:
+                return await core.runtime.wait_for(query.result)
+            finally:
+                self._client.unregister(query)
 
     async def partitions_for(self, topic: str, timeout: float | None) -> list[PartitionMetadata]:
         """Wait for the topic's metadata."""

@@ -29,6 +29,7 @@ from ottla.clients.producer.batches import (
 from ottla.clients.producer.partitioner import choose_by_load, key_hash, load_partitioner
 from ottla.clients.serdes import to_bytes
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import RecordBatch
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -317,6 +318,30 @@ class Accumulator:
                 if queue.open is not None:
                     queue.closed.append(queue.open)
                     queue.open = None
+
+    def append_encoded(self, partition: TopicPartition, encoded: bytearray) -> ProducerBatch | None:
+        """Queue a record batch without a producer id; None without metadata of the partition.
+
+        It is sent as it is, is not split, and may exceed buffer.memory: the caller limits
+        `used_bytes`.
+        """
+        state = self._topics.get(partition.topic)
+        if state is None or state.version != self._metadata.version:
+            state = self._refresh(partition.topic)
+        if state is None:
+            return None
+        queue = state.queues[self._explicit(state, partition.partition, None)]
+        batch = ProducerBatch(partition, self._now_ms(), self._owner)
+        batch.encoded = encoded
+        batch.encoded_count = RecordBatch(encoded).record_count
+        batch.size = batch.reserved = len(encoded)
+        with self.lock:
+            queue.closed.append(batch)
+            queue.queued_bytes += batch.reserved
+            self.used_bytes += batch.reserved
+            self.active[queue] = None
+            self.unfinished[batch] = None
+        return batch
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
         """Return the queue of a partition that has been appended to."""

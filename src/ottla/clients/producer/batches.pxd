@@ -6,6 +6,8 @@ import cython
 cdef class ProducerBatch:
     cdef public object topic_partition
     cdef public list records
+    cdef public object encoded
+    cdef public long long encoded_count
     cdef public long long size
     cdef public long long reserved
     cdef public bint full

@@ -52,6 +52,8 @@ class ProducerBatch:
         "callbacks",
         "created_ms",
         "done",
+        "encoded",
+        "encoded_count",
         "error",
         "full",
         "log_append_time_ms",
@@ -73,6 +75,8 @@ class ProducerBatch:
     def __init__(self, topic_partition: TopicPartition, created_ms: int, owner: Any) -> None:
         self.topic_partition = topic_partition
         self.records: list[RecordInput] = []
+        self.encoded: bytearray | None = None  # in place of records, without a producer id
+        self.encoded_count = 0
         self.size = BATCH_OVERHEAD
         self.reserved = 0  # reserved bytes of buffer.memory: the size it may grow to
         self.full = False  # has reached batch.size
@@ -94,6 +98,11 @@ class ProducerBatch:
         self.pending: Pending[ProducerBatch] | None = None
         self.split_into: list[tuple[int, ProducerBatch]] | None = None
 
+    @property
+    def record_count(self) -> int:
+        """The number of records."""
+        return self.encoded_count or len(self.records)
+
     def when_done(self) -> Pending[ProducerBatch]:
         """Return a Pending that completes with the batch; it never fails."""
         if self.pending is None:
@@ -106,7 +115,7 @@ class ProducerBatch:
         """Mark the batch acknowledged or failed, and run callbacks and waiters."""
         self.error = error
         self.done = True
-        self.payload = None
+        self.payload = self.encoded = None
         if self.pending is not None:
             self.pending.complete(self)
         callbacks, self.callbacks = self.callbacks, None

@@ -66,7 +66,7 @@ class SenderMetrics:
         now_ms = self._client.now_ms
         records = 0
         for batch in batches:
-            count, size = len(batch.records), len(batch.payload or b"")
+            count, size = batch.record_count, len(batch.payload or b"")
             ratio = size / max(batch.size, 1)
             topic = self._topic(batch)
             records += count
@@ -81,13 +81,13 @@ class SenderMetrics:
 
     def retried(self, batch: ProducerBatch) -> None:
         """Record a batch that is retried."""
-        now_ms, count = self._client.now_ms, len(batch.records)
+        now_ms, count = self._client.now_ms, batch.record_count
         self._retried.record(count, now_ms)
         self._topic(batch).retried.record(count, now_ms)
 
     def failed(self, batch: ProducerBatch) -> None:
         """Record a failed batch."""
-        now_ms, count = self._client.now_ms, len(batch.records)
+        now_ms, count = self._client.now_ms, batch.record_count
         self._failed.record(count, now_ms)
         self._topic(batch).failed.record(count, now_ms)
 

@@ -21,6 +21,7 @@ from ottla.clients.producer.metrics import SenderMetrics
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
 from ottla.protocol.apis.produce import ProduceRequest
+from ottla.records.batch import RecordBatch
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression
 
@@ -191,7 +192,13 @@ class Sender:
         """Assign the batch's sequence and encode it, unless an earlier attempt did."""
         if self.idempotent and batch.base_sequence < 0:
             self._number(queue, batch)
-        if batch.payload is None:
+        if batch.payload is None and batch.encoded is not None:
+            batch.payload = batch.encoded
+            if batch.base_sequence >= 0:
+                RecordBatch(batch.payload).set_producer(
+                    batch.producer_id, batch.producer_epoch, batch.base_sequence
+                )
+        elif batch.payload is None:
             batch.payload = encode_batch(
                 batch.records,
                 compression=self._compression,
@@ -209,7 +216,7 @@ class Sender:
             queue.needs_reset, queue.unresolved_sequence = False, -1
         batch.producer_id, batch.producer_epoch = queue.producer_id, queue.producer_epoch
         batch.base_sequence = queue.next_sequence
-        queue.next_sequence = (queue.next_sequence + len(batch.records)) & SEQUENCE_MASK
+        queue.next_sequence = (queue.next_sequence + batch.record_count) & SEQUENCE_MASK
 
     def _send(self, node_id: int, sent: Sent) -> None:
         topics: dict[str, ProduceRequest.TopicProduceData] = {}
@@ -416,7 +423,7 @@ class Sender:
     def _too_late(self, queue: PartitionQueue, batch: ProducerBatch) -> KafkaError:
         waited_ms = self.client.now_ms - batch.created_ms
         text = (
-            f"{len(batch.records)} record(s) for {queue.topic_partition}: not delivered "
+            f"{batch.record_count} record(s) for {queue.topic_partition}: not delivered "
             f"within {waited_ms} ms (delivery.timeout.ms)"
         )
         pending_error = self.client.pending_error()
@@ -485,7 +492,7 @@ def _counts(queue: PartitionQueue, batch: ProducerBatch) -> bool:
 
 
 def _following(batch: ProducerBatch) -> int:
-    return (batch.base_sequence + len(batch.records)) & SEQUENCE_MASK
+    return (batch.base_sequence + batch.record_count) & SEQUENCE_MASK
 
 
 def _is_before(sequence: int, other: int) -> bool:
