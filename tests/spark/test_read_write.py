@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows  # noqa: E402
 from ottla.clients.admin.topics import NewTopic  # noqa: E402
 from ottla.clients.blocking import Admin, Consumer, Producer  # noqa: E402
 from ottla.errors import KafkaError  # noqa: E402
-from ottla.spark.cluster import ClusterReader, TopicRecreated  # noqa: E402
+from ottla.spark.cluster import TopicRecreated, open_cluster  # noqa: E402
 from ottla.spark.options import BASE_COLUMNS, ReadOptions, read_options, write_options  # noqa: E402
 from ottla.spark.reading import RangePartition, read_range  # noqa: E402
 from ottla.spark.rows import FrameColumns  # noqa: E402
@@ -370,7 +370,7 @@ def test_a_cluster_tells_patterns_and_assignments(node: Node) -> None:
         make_topic(node, name)
     by_pattern = {"kafka.bootstrap.servers": node.bootstrap, "subscribePattern": "logs-.*"}
     options = read_options(by_pattern, streaming=False)
-    with ClusterReader(options.config) as cluster:
+    with open_cluster(options.config) as cluster:
         assert sorted(cluster.topics(options.selection)) == ["logs-a", "logs-b"]
     with Producer(bootstrap_servers=node.bootstrap) as producer:
         for partition in (0, 1):
@@ -390,7 +390,7 @@ def test_a_pattern_takes_topics_that_only_look_internal(node: Node) -> None:
         admin.alter_group_offsets("makes-offsets", {TopicPartition("__events", 0): 0})
     by_pattern = {"kafka.bootstrap.servers": node.bootstrap, "subscribePattern": "__.*"}
     options = read_options(by_pattern, streaming=False)
-    with ClusterReader(options.config) as cluster:
+    with open_cluster(options.config) as cluster:
         assert sorted(cluster.topics(options.selection)) == ["__events"]
 
 

@@ -135,7 +135,7 @@ class Client:
         self._reconnect = Backoff(
             settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, rng
         )
-        self._rng = rng
+        self.rng = rng
         self._login = login
         self._connections: dict[ConnectionKey, Connection] = {}
         self._refreshing = False

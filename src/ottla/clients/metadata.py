@@ -91,6 +91,10 @@ class ClusterMetadata:
         """Request a refresh as soon as the backoff allows it."""
         self._stale = True
 
+    def assume_current(self, now_ms: int) -> None:
+        """Send no request before max.age or an error: the caller knows the nodes it needs."""
+        self._stale, self.updated_ms = False, now_ms
+
     def refresh_due_ms(self) -> int:
         """Return when the next refresh is due, 0 for immediately."""
         if self._stale or self.updated_ms < 0:

@@ -1,19 +1,18 @@
-"""One task's share of a partition, fetched chunk by chunk from its leader.
+"""Fetches the offset range of a task, in chunks, from the partition's leader.
 
 Kafka: org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer. Hot path: benchmarks/spark.py.
 
-Requests are sessionless: a task reads one partition once. The leader may move and brokers may
-restart meanwhile: the task asks again, from the offset it has come to, until its time is up.
+Requests are sessionless: a task reads one partition once. The leader may change and brokers may
+restart: the task retries from its position until kafkaConsumer.pollTimeoutMs without progress.
 """
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
-from ottla.spark.cluster import STALE_LEADER_CODES, ClusterReader, TopicRecreated, is_retriable
+from ottla.spark.cluster import TopicRecreated, is_retriable, open_cluster
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
@@ -27,11 +26,12 @@ if TYPE_CHECKING:
     PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
 WAIT_MS = 500
+BACKOFF_MS = 100
 TOPIC_ID_MISMATCH = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
 
 
 class Chunk(NamedTuple):
-    """What one Fetch answered: whole record batches, the last one perhaps cut short."""
+    """The records of one Fetch response: complete record batches, perhaps a partial last one."""
 
     records: memoryview
     aborted: list[tuple[int, int]] | None
@@ -39,7 +39,7 @@ class Chunk(NamedTuple):
 
 
 class RangeFetcher:
-    """Fetches one offset range. `advance` says how far the caller has come."""
+    """Fetches one offset range; the caller reports its progress with `advance`."""
 
     def __init__(
         self, options: ReadOptions, offset_range: OffsetRange, topic_id: str, leader: Node | None
@@ -49,16 +49,17 @@ class RangeFetcher:
         self.position = offset_range.start
         self._topic_id = Uuid.parse(topic_id) if topic_id else Uuid()
         self._leader = leader
-        self._cluster = ClusterReader(
-            options.config, api_timeout_ms=options.poll_timeout_ms, seed=leader
-        )
+        self._cluster = open_cluster(options.config, api_timeout_ms=options.poll_timeout_ms)
+        self._runtime = self._cluster.runtime
+        if leader is not None:  # planning knew it: no metadata request before the first Fetch
+            self._cluster.client.metadata.assume_current(self._runtime.now_ms())
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield chunks until the range is read; KafkaError when that cannot be.
+        """Yield chunks up to the end of the range; raises KafkaError.
 
         The caller calls `advance` after each chunk.
         """
-        deadline = self._new_deadline()
+        deadline_ms = self._new_deadline_ms()
         try:
             while self.position < self.offset_range.until:
                 previous = self.position
@@ -66,21 +67,21 @@ class RangeFetcher:
                 if answer is not None and isinstance(answer.records, memoryview):
                     yield Chunk(answer.records, self._aborted(answer))
                 if self.position > previous:
-                    deadline = self._new_deadline()
-                elif time.monotonic() > deadline:
+                    deadline_ms = self._new_deadline_ms()
+                elif self._runtime.now_ms() > deadline_ms:
                     self._skip_missing_end()
         finally:
             self._cluster.close()
 
     def advance(self, next_offset: int) -> None:
-        """Go on at next_offset, which is past the last batch seen, also an empty one."""
+        """Continue at next_offset, after the last batch, also an empty one."""
         self.position = max(self.position, next_offset)
 
-    def _new_deadline(self) -> float:
-        return time.monotonic() + self.options.poll_timeout_ms / 1000
+    def _new_deadline_ms(self) -> int:
+        return self._runtime.now_ms() + self.options.poll_timeout_ms
 
     def _skip_missing_end(self) -> None:
-        """Give up a rest that the log does not have any more; KafkaError when it may yet come."""
+        """Skip offsets after the end of the log; KafkaError if they are required or may come."""
         end = self._cluster.offsets({self.offset_range.partition: -1})[self.offset_range.partition]
         if end > self.position:
             raise self._poll_timed_out()
@@ -105,16 +106,20 @@ class RangeFetcher:
         return [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
 
     def _fetch(self) -> PartitionData | None:
-        """Ask the leader once; None when it was worth a try but brought nothing."""
+        """Send one Fetch to the leader; None after a retriable error or a move of the position."""
         try:
             leader = self._leader or self._find_leader()
             self._leader = leader
-            response: FetchResponse = self._cluster.send(leader, self._request())
+            client = self._cluster.client
+            client.now_ms = self._runtime.now_ms()
+            response: FetchResponse = self._runtime.wait_for(
+                client.send(leader.node_id, self._request(), node=leader)
+            )
         except KafkaError as error:
             self._leader = None
             if not is_retriable(error):
                 raise
-            time.sleep(0.1)
+            self._runtime.sleep(BACKOFF_MS)
             return None
         if response.error_code:
             raise KafkaError(response.error_code)
@@ -155,21 +160,21 @@ class RangeFetcher:
         if not code:
             return data
         if code in TOPIC_ID_MISMATCH:
-            self._find_leader()  # raises when the topic is another one; else its news were late
-            time.sleep(0.1)
+            self._find_leader()  # raises if the topic was recreated; else the broker lagged
+            self._runtime.sleep(BACKOFF_MS)
             return None
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._skip_deleted()
             return None
         known = ErrorCode(code)
-        if code in STALE_LEADER_CODES or known.is_retriable:
+        if known.is_retriable:
             self._leader = None
-            time.sleep(0.1)
+            self._runtime.sleep(BACKOFF_MS)
             return None
         raise KafkaError(known, f"{self.offset_range.partition}: {known.text}")
 
     def _skip_deleted(self) -> None:
-        """Go past offsets that are gone, or raise KafkaError when that was not allowed."""
+        """Skip deleted offsets, or raise KafkaError with failOnDataLoss."""
         part = self.offset_range.partition
         earliest = self._cluster.offsets({part: -2})[part]
         if self.options.fail_on_data_loss:
@@ -181,9 +186,9 @@ class RangeFetcher:
 
 
 def data_loss(what: str) -> KafkaError:
-    """Return the error for records that are no longer there (retention, truncation)."""
+    """Return the error for records deleted by retention or truncation."""
     return KafkaError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{what}. Records were lost to retention or truncation before they were read; "
-        "option failOnDataLoss=false goes on with what is there",
+        "option failOnDataLoss=false continues with the remaining records",
     )

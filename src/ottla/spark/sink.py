@@ -42,7 +42,7 @@ class Writer:
         if self._options.topic is not None:  # report errors now, not in a task
             sender = BatchSender(self._options)
             try:
-                sender.topic(self._options.topic)
+                sender.partition_count(self._options.topic)
             finally:
                 sender.close()
 

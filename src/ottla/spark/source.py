@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
-from ottla.spark.cluster import ClusterReader
+from ottla.spark.cluster import open_cluster
 from ottla.spark.fetching import data_loss
 from ottla.spark.options import COLUMN_TYPES, read_options
 from ottla.spark.planning import OffsetRange
@@ -98,7 +98,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the tasks; KafkaError for missing topics or offsets."""
         options = self._options
-        with ClusterReader(options.config, api_timeout_ms=options.api_timeout_ms) as cluster:
+        with open_cluster(options.config, api_timeout_ms=options.api_timeout_ms) as cluster:
             topics = cluster.topics(options.selection)
             requested = all_partitions(topics)
             first = earliest(cluster, requested)  # in this order: logs change between the queries

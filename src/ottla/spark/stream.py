@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
-from ottla.spark.cluster import ClusterReader
+from ottla.spark.cluster import open_cluster
 from ottla.spark.fetching import data_loss
 from ottla.spark.offsets import Offsets, check_same_topics, ids_of
 from ottla.spark.planning import OffsetRange, limit_offsets
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
 
-    from ottla.spark.cluster import Topic
+    from ottla.spark.cluster import ClusterReader, Topic
     from ottla.spark.options import ReadOptions
     from ottla.types import TopicPartition
 
@@ -54,7 +54,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The driver's connections, opened on first use."""
         if self._cluster is None:
             options = self._options
-            self._cluster = ClusterReader(options.config, api_timeout_ms=options.api_timeout_ms)
+            self._cluster = open_cluster(options.config, api_timeout_ms=options.api_timeout_ms)
         return self._cluster
 
     def stop(self) -> None:

@@ -56,7 +56,6 @@ class FrameWriter:
         try:
             for frame in frames:
                 if frame.num_rows:
-                    self._sender.start()
                     self._write_frame(frame)
             self._sender.flush()
         finally:
@@ -90,7 +89,7 @@ class FrameWriter:
             self._write_run(partition, columns, start, end)
 
     def _choose_partitions(self, topic: str, frame: pa.RecordBatch) -> NDArray[np.int32]:
-        count = len(self._sender.topic(topic).leaders)
+        count = self._sender.partition_count(topic)
         self._next_for_null_keys = (self._next_for_null_keys + 1) % count
         places = np.full(frame.num_rows, self._next_for_null_keys, np.int32)
         if self._columns.key is not None:
@@ -143,9 +142,6 @@ class FrameWriter:
             limit_bytes=self._options.batch_bytes,
             compression=self._compression,
             level=self._options.compression_level,
-            producer_id=sender.producer_id,
-            producer_epoch=sender.producer_epoch,
-            base_sequence=sender.next_sequence(partition, end - start),
         )
         for batch in batches:
             sender.send(partition, batch)
