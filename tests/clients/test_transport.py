@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 import threading
 import time
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +13,6 @@ import pytest
 from ottla import AsyncConsumer, Consumer, Producer
 from ottla.clients.bootstrap import parse_address
 from ottla.clients.client import ConnectionKey
-from ottla.clients.connection import BlockingConnection
 from ottla.clients.loops import CallerDrivenLoop
 from ottla.clients.serdes import deserializer, serializer
 from ottla.clients.transport import SCRATCH_BYTES, FrameProtocol
@@ -200,24 +198,3 @@ def test_an_unknown_serde_lists_the_known() -> None:
     with pytest.raises(KafkaError, match="one of") as caught:
         serializer("avro")
     assert caught.value.code == ErrorCode.INVALID_CONFIG
-
-
-def test_a_handshake_that_fails_is_one_line() -> None:
-    """A port without TLS: Spark's workers know KafkaError, and no socket is left open."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        host, port = server.getsockname()
-
-        def answer() -> None:
-            taken = server.accept()[0]
-            with taken:
-                taken.sendall(b"no TLS here\r\n\r\n")
-                taken.recv(1 << 16)
-
-        answering = threading.Thread(target=answer)
-        answering.start()
-        with pytest.raises(KafkaError, match="TLS handshake failed") as caught:
-            BlockingConnection(host, port, timeout=5, security_protocol="SSL")
-        answering.join()
-    assert caught.value.code == ErrorCode.NETWORK_EXCEPTION
-    with pytest.raises(KafkaError, match="label"):
-        BlockingConnection("a..b", 9092)

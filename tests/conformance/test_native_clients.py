@@ -12,8 +12,10 @@ import pytest
 
 from ottla import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from ottla.clients.admin.configs import AlterOperation, ConfigChange, ConfigResource, ResourceType
-from ottla.clients.connection import BlockingConnection
+from ottla.clients.blocking_runtime import BlockingRuntime
+from ottla.clients.client import ANY_NODE
 from ottla.clients.consumer.core import RebalanceListener
+from ottla.clients.settings import COMMON, read_settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.metadata import MetadataRequest
 
@@ -337,12 +339,13 @@ def test_threads_may_share_a_producer(bootstrap: str, topic: str) -> None:
         assert own == list(range(500))
 
 
-def test_the_thin_connection_needs_no_loop(bootstrap: str, topic: str) -> None:
-    """BlockingConnection: one socket, typed requests."""
-    host, port = bootstrap.split(":")
-    with BlockingConnection(host, int(port)) as connection:
-        wanted = MetadataRequest.MetadataRequestTopic(name=topic)
-        answer = connection.request(MetadataRequest(topics=[wanted]))
+def test_a_client_runs_without_an_event_loop(bootstrap: str, topic: str) -> None:
+    """BlockingRuntime: typed requests from the calling thread."""
+    settings = read_settings(COMMON, {"bootstrap.servers": bootstrap}, {})
+    with BlockingRuntime(settings) as runtime:
+        requested = MetadataRequest.MetadataRequestTopic(name=topic)
+        request = MetadataRequest(topics=[requested])
+        answer = runtime.wait_for(runtime.client.send(ANY_NODE, request))
     assert [len(one.partitions) for one in answer.topics] == [3]
 
 

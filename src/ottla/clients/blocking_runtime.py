@@ -21,6 +21,7 @@ from ottla.clients.transport import MAX_FRAME_BYTES, STEP_BYTES, gather
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
     from typing import Self
 
@@ -149,8 +150,7 @@ class BlockingRuntime:
         try:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
-                name = host if self._tls.check_hostname else None
-                made = self._tls.wrap_socket(made, server_hostname=name)
+                made = _secured(self._tls, made, host)
             made.settimeout(self._io_seconds)
         except BaseException:
             made.close()
@@ -184,6 +184,13 @@ class BlockingRuntime:
         for key in list(self._sockets):
             self.close(key)
         self._selector.close()
+
+
+def _secured(tls: ssl.SSLContext, made: socket.socket, host: str) -> socket.socket:
+    try:
+        return tls.wrap_socket(made, server_hostname=host if tls.check_hostname else None)
+    except OSError as error:
+        raise ConnectionError(f"TLS handshake failed ({_reason(error)})") from error
 
 
 def _read(made: socket.socket, size: int) -> bytearray:

@@ -1,0 +1,99 @@
+"""Offset queries: retries, moved leaders, errors of topics, deadlines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.clients.consumer.offset_query import OffsetQuery
+from ottla.clients.consumer.subscription import EARLIEST, LATEST
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.list_offsets import ListOffsetsRequest
+from ottla.protocol.apis.metadata import MetadataRequest
+from ottla.types import TopicPartition
+from tests.clients.simulated import (
+    LOSE_REQUEST,
+    NEVER_ANSWER,
+    FakeCluster,
+    Simulation,
+    consumer_settings,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Rig:
+    """A client with a topic of two partitions on two brokers."""
+
+    def __init__(self, **settings: object) -> None:
+        self.cluster = FakeCluster(2)
+        self.cluster.create("t", 2)
+        self.sim = Simulation(self.cluster, consumer_settings(**settings))
+        self.sim.client.metadata.add_topics(["t"])
+        self.ended_ms: list[int] = []
+
+    def ask(self, timestamps: Mapping[TopicPartition, int], timeout_ms: int = 5000) -> OffsetQuery:
+        """Start a query and run it to its end."""
+        query = OffsetQuery(
+            self.sim.client,
+            timestamps,
+            committed_only=False,
+            deadline_ms=self.sim.now_ms + timeout_ms,
+        )
+        query.result.on_done(lambda _: self.ended_ms.append(self.sim.now_ms))
+        self.sim.client.register(query)
+        self.sim.run(lambda: query.result.done)
+        self.sim.client.unregister(query)
+        return query
+
+
+def test_leaders_answer_for_their_partitions() -> None:
+    """Before any metadata is known; one request per leader."""
+    rig = Rig()
+    found = rig.ask({T0: EARLIEST, T1: LATEST}).result.value
+    assert {part: answer.offset for part, answer in found.items()} == {T0: 0, T1: 0}
+    assert len(rig.cluster.requests(ListOffsetsRequest)) == 2
+
+
+def test_nothing_requested_is_answered_at_once() -> None:
+    """Without a request."""
+    rig = Rig()
+    assert rig.ask({}).result.value == {}
+    assert not rig.cluster.requests(ListOffsetsRequest)
+
+
+def test_lost_requests_are_sent_again() -> None:
+    """Only for the partitions without an answer."""
+    rig = Rig()
+    rig.cluster.faults[ListOffsetsRequest] = [LOSE_REQUEST]
+    assert len(rig.ask({T0: LATEST, T1: LATEST}).result.value) == 2
+    assert len(rig.cluster.requests(ListOffsetsRequest)) == 3
+
+
+def test_the_deadline_ends_a_query_in_flight() -> None:
+    """Before the request's own limit."""
+    rig = Rig(request_timeout_ms=30_000)
+    rig.sim.run(lambda: rig.sim.client.is_reachable)
+    rig.cluster.faults[ListOffsetsRequest] = [NEVER_ANSWER]
+    start_ms = rig.sim.now_ms
+    error = rig.ask({T0: LATEST}, timeout_ms=700).result.error
+    assert isinstance(error, KafkaError)
+    assert error.code == ErrorCode.REQUEST_TIMED_OUT
+    assert rig.ended_ms == [start_ms + 700]
+
+
+def test_an_unreachable_cluster_is_named() -> None:
+    """The deadline passes without any response."""
+    rig = Rig()
+    rig.cluster.faults[MetadataRequest] = [LOSE_REQUEST] * 1000
+    error = rig.ask({T0: LATEST}, timeout_ms=700).result.error
+    assert isinstance(error, KafkaError)
+    assert error.code == ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def test_a_partition_that_does_not_exist_is_an_error() -> None:
+    """The topic has two."""
+    error = Rig().ask({TopicPartition("t", 2): LATEST}).result.error
+    assert "does not exist: the topic has 2 partition(s)" in str(error)
