@@ -8,13 +8,12 @@ Sockets, timers and state machines advance only inside `run_turn` and the method
 
 from __future__ import annotations
 
-import random
 import selectors
 import socket
-import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.clients.client import Client
+from ottla.clients.environment import RealClientEnvironment
 from ottla.clients.login import login_factory
 from ottla.clients.tls import client_context
 from ottla.clients.transport import MAX_FRAME_BYTES, STEP_BYTES, gather
@@ -39,9 +38,13 @@ class BlockingRuntime:
     """Owns the sockets of one `Client`; for one thread."""
 
     def __init__(self, settings: Settings, metadata: ClusterMetadata | None = None) -> None:
-        rng = random.Random()  # noqa: S311 - jitter of retries, not a secret
+        self._environment = RealClientEnvironment()
         self.client = Client(
-            settings, self, rng=rng, metadata=metadata, login=login_factory(settings)
+            settings,
+            self,
+            rng=self._environment.rng,
+            metadata=metadata,
+            login=login_factory(settings),
         )
         self.client.now_ms = self.now_ms()
         self._setup_seconds: float = settings.socket_connection_setup_timeout_ms / 1000
@@ -60,7 +63,7 @@ class BlockingRuntime:
 
     def now_ms(self) -> int:
         """Return the monotonic time."""
-        return time.monotonic_ns() // 1_000_000
+        return self._environment.monotonic_ms()
 
     # ------------------------------------------------------------ waiting
 

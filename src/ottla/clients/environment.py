@@ -1,6 +1,6 @@
-"""Clocks and randomness of a client, as one argument; sockets and timers come from its event loop.
+"""The clocks and the random source of a client; sockets and timers belong to its event loop.
 
-Kafka: org.apache.kafka.common.utils.Time, handed to every client.
+Kafka: org.apache.kafka.common.utils.Time, an argument of every client.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 
 
 class ClientEnvironment(Protocol):
-    """What a client takes from outside beside its loop."""
+    """The dependencies of a client on its environment, without the event loop."""
 
     rng: Random
-    """Spreads retries and load, guards no secret."""
+    """For jitter of retries and load balancing, not for secrets."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds that never step back."""
+        """Return the monotonic time in ms."""
 
     def wall_ns(self) -> int:
-        """Nanoseconds since the Unix epoch."""
+        """Return ns since the Unix epoch."""
 
 
 class RealClientEnvironment:
-    """The clocks of this machine."""
+    """The clocks of the operating system."""
 
     def __init__(self) -> None:
         self.rng: Random = random.Random()  # noqa: S311 - see the protocol
 
     def monotonic_ms(self) -> int:
-        """Milliseconds that never step back."""
+        """Return the monotonic time in ms."""
         return time.monotonic_ns() // 1_000_000
 
     def wall_ns(self) -> int:
-        """Nanoseconds since the Unix epoch."""
+        """Return ns since the Unix epoch."""
         return time.time_ns()

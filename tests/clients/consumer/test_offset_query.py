@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.clients.consumer.offset_query import OffsetQuery
-from ottla.clients.consumer.subscription import EARLIEST, LATEST
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
+from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition
 from tests.clients.simulated import (
     LOSE_REQUEST,
@@ -52,7 +52,7 @@ class Rig:
 def test_leaders_answer_for_their_partitions() -> None:
     """Before any metadata is known; one request per leader."""
     rig = Rig()
-    found = rig.ask({T0: EARLIEST, T1: LATEST}).result.value
+    found = rig.ask({T0: EARLIEST_TIMESTAMP, T1: LATEST_TIMESTAMP}).result.value
     assert {part: answer.offset for part, answer in found.items()} == {T0: 0, T1: 0}
     assert len(rig.cluster.requests(ListOffsetsRequest)) == 2
 
@@ -68,7 +68,7 @@ def test_lost_requests_are_sent_again() -> None:
     """Only for the partitions without an answer."""
     rig = Rig()
     rig.cluster.faults[ListOffsetsRequest] = [LOSE_REQUEST]
-    assert len(rig.ask({T0: LATEST, T1: LATEST}).result.value) == 2
+    assert len(rig.ask({T0: LATEST_TIMESTAMP, T1: LATEST_TIMESTAMP}).result.value) == 2
     assert len(rig.cluster.requests(ListOffsetsRequest)) == 3
 
 
@@ -78,7 +78,7 @@ def test_the_deadline_ends_a_query_in_flight() -> None:
     rig.sim.run(lambda: rig.sim.client.is_reachable)
     rig.cluster.faults[ListOffsetsRequest] = [NEVER_ANSWER]
     start_ms = rig.sim.now_ms
-    error = rig.ask({T0: LATEST}, timeout_ms=700).result.error
+    error = rig.ask({T0: LATEST_TIMESTAMP}, timeout_ms=700).result.error
     assert isinstance(error, KafkaError)
     assert error.code == ErrorCode.REQUEST_TIMED_OUT
     assert rig.ended_ms == [start_ms + 700]
@@ -88,12 +88,12 @@ def test_an_unreachable_cluster_is_named() -> None:
     """The deadline passes without any response."""
     rig = Rig()
     rig.cluster.faults[MetadataRequest] = [LOSE_REQUEST] * 1000
-    error = rig.ask({T0: LATEST}, timeout_ms=700).result.error
+    error = rig.ask({T0: LATEST_TIMESTAMP}, timeout_ms=700).result.error
     assert isinstance(error, KafkaError)
     assert error.code == ErrorCode.BROKER_NOT_AVAILABLE
 
 
 def test_a_partition_that_does_not_exist_is_an_error() -> None:
     """The topic has two."""
-    error = Rig().ask({TopicPartition("t", 2): LATEST}).result.error
+    error = Rig().ask({TopicPartition("t", 2): LATEST_TIMESTAMP}).result.error
     assert "does not exist: the topic has 2 partition(s)" in str(error)
