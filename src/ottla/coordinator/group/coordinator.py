@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.coordinator.group import group_admin
 from ottla.coordinator.group.answers import gather, recover
 from ottla.coordinator.group.classic import join, membership, sync
+from ottla.coordinator.group.classic.join_call import make_join
 from ottla.coordinator.group.context import RequestContext, TopicNames, allow_all
 from ottla.coordinator.group.error_mapping import operation_error
 from ottla.coordinator.group.java_hash import partition_for
@@ -129,7 +130,7 @@ class GroupCoordinator:
         ):
             _fail_join(answer, request, ErrorCode.INVALID_SESSION_TIMEOUT)
         else:
-            call = join.make_join(request, context, answer)
+            call = make_join(request, context, answer)
             self._run_held(
                 request.group_id,
                 lambda shard: join.join(shard.classic, call),

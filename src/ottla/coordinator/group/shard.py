@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import group_admin, records
-from ottla.coordinator.group.classic import expiry, rebalance
+from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicState
 from ottla.coordinator.group.classic.groups import ClassicGroups
 from ottla.coordinator.group.groups import Groups
@@ -105,7 +105,7 @@ class GroupShard:
         for group_id in tuple(self.classic.stored):
             group = self.classic.get(group_id)
             for member in tuple(group.members.values()):
-                expiry.reschedule(self.classic, group, member)
+                rebalance.reschedule(self.classic, group, member)
             if len(group.members) > self._config.group_max_size:
                 rebalance.prepare_rebalance(self.classic, group)
         self._schedule_expiry()

@@ -18,12 +18,12 @@ from ottla.coordinator.group.java_hash import in_hash_map_order
 from ottla.coordinator.group.responses import join_error, sync_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.join_group import JoinGroupResponse
+from ottla.protocol.apis.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ottla.coordinator.group.classic.member import ClassicMember
-    from ottla.protocol.apis.sync_group import SyncGroupResponse
     from ottla.purgatory.pending import Pending
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
@@ -155,6 +155,26 @@ class ClassicGroup:
             choice = member.vote(candidates)
             votes[choice] = votes.get(choice, 0) + 1
         return max(in_hash_map_order(votes), key=lambda name: votes[name])
+
+    def join_success(self, member_id: str) -> JoinGroupResponse:
+        """Return the response to a join of this generation, without its members."""
+        return JoinGroupResponse(
+            generation_id=self.generation_id,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.leader_id or "",
+            member_id=member_id,
+            members=[],
+        )
+
+    def sync_success(self, assignment: bytes) -> SyncGroupResponse:
+        """Return the response to a sync of this generation."""
+        return SyncGroupResponse(
+            error_code=ErrorCode.NONE,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            assignment=assignment,
+        )
 
     def described_members(self) -> list[JoinGroupResponse.JoinGroupResponseMember]:
         """Return the members as the leader needs them to compute an assignment."""

@@ -6,59 +6,25 @@ classicGroupJoinExistingMember, updateStaticMemberThenRebalanceOrCompleteJoin, â
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import records
-from ottla.coordinator.group.classic import expiry, rebalance
+from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.classic.groups import heartbeat_key, join_key
 from ottla.coordinator.group.classic.member import ClassicMember
 from ottla.coordinator.group.classic.static import replace_static_member
 from ottla.coordinator.group.error_mapping import append_error
-from ottla.coordinator.group.responses import join_error, join_success
+from ottla.coordinator.group.responses import join_error
 from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.classic.groups import ClassicGroups
-    from ottla.coordinator.group.context import RequestContext
-    from ottla.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
-    from ottla.purgatory.pending import Pending
+    from ottla.coordinator.group.classic.join_call import Join
 
 NEEDS_MEMBER_ID_VERSION: Final = 4
 """The first version in which a dynamic member needs an id before it can join (KIP-394)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """A join in progress: the request, its context and the pending response."""
-
-    request: JoinGroupRequest
-    context: RequestContext
-    answer: Pending[JoinGroupResponse]
-    protocols: tuple[tuple[str, bytes], ...]
-
-    @property
-    def timeouts_ms(self) -> tuple[int, int]:
-        """Rebalance and session timeout; version 0 has only the latter."""
-        session_ms = self.request.session_timeout_ms
-        if self.context.api_version == 0:
-            return session_ms, session_ms
-        return self.request.rebalance_timeout_ms, session_ms
-
-    def refuse(self, error: ErrorCode, member_id: str = "") -> Result[None]:
-        """Complete the response with an error."""
-        self.answer.complete(join_error(error, member_id))
-        return empty_result()
-
-
-def make_join(
-    request: JoinGroupRequest, context: RequestContext, answer: Pending[JoinGroupResponse]
-) -> Join:
-    """Return the join of a request."""
-    protocols = tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
-    return Join(request, context, answer, protocols)
 
 
 def join(groups: ClassicGroups, call: Join) -> Result[None]:
@@ -133,7 +99,7 @@ def _hand_out_member_id(
         return call.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
     group.pending_join[member_id] = None
     session_ms = call.request.session_timeout_ms
-    groups.schedule_heartbeat(group, member_id, session_ms, expiry.expire)
+    groups.schedule_heartbeat(group, member_id, session_ms, rebalance.expire)
     return call.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
 
 
@@ -163,13 +129,13 @@ def _rejoin(
     is_leader = group.is_leader(member.member_id)
     if group.is_in(ClassicState.COMPLETING_REBALANCE) and is_unchanged:
         # the earlier response was lost: repeat it, nothing has changed
-        response = join_success(group, member.member_id)
+        response = group.join_success(member.member_id)
         if is_leader:
             response.members = group.described_members()
         call.answer.complete(response)
         return empty_result()
     if group.is_in(ClassicState.STABLE) and is_unchanged and not is_leader:
-        call.answer.complete(join_success(group, member.member_id))
+        call.answer.complete(group.join_success(member.member_id))
         return empty_result()
     if group.is_in(ClassicState.EMPTY, ClassicState.DEAD):
         return call.refuse(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id)
@@ -194,5 +160,5 @@ def _add(groups: ClassicGroups, group: ClassicGroup, call: Join, member_id: str)
     if is_preparing and group.previous_state == ClassicState.EMPTY:
         group.new_member_added = True
     group.add(member, call.answer)
-    expiry.reschedule(groups, group, member, groups.config.new_member_join_timeout_ms)
+    rebalance.reschedule(groups, group, member, groups.config.new_member_join_timeout_ms)
     return rebalance.prepare_or_complete(groups, group)

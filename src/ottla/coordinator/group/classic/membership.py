@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.group.classic import expiry, rebalance
+from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.classic.groups import heartbeat_key
 from ottla.coordinator.runtime.result import Result
@@ -36,7 +36,7 @@ def heartbeat(groups: ClassicGroups, request: HeartbeatRequest) -> Result[Heartb
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     if group.is_in(ClassicState.EMPTY):
         return Result(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
-    expiry.reschedule(groups, group, group.members[request.member_id])
+    rebalance.reschedule(groups, group, group.members[request.member_id])
     is_preparing = group.is_in(ClassicState.PREPARING_REBALANCE)
     code = ErrorCode.REBALANCE_IN_PROGRESS if is_preparing else ErrorCode.NONE
     return Result(HeartbeatResponse(error_code=code))

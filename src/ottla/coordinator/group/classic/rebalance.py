@@ -1,6 +1,8 @@
-"""The rebalance of a classic group: join phase, sync phase and their deadlines.
+"""The rebalance of a classic group: join phase, sync phase, deadlines and session timeouts.
 
-Kafka: GroupMetadataManager.{prepareRebalance, completeClassicGroupJoin, expirePendingSync, …}.
+Kafka: GroupMetadataManager.{prepareRebalance, completeClassicGroupJoin, expirePendingSync,
+expireClassicGroupMemberHeartbeat, removeMemberAndUpdateClassicGroup, …}. A session that expires
+starts a rebalance, and a rebalance restarts sessions.
 
 Join phase: ends when all members have rejoined, or after the longest rebalance timeout; dynamic
 members that have not joined by then are removed. The first rebalance of an empty group waits
@@ -14,15 +16,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group import records
-from ottla.coordinator.group.classic import expiry
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.classic.groups import heartbeat_key, join_key, sync_key
-from ottla.coordinator.group.responses import join_success, sync_error, sync_success
+from ottla.coordinator.group.responses import sync_error
 from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.classic.groups import ClassicGroups
+    from ottla.coordinator.group.classic.member import ClassicMember
 
 
 def prepare_or_complete(groups: ClassicGroups, group: ClassicGroup) -> Result[None]:
@@ -124,11 +126,11 @@ def complete_join_phase(groups: ClassicGroups, group: ClassicGroup) -> Result[No
 def _answer_joins(groups: ClassicGroups, group: ClassicGroup) -> None:
     members = group.described_members()
     for member in tuple(group.members.values()):
-        response = join_success(group, member.member_id)
+        response = group.join_success(member.member_id)
         if group.is_leader(member.member_id):
             response.members = members
         group.complete_join(member, response)
-        expiry.reschedule(groups, group, member)
+        reschedule(groups, group, member)
         member.is_new = False
         group.pending_sync[member.member_id] = None
 
@@ -178,8 +180,57 @@ def reset_assignments(groups: ClassicGroups, group: ClassicGroup, error: ErrorCo
 def _answer_syncs(groups: ClassicGroups, group: ClassicGroup, error: ErrorCode) -> None:
     for member in tuple(group.members.values()):
         if error == ErrorCode.NONE:
-            response = sync_success(group, member.assignment)
+            response = group.sync_success(member.assignment)
         else:
             response = sync_error(error)
         if group.complete_sync(member, response):
-            expiry.reschedule(groups, group, member)
+            reschedule(groups, group, member)
+
+
+# ---------------------------------------------------------------- sessions
+
+
+def reschedule(
+    groups: ClassicGroups,
+    group: ClassicGroup,
+    member: ClassicMember,
+    delay_ms: int | None = None,
+) -> None:
+    """Restart the member's session, for delay_ms or by default its session timeout."""
+    timeout_ms = member.session_timeout_ms if delay_ms is None else delay_ms
+    groups.schedule_heartbeat(group, member.member_id, timeout_ms, expire)
+
+
+def expire(groups: ClassicGroups, group_id: str, member_id: str) -> Result[None]:
+    """Remove a member, or a pending one, whose session has expired."""
+    group = groups.find(group_id)
+    if group is None:
+        return empty_result()
+    if member_id in group.pending_join:
+        return remove_pending(groups, group, member_id)
+    member = group.members.get(member_id)
+    if member is None or member.has_satisfied_heartbeat:
+        return empty_result()
+    return remove_member(groups, group, member)
+
+
+def remove_member(
+    groups: ClassicGroups, group: ClassicGroup, member: ClassicMember
+) -> Result[None]:
+    """Remove a member; the others rebalance, or complete the join phase that waited for it."""
+    group.remove(member.member_id)
+    if group.is_in(ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
+        return prepare_or_complete(groups, group)
+    return _complete_if_all_joined(groups, group)
+
+
+def remove_pending(groups: ClassicGroups, group: ClassicGroup, member_id: str) -> Result[None]:
+    """Remove a member that received an id and never joined with it."""
+    group.remove(member_id)
+    return _complete_if_all_joined(groups, group)
+
+
+def _complete_if_all_joined(groups: ClassicGroups, group: ClassicGroup) -> Result[None]:
+    if group.is_in(ClassicState.PREPARING_REBALANCE) and group.has_all_members_joined:
+        return complete_join_phase(groups, group)
+    return empty_result()

@@ -8,15 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import records
-from ottla.coordinator.group.classic import expiry, rebalance
+from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.error_mapping import append_error
-from ottla.coordinator.group.responses import join_success
 from ottla.coordinator.runtime.result import Result
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.classic.groups import ClassicGroups
-    from ottla.coordinator.group.classic.join import Join
+    from ottla.coordinator.group.classic.join_call import Join
     from ottla.coordinator.group.classic.member import ClassicMember
     from ottla.errors import KafkaError
 
@@ -38,7 +37,7 @@ def replace_static_member(
     assert not group.is_in(ClassicState.EMPTY, ClassicState.DEAD)
     old_leader = group.leader_id
     member = group.replace_static_member(instance_id, old_id, new_id)
-    expiry.reschedule(groups, group, member)
+    rebalance.reschedule(groups, group, member)
     before = member.protocols, (member.rebalance_timeout_ms, member.session_timeout_ms)
     group.update(member, call.protocols, call.timeouts_ms, call.answer)
     if group.is_in(ClassicState.STABLE):
@@ -69,7 +68,7 @@ def _complete_replacement(
     """
     if member.awaiting_join is not call.answer:
         return
-    response = join_success(group, member.member_id)
+    response = group.join_success(member.member_id)
     if call.context.api_version >= SKIP_ASSIGNMENT_VERSION:
         if group.is_leader(member.member_id):
             response.members = group.described_members()
@@ -94,11 +93,11 @@ def _revert_replacement(
         return  # replaced or rejoined since then: the newer state counts
     group.update(member, before[0], before[1], None)
     group.replace_static_member(instance_id, member.member_id, old_id)
-    expiry.reschedule(groups, group, member)
+    rebalance.reschedule(groups, group, member)
 
 
 def _refuse(group: ClassicGroup, call: Join, old_leader: str | None, error: KafkaError) -> None:
-    response = join_success(group, "")
+    response = group.join_success("")
     response.leader = old_leader or ""
     response.error_code = append_error(error.code)
     call.answer.complete(response)

@@ -11,7 +11,7 @@ from ottla.coordinator.group import records
 from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.error_mapping import append_error
-from ottla.coordinator.group.responses import sync_error, sync_success
+from ottla.coordinator.group.responses import sync_error
 from ottla.coordinator.runtime.result import Result, empty_result
 from ottla.errors import ErrorCode, KafkaError
 
@@ -33,7 +33,7 @@ def sync(
     member = group.members[request.member_id]
     rebalance.note_sync(groups, group, request.member_id)
     if group.is_in(ClassicState.STABLE):
-        answer.complete(sync_success(group, member.assignment))
+        answer.complete(group.sync_success(member.assignment))
         return empty_result()
     group.complete_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
     member.awaiting_sync = answer

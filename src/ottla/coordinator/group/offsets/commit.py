@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import records
-from ottla.coordinator.group.classic import expiry
+from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.group.offsets.committed import CommittedOffset
 from ottla.coordinator.runtime import CoordinatorRecord, Result
@@ -92,7 +92,7 @@ def _validate(groups: Groups, request: OffsetCommitRequest, api_version: int) ->
     if group.is_in(ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
         member = group.members.get(request.member_id)
         if member is not None:
-            expiry.reschedule(groups.classic, group, member)
+            rebalance.reschedule(groups.classic, group, member)
 
 
 def validate_committer(
