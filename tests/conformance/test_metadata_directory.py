@@ -120,8 +120,8 @@ def test_a_fresh_directory_is_what_kafka_makes(kafka: Kafka, node: RealKafka) ->
     _format(node)
     ours = _listing(node.log_dir)
     bootstrap = (node.log_dir / "bootstrap.checkpoint").read_bytes()
-    other = RealKafka(kafka, node.log_dir / "theirs", {})
-    other.log_dir.mkdir()
+    other = RealKafka(kafka, node.directory / "theirs", {})
+    other.directory.mkdir()
     other.properties = {**node.properties, "log.dirs": str(other.log_dir)}
     other.write_properties()
     flags = () if "controller.quorum.voters" in node.properties else ("--standalone",)
