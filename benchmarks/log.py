@@ -71,7 +71,7 @@ def append(log_dir: str, records: int, size: int, *, producer: bool = False) -> 
             batch[53:57] = sequence.to_bytes(4, "big")
             sequence += records
             batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
-        log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
+        log.writes.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
 
     kind = " idempotent" if producer else ""
     timed(f"append_as_leader{kind}, {records} x {size} B", 20_000, one)
@@ -79,7 +79,7 @@ def append(log_dir: str, records: int, size: int, *, producer: bool = False) -> 
 
     def two(_: int) -> None:
         batch[0:8] = follower.log_end_offset.to_bytes(8, "big")
-        follower.append_as_follower(batch, leader_epoch=0, now_ms=NOW_MS)
+        follower.writes.append_as_follower(batch, leader_epoch=0, now_ms=NOW_MS)
 
     timed(f"append_as_follower{kind}, {records} x {size} B", 20_000, two)
     log.update_high_watermark(log.log_end_offset)
@@ -93,12 +93,12 @@ def read(log: PartitionLog) -> None:
     timed(
         "read at the tail, up to the high watermark",
         50_000,
-        lambda _: log.read(end - 5, 1 << 20, isolation=limit),
+        lambda _: log.reads.read(end - 5, 1 << 20, isolation=limit),
     )
     offsets = [Random(1).randrange(end) for _ in range(10_000)]
-    timed("read of a random old offset", 10_000, lambda n: log.read(offsets[n], 1 << 20))
+    timed("read of a random old offset", 10_000, lambda n: log.reads.read(offsets[n], 1 << 20))
     timed("is_cached of 1 MiB", 10_000, lambda _: log.segments[0].file.is_cached(0, 1 << 20))
-    timed("offset_for_timestamp", 1_000, lambda _: log.offset_for_timestamp(NOW_MS))
+    timed("offset_for_timestamp", 1_000, lambda _: log.reads.offset_for_timestamp(NOW_MS))
 
 
 def many(log_dir: str, count: int) -> None:
@@ -119,7 +119,7 @@ def many(log_dir: str, count: int) -> None:
     for number in range(count):
         log = logs.get_or_create(TopicPartition("t", number), topic_id=TOPIC_ID, now_ms=NOW_MS)
         batch[0:8] = bytes(8)
-        log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
+        log.writes.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
     spent = time.perf_counter() - start
     print(f"create {count} partitions with a batch each {spent:27.2f} s")
     for clean in (True, False):

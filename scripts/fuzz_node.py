@@ -311,7 +311,7 @@ def _read(sock: socket.socket, size: int) -> bytes | None:
 
 def served(kind: str) -> dict[int, tuple[int, int]]:
     """Return the versions of each API that a listener type serves."""
-    from ottla.server.requests.dispatch import served_apis
+    from ottla.server.requests.api import served_apis
 
     return {key: (api.lowest, api.highest) for key, api in served_apis(kind).items()}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.protocol.api_keys import ApiKey, advertised_versions, request_class, served_versions
-from ottla.server.requests.dispatch import served_apis
+from ottla.server.requests.api import served_apis
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -50,10 +50,10 @@ def problems(text: str) -> list[str]:
 
 def finish(log: PartitionLog) -> None:
     """Close a log durably."""
-    job = log.close()
+    job = log.flushes.close()
     if job is not None:
         job.run()
-        log.flush_completed(job)
+        log.flushes.completed(job)
     log.release()
 
 
@@ -72,7 +72,7 @@ def written_by_us(directory: Path) -> PartitionLog:
         now_ms += 10
         records = [(now_ms, b"%d" % n, rng.randbytes(200), ()) for n in range(5)]
         plain = encode_batch(records)
-        log.append_as_leader(memoryview(plain), leader_epoch=number // 60, now_ms=now_ms)
+        log.writes.append_as_leader(memoryview(plain), leader_epoch=number // 60, now_ms=now_ms)
         producer_id = 5 + number % 3
         sent = encode_batch(
             records,
@@ -81,7 +81,7 @@ def written_by_us(directory: Path) -> PartitionLog:
             base_sequence=number // 3 * 5,
             transactional=producer_id > 5,
         )
-        log.append_as_leader(memoryview(sent), leader_epoch=number // 60, now_ms=now_ms)
+        log.writes.append_as_leader(memoryview(sent), leader_epoch=number // 60, now_ms=now_ms)
         if producer_id > 5 and number % 4 == 3:
             marker = encode_end_txn_marker(
                 commit=number % 8 == 3,
@@ -90,7 +90,7 @@ def written_by_us(directory: Path) -> PartitionLog:
                 producer_epoch=0,
                 timestamp=now_ms,
             )
-            log.append_as_leader(
+            log.writes.append_as_leader(
                 memoryview(marker),
                 leader_epoch=number // 60,
                 now_ms=now_ms,
@@ -126,11 +126,11 @@ def test_kafka_reads_the_files_of_a_log_that_is_open(kafka: Kafka, tmp_path: Pat
     log = PartitionLog.open(log.directory, NAME, config=config, now_ms=1, clean=True)
     for number in range(200):
         batch = encode_batch([(1_800_000_000_000 + number, b"k", b"x" * 900, ())])
-        log.append_as_leader(memoryview(batch), leader_epoch=1, now_ms=1_800_000_000_000)
-    job = log.start_flush()
+        log.writes.append_as_leader(memoryview(batch), leader_epoch=1, now_ms=1_800_000_000_000)
+    job = log.flushes.start()
     assert job is not None
     job.run()
-    log.flush_completed(job)
+    log.flushes.completed(job)
     active = log.segments.active.path("")
     assert log.directory.size(active + ".index") == 10_485_760
     assert log.directory.size(active + ".timeindex") == 10_485_756
@@ -228,10 +228,10 @@ def test_we_read_what_kafka_wrote(stopped_kafka: tuple[RealKafka, Path], tmp_pat
     assert log.log_end_offset == headers[-1].last_offset + 1
     assert log.high_watermark == log.log_end_offset
     for header in headers[:: max(1, len(headers) // 200)]:
-        data = log.read(header.base_offset, header.size).records
+        data = log.reads.read(header.base_offset, header.size).records
         assert not isinstance(data, bytes | bytearray | memoryview)
         assert data.read() == raw[header.position : header.position + header.size]
-    aborted = log.read(0, 1, isolation=FetchIsolation.TXN_COMMITTED)
+    aborted = log.reads.read(0, 1, isolation=FetchIsolation.TXN_COMMITTED)
     assert aborted.aborted_transactions is not None
     logs.shutdown(7)
     after = files_of(directory)
@@ -279,7 +279,7 @@ def test_a_follower_writes_the_files_that_kafka_writes(
         if name.endswith(".log"):
             for header in scan_batches(content):
                 data = content[header.position : header.position + header.size]
-                log.append_as_follower(data, leader_epoch=1 << 30, now_ms=1_900_000_000_000)
+                log.writes.append_as_follower(data, leader_epoch=1 << 30, now_ms=1_900_000_000_000)
     finish(log)
     after = files_of(tmp_path)
     assert {name for name in before if before[name] != after.get(name)} == set()
@@ -295,7 +295,7 @@ def test_kafka_takes_a_directory_that_we_wrote_to(stopped_kafka: tuple[RealKafka
     now_ms = 1_790_000_000_000
     for number in range(50):
         batch = encode_batch([(now_ms, b"ours-%d" % number, b"x" * 100, ())])
-        log.append_as_leader(memoryview(batch), leader_epoch=epoch, now_ms=now_ms)
+        log.writes.append_as_leader(memoryview(batch), leader_epoch=epoch, now_ms=now_ms)
     end = log.log_end_offset
     for each in logs:
         each.update_high_watermark(each.log_end_offset)

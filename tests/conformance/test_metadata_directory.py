@@ -96,11 +96,11 @@ def _write(node: RealKafka, name: str, topic_id: Uuid) -> None:
         topic_id=topic_id,
     )
     records = [(now_ms, b"key", b"value-%d" % number, ()) for number in range(5)]
-    log.append_as_leader(memoryview(encode_batch(records)), leader_epoch=0, now_ms=now_ms)
-    job = log.close()
+    log.writes.append_as_leader(memoryview(encode_batch(records)), leader_epoch=0, now_ms=now_ms)
+    job = log.flushes.close()
     assert job is not None
     job.run()
-    log.flush_completed(job)
+    log.flushes.completed(job)
     log.release()
 
 

@@ -37,7 +37,7 @@ def refuses_or_returns(call: Any, *arguments: Any, **named: Any) -> Any:
 def checked(data: bytes) -> object:
     """Validate; what is too much for the loop goes the way of large batches."""
     try:
-        return validate(data, next_offset=0, leader_epoch=0, now_ms=0, rules=RULES)
+        return validate(memoryview(data), 0, 0, 0, RULES)
     except OffloadRequired as large:
         limits = DecompressionLimits(max_bytes=1 << 22, max_cpu_ms=1000)
         found = check_large_batch(large, now_ms=0, limits=limits, cpu_s=lambda: 0.0)
@@ -53,7 +53,7 @@ def test_records_survive_their_batch(rows: Any, codec: Compression, base_offset:
     assert [tuple(record[1:]) for record in batch.records()] == rows
     assert sum(chunk.rows for chunk in parse_columns(data)) == len(rows)
     data[:8] = bytes(8)
-    found = validate(data, next_offset=9, leader_epoch=1, now_ms=0, rules=RULES)
+    found = validate(memoryview(data), 9, 1, 0, RULES)
     assert found.max_timestamp == max(row[0] for row in rows)
     assert found.record_count == len(rows)
 

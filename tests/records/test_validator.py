@@ -11,7 +11,6 @@ from ottla.records import scan
 from ottla.records.batch import RecordBatch, TimestampType
 from ottla.records.builder import assemble_batch, encode_batch
 from ottla.records.compression import Compression, compress
-from ottla.records.control import ControlRecordType, encode_control_batch
 from ottla.records.validation_rules import RecordValidationError, ValidationRules
 from ottla.records.validator import (
     AppendOrigin,
@@ -20,7 +19,7 @@ from ottla.records.validator import (
 )
 
 if TYPE_CHECKING:
-    from ottla.records.validator import ValidatedRecords
+    from ottla.records.validator import ValidatedBatch
     from ottla.types import Buffer
 
 ROWS = [(1000 + index, b"k%d" % index, b"v" * index, ()) for index in range(5)]
@@ -28,10 +27,10 @@ RULES = ValidationRules(topic_partition="t-0")
 NOW = 10_000
 
 
-def run(data: Buffer, rules: ValidationRules = RULES, **changes: Any) -> ValidatedRecords:
+def run(data: Buffer, rules: ValidationRules = RULES, **changes: Any) -> ValidatedBatch:
     """Validate with next offset 100 and epoch 7."""
     settings = {"next_offset": 100, "leader_epoch": 7, "now_ms": NOW, **changes}
-    return validate(data, rules=rules, **settings)
+    return validate(memoryview(data), rules=rules, **settings)
 
 
 def refused(data: Buffer, rules: ValidationRules = RULES, **changes: Any) -> KafkaError:
@@ -47,15 +46,14 @@ def test_a_good_batch_is_patched_in_place(codec: Compression) -> None:
     data = encode_batch(ROWS, compression=codec)
     before = bytes(data)
     found = run(memoryview(data))
-    assert found.buffers[0].obj is data
+    assert found.buffer.obj is data
     assert data[16:] == before[16:]
     batch = RecordBatch(data)
     assert (batch.base_offset, batch.last_offset, batch.leader_epoch) == (100, 104, 7)
     assert (found.first_offset, found.last_offset, found.record_count) == (100, 104, 5)
-    assert (found.max_timestamp, found.offset_of_max_timestamp) == (1004, 104)
-    assert found.log_append_time == -1
-    summary = found.batches[0]
-    assert (summary.position, summary.size, summary.last_sequence) == (0, len(data), -1)
+    assert found.max_timestamp == 1004
+    assert found.log_append_time_ms == -1
+    assert (found.position, found.size, found.last_sequence) == (0, len(data), -1)
 
 
 def test_only_the_first_length_and_magic_are_explained() -> None:
@@ -79,16 +77,16 @@ def test_read_only_bytes_are_copied() -> None:
     data = bytes(encode_batch(ROWS))
     found = run(data)
     assert data[:8] == bytes(8)
-    assert RecordBatch(found.buffers[0]).base_offset == 100
+    assert RecordBatch(found.buffer).base_offset == 100
 
 
 def test_broker_time() -> None:
     """With LogAppendTime the header changes and nothing else."""
     data = encode_batch(ROWS)
     found = run(data, ValidationRules(timestamp_type=TimestampType.LOG_APPEND_TIME))
-    batch = RecordBatch(found.buffers[0])
+    batch = RecordBatch(found.buffer)
     batch.check_crc()
-    assert (found.max_timestamp, found.log_append_time) == (NOW, NOW)
+    assert (found.max_timestamp, found.log_append_time_ms) == (NOW, NOW)
     assert {record.timestamp for record in batch.records()} == {NOW}
     assert batch.payload == RecordBatch(encode_batch(ROWS)).payload
 
@@ -99,10 +97,10 @@ def test_another_codec_is_a_new_batch() -> None:
     rules = ValidationRules(compression_type=Compression.ZSTD, compression_level=1)
     found = run(data, rules)
     assert RecordBatch(data).base_offset == 0
-    batch = RecordBatch(found.buffers[0])
+    batch = RecordBatch(found.buffer)
     assert batch.compression is Compression.ZSTD
     assert [tuple(record[1:]) for record in batch.records()] == ROWS
-    assert (batch.base_offset, found.batches[0].last_sequence) == (100, 13)
+    assert (batch.base_offset, found.last_sequence) == (100, 13)
 
 
 def test_sizes() -> None:
@@ -182,7 +180,7 @@ def test_other_records_out_of_sequence_are_numbered_again(
 ) -> None:
     """Uncompressed records, and those that the broker compresses itself."""
     found = run(out_of_sequence(codec), rules=ValidationRules(compression_type=target))
-    batch = RecordBatch(found.buffers[0])
+    batch = RecordBatch(found.buffer)
     batch.check_crc()
     assert [record.offset for record in batch.records()] == [100, 101, 102]
     assert [record.value for record in batch.records()] == [b"v0", b"v5", b"v1"]
@@ -205,24 +203,6 @@ def test_old_formats_are_refused() -> None:
     data = encode_batch(ROWS)
     data[16] = 1
     assert refused(data).code == ErrorCode.INVALID_RECORD
-
-
-def test_the_metadata_leader_keeps_its_offsets() -> None:
-    """Raft gave offsets and epoch itself; several batches may come, all of its epoch."""
-    control = encode_control_batch(
-        [(ControlRecordType.LEADER_CHANGE, b"x")], timestamp=5, base_offset=100, leader_epoch=7
-    )
-    data = control + encode_batch(ROWS, base_offset=101, leader_epoch=7)
-    found = run(bytes(data), origin=AppendOrigin.RAFT_LEADER)
-    assert (found.first_offset, found.last_offset, found.record_count) == (100, 105, 6)
-    assert [batch.position for batch in found.batches] == [0, len(control)]
-    assert [batch.is_control for batch in found.batches] == [True, False]
-    assert (found.max_timestamp, found.offset_of_max_timestamp) == (1004, 105)
-    error = refused(data, origin=AppendOrigin.RAFT_LEADER, leader_epoch=8)
-    assert error.code == ErrorCode.INVALID_RECORD
-    data[-1] ^= 1
-    assert isinstance(refused(data, origin=AppendOrigin.RAFT_LEADER), CorruptMessage)
-    assert refused(b"", origin=AppendOrigin.RAFT_LEADER).code == ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("kind", [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME])

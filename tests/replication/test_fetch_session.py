@@ -7,44 +7,32 @@ import random
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
+from ottla.protocol.fetch_values import (
+    FetchedPartition,
+    FetchValues,
+    PartitionFetch,
+    PartitionKey,
+)
 from ottla.replication.fetch_session import MIN_EVICTION_MS, FetchSessionCache
-from ottla.types import Uuid
+from ottla.types import ZERO_UUID, Uuid
 
-Topic = FetchRequest.FetchTopic
-PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
+KEY = PartitionKey("t", ZERO_UUID, 0)
 
 
 def request(
     *partitions: int, session_id: int = 0, epoch: int = 0, forgotten: tuple[int, ...] = ()
-) -> FetchRequest:
+) -> FetchValues:
     """Return a fetch of partitions of topic "t", each from the offset of its own number."""
     requested = [
-        Topic.FetchPartition(partition=one, fetch_offset=one, partition_max_bytes=100)
-        for one in partitions
+        PartitionFetch(KEY._replace(partition=one), -1, one, -1, -1, 100) for one in partitions
     ]
-    return FetchRequest(
-        max_wait_ms=0,
-        min_bytes=1,
-        session_id=session_id,
-        session_epoch=epoch,
-        topics=[Topic(topic="t", partitions=requested)] if requested else [],
-        forgotten_topics_data=[FetchRequest.ForgottenTopic(topic="t", partitions=list(forgotten))]
-        if forgotten
-        else [],
-    )
+    removed = [KEY._replace(partition=one) for one in forgotten]
+    return FetchValues(None, -1, -1, 0, 1, 1 << 20, 0, session_id, epoch, requested, removed, "")
 
 
-def data(*, high_watermark: int = 0, records: bytes = b"", error: int = 0) -> PartitionData:
+def data(*, high_watermark: int = 0, records: bytes = b"", error: int = 0) -> FetchedPartition:
     """Return one partition's answer."""
-    return PartitionData(
-        partition_index=0,
-        error_code=error,
-        high_watermark=high_watermark,
-        log_start_offset=0,
-        aborted_transactions=None,
-        records=records,
-    )
+    return FetchedPartition(KEY, error, high_watermark, -1, 0, None, records, len(records))
 
 
 @pytest.fixture
@@ -54,7 +42,7 @@ def cache() -> FetchSessionCache:
 
 
 def test_a_session_remembers_partitions(cache: FetchSessionCache) -> None:
-    """An empty incremental request reads the session's partitions without forgotten ones."""
+    """An empty incremental request reads what the session holds, less what it forgot."""
     plan = cache.plan(request(0, 1), 12, 0)
     assert plan.session_id > 0
     assert not plan.is_incremental
@@ -66,13 +54,12 @@ def test_a_session_remembers_partitions(cache: FetchSessionCache) -> None:
 def test_topics_are_forgotten_by_their_id(cache: FetchSessionCache) -> None:
     """From version 13 on topics have ids only, also where they are forgotten (KAFKA-13079)."""
     ids = [Uuid(bytes([number]) * 16) for number in (1, 2)]
-    first = request(0)
-    first.topics = [Topic(topic_id=one, partitions=first.topics[0].partitions) for one in ids]
+    keys = [PartitionKey("", one, 0) for one in ids]
+    requested = [PartitionFetch(key, -1, 0, -1, -1, 100) for key in keys]
+    first = request()._replace(partitions=requested)
     session_id = cache.plan(first, 13, 0).session_id
-    forgotten = FetchRequest.ForgottenTopic(topic_id=ids[0], partitions=[0])
-    later = request(session_id=session_id, epoch=1)
-    later.forgotten_topics_data = [forgotten]
-    assert [requested.key.topic_id for requested in cache.plan(later, 13, 0).partitions] == [ids[1]]
+    later = request(session_id=session_id, epoch=1)._replace(forgotten=keys[:1])
+    assert [one.key.topic_id for one in cache.plan(later, 13, 0).partitions] == [ids[1]]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +100,7 @@ def test_only_idle_sessions_make_room(cache: FetchSessionCache) -> None:
 
 
 def test_a_larger_session_takes_the_place_of_a_smaller_one(cache: FetchSessionCache) -> None:
-    """Sessions older than two minutes can be evicted by larger ones, not by equal ones."""
+    """Of those that had their two minutes, however busy they are; an equal one stays."""
     first = cache.plan(request(0), 12, 0).session_id
     second = cache.plan(request(0, 1), 12, 0).session_id
     late_ms = MIN_EVICTION_MS + 1
@@ -128,7 +115,7 @@ def test_a_larger_session_takes_the_place_of_a_smaller_one(cache: FetchSessionCa
 
 
 def test_an_answer_names_only_what_changed(cache: FetchSessionCache) -> None:
-    """Records, changed watermarks, errors and their end are returned; unchanged ones are not."""
+    """Records, a moved watermark, and errors with their end are told; silence is left out."""
     (requested,) = cache.plan(request(0), 12, 0).partitions
     assert requested.must_respond(data(high_watermark=5))
     assert not requested.must_respond(data(high_watermark=5))
@@ -138,7 +125,7 @@ def test_an_answer_names_only_what_changed(cache: FetchSessionCache) -> None:
 
 
 def test_served_partitions_go_to_the_end(cache: FetchSessionCache) -> None:
-    """A byte limit starves no partition: those that returned data move to the end."""
+    """A byte limit starves nobody: who got data waits for the others."""
     plan = cache.plan(request(0, 1, 2), 12, 0)
     assert plan.session is not None
     plan.session.serve_later([next(iter(plan.session.partitions))])

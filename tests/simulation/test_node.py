@@ -21,7 +21,7 @@ from ottla.coordinator.group.coordinator import GroupCoordinator
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
-from ottla.protocol.apis.produce import ProduceRequest
+from ottla.protocol.produce_values import PartitionRecords, ProduceValues
 from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.records.batch import iterate_batches
 from ottla.records.builder import encode_batch
@@ -43,7 +43,6 @@ SEEDS = int(os.environ.get("OTTLA_SIMULATION_SEEDS", "60"))
 STEPS = 60
 OFFSETS = "__consumer_offsets"
 CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=200, segment_index_bytes=240)
-TopicData = ProduceRequest.TopicProduceData
 Committed = OffsetCommitRequest.OffsetCommitRequestTopic
 
 
@@ -122,10 +121,7 @@ class Broker:
             producer_epoch=0,
             base_sequence=sequence,
         )
-        part = TopicData.PartitionProduceData(index=0, records=memoryview(records))
-        request = ProduceRequest(
-            acks=-1, timeout_ms=1000, topic_data=[TopicData(name="t", partition_data=[part])]
-        )
+        request = ProduceValues(None, -1, 1000, [PartitionRecords("t", 0, memoryview(records))])
         ctx: Any = SimpleNamespace(
             broker=SimpleNamespace(replicas=self.replicas),
             api_version=9,
@@ -133,7 +129,7 @@ class Broker:
             now_ms=self.clock.time_ms,
         )
         answer: Any = produce(ctx, request)
-        found = answer.responses[0].partition_responses[0]
+        (found,) = answer
         assert found.error_code == ErrorCode.NONE
         assert found.base_offset == sequence
         self.acknowledged = max(self.acknowledged, sequence + 1)

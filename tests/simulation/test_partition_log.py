@@ -173,7 +173,7 @@ class _Run:
         copy = bytearray(data)
         copy[0:8] = bytes(8)
         end = self.log.log_end_offset
-        info = self.log.append_as_leader(
+        info = self.log.writes.append_as_leader(
             memoryview(copy), leader_epoch=self.epoch, now_ms=self.now_ms
         )
         assert info.is_duplicate
@@ -200,7 +200,7 @@ class _Run:
         end = log.log_end_offset
         self.note(batch, end)
         try:
-            log.append_as_leader(
+            log.writes.append_as_leader(
                 memoryview(batch), leader_epoch=self.epoch, now_ms=self.now_ms, origin=origin
             )
         except KafkaError as error:
@@ -250,7 +250,7 @@ class _Run:
             return
         target = self.rng.choice(bases)
         self.durable_end = min(self.durable_end, target)
-        log.truncate_to(target, now_ms=self.now_ms)
+        log.truncation.truncate_to(target, now_ms=self.now_ms)
         self.batches = [entry for entry in self.batches if entry[0] < target]
         self.follow_log()
 
@@ -259,7 +259,7 @@ class _Run:
         if self.rng.random() < 0.3:
             target = self.log.log_end_offset + self.rng.randrange(20)
             self.durable_end = 0
-            self.log.truncate_fully_and_start_at(target, now_ms=self.now_ms)
+            self.log.truncation.truncate_fully_and_start_at(target, now_ms=self.now_ms)
             self.batches = []
             self.follow_log()
 
@@ -279,7 +279,9 @@ class _Run:
             at += 2
         end = log.log_end_offset
         try:
-            log.append_as_follower(b"".join(pieces), leader_epoch=self.epoch, now_ms=self.now_ms)
+            log.writes.append_as_follower(
+                b"".join(pieces), leader_epoch=self.epoch, now_ms=self.now_ms
+            )
         finally:
             if log.log_end_offset > end:
                 for piece in pieces:
@@ -288,7 +290,9 @@ class _Run:
     def op_delete_records(self) -> None:
         log = self.log
         if self.rng.random() < 0.3:
-            log.delete_records_before(self.rng.randint(log.log_start_offset, log.high_watermark))
+            log.truncation.delete_records_before(
+                self.rng.randint(log.log_start_offset, log.high_watermark)
+            )
             self.latest_start = max(self.latest_start, log.log_start_offset)
 
     def op_retention(self) -> None:
@@ -462,7 +466,7 @@ class _Run:
             if header.base_offset < log.log_start_offset:
                 continue
             offset = self.rng.randint(header.base_offset, header.last_offset)
-            found = log.read(offset, len(raw)).records
+            found = log.reads.read(offset, len(raw)).records
             assert not isinstance(found, bytes | bytearray | memoryview), self.seed
             assert found.read() == raw, (self.seed, offset)
         log.producer_state.high_watermark_updated(log.high_watermark)
@@ -473,7 +477,7 @@ class _Run:
             offset = max(offset, segment.base_offset)
             if offset >= unstable or number == len(log.segments):
                 break
-            data = log.read(offset, 1, isolation=FetchIsolation.TXN_COMMITTED)
+            data = log.reads.read(offset, 1, isolation=FetchIsolation.TXN_COMMITTED)
             aborted |= {entry[:3] for entry in data.aborted_transactions or ()}
         start = log.log_start_offset
         for producer_id, first, last in reference.aborted:

@@ -45,19 +45,19 @@ def new_log(
 
 def close(log: PartitionLog) -> None:
     """Close a log as a clean stop does."""
-    job = log.close()
+    job = log.flushes.close()
     if job is not None:
         job.run()
-        log.flush_completed(job)
+        log.flushes.completed(job)
     log.release()
 
 
 def flush(log: PartitionLog) -> None:
     """Make a log durable."""
-    job = log.start_flush()
+    job = log.flushes.start()
     if job is not None:
         job.run()
-        log.flush_completed(job)
+        log.flushes.completed(job)
 
 
 def put(
@@ -71,7 +71,7 @@ def put(
 ) -> AppendInfo:
     """Append one plain batch."""
     batch = encode_batch([(timestamp, b"k", bytes(size), ())] * count)
-    return log.append_as_leader(memoryview(batch), leader_epoch=epoch, now_ms=now_ms)
+    return log.writes.append_as_leader(memoryview(batch), leader_epoch=epoch, now_ms=now_ms)
 
 
 def send(
@@ -93,7 +93,7 @@ def send(
         base_sequence=sequence,
         transactional=transactional,
     )
-    return log.append_as_leader(memoryview(batch), leader_epoch=epoch, now_ms=NOW_MS)
+    return log.writes.append_as_leader(memoryview(batch), leader_epoch=epoch, now_ms=NOW_MS)
 
 
 def end(
@@ -113,7 +113,7 @@ def end(
         producer_epoch=producer_epoch,
         timestamp=NOW_MS,
     )
-    return log.append_as_leader(
+    return log.writes.append_as_leader(
         memoryview(marker),
         leader_epoch=0,
         now_ms=NOW_MS,

@@ -55,10 +55,10 @@ def test_a_truncation_without_descriptors_cuts_nothing() -> None:
     drain(logs)
     disk.fail(lambda call: call.path.startswith(RECOVERY_POINTS), errno.EMFILE)
     with pytest.raises(KafkaError, match="before a-0 is truncated") as caught:
-        log.truncate_to(4, now_ms=NOW_MS)
+        log.truncation.truncate_to(4, now_ms=NOW_MS)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert (log.log_end_offset, log.failure) == (9, None)
-    assert log.truncate_to(4, now_ms=NOW_MS)
+    assert log.truncation.truncate_to(4, now_ms=NOW_MS)
     assert disk.read_file(RECOVERY_POINTS) == b"0\n1\na 0 4\n"
 
 
@@ -96,5 +96,5 @@ def test_a_superseded_checkpoint_job_has_no_effect() -> None:
         job.run()
         job.done(None)
     assert logs._checkpointed[A] == 4
-    log.truncate_to(3, now_ms=NOW_MS)
+    log.truncation.truncate_to(3, now_ms=NOW_MS)
     assert disk.read_file(RECOVERY_POINTS) == b"0\n1\na 0 3\n"

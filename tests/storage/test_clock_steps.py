@@ -89,10 +89,10 @@ def test_one_segment_per_check_is_deleted_for_a_jump_alone() -> None:
     step = ClockStep(YEAR_MS, NOW_MS + YEAR_MS)
     now_ms = NOW_MS + YEAR_MS + 1000
     for left in (4, 3, 2, 1):
-        assert log.delete_old_segments(now_ms, step) == 1
+        assert log.truncation.delete_old_segments(now_ms, step) == 1
         assert log.held_back_count == left
         now_ms += HOUR_MS
-    assert log.delete_old_segments(now_ms, step) == 0
+    assert log.truncation.delete_old_segments(now_ms, step) == 0
     assert (log.held_back_count, log.log_start_offset) == (1, 4)
 
 
@@ -101,7 +101,7 @@ def test_segments_old_without_the_jump_are_deleted_at_once() -> None:
     old = [NOW_MS - 2 * WEEK_MS + number for number in range(3)]
     log = filled(*old, *(NOW_MS - number for number in (9, 8, 7, 6)))
     step = ClockStep(YEAR_MS, NOW_MS + YEAR_MS)
-    assert log.delete_old_segments(NOW_MS + YEAR_MS + 1000, step) == 4
+    assert log.truncation.delete_old_segments(NOW_MS + YEAR_MS + 1000, step) == 4
     assert log.held_back_count == 3
 
 
@@ -110,7 +110,7 @@ def test_the_step_has_no_effect_on_what_came_after_it() -> None:
     after = NOW_MS + YEAR_MS
     log = filled(NOW_MS, *(after + number for number in range(5)))
     step = ClockStep(YEAR_MS, after)
-    assert log.delete_old_segments(after + 2 * WEEK_MS, step) == 6
+    assert log.truncation.delete_old_segments(after + 2 * WEEK_MS, step) == 6
     assert log.held_back_count == 0
 
 
@@ -118,14 +118,17 @@ def test_segments_are_held_at_most_twice_their_retention() -> None:
     """When retention.ms has gone by since the step, all goes that would have gone without it."""
     log = filled(*(NOW_MS + number for number in range(5)))
     step = ClockStep(YEAR_MS, NOW_MS + YEAR_MS)
-    assert log.delete_old_segments(NOW_MS + YEAR_MS + WEEK_MS + 5, step) == 5
+    assert log.truncation.delete_old_segments(NOW_MS + YEAR_MS + WEEK_MS + 5, step) == 5
     assert log.held_back_count == 0
 
 
 def test_a_small_jump_holds_no_segment_back() -> None:
     """What is not due by the new time either is no concern of the step."""
     log = filled(*(NOW_MS + number for number in range(5)))
-    assert log.delete_old_segments(NOW_MS + HOUR_MS, ClockStep(HOUR_MS, NOW_MS + HOUR_MS)) == 0
+    assert (
+        log.truncation.delete_old_segments(NOW_MS + HOUR_MS, ClockStep(HOUR_MS, NOW_MS + HOUR_MS))
+        == 0
+    )
     assert log.held_back_count == 0
 
 
@@ -136,11 +139,11 @@ def test_size_and_start_give_up_segments_whatever_the_clock_says() -> None:
     timestamps = [NOW_MS + number for number in range(6)]
     limited = LogConfig(segment_bytes=200, retention_ms=WEEK_MS, retention_bytes=500)
     by_size = filled(*timestamps, config=limited)
-    assert by_size.delete_old_segments(now_ms, step) == 3
+    assert by_size.truncation.delete_old_segments(now_ms, step) == 3
     assert by_size.held_back_count == 3
     by_start = filled(*timestamps)
-    by_start.delete_records_before(4)
-    assert by_start.delete_old_segments(now_ms, step) == 4
+    by_start.truncation.delete_records_before(4)
+    assert by_start.truncation.delete_old_segments(now_ms, step) == 4
     assert by_start.held_back_count == 2
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from ottla.purgatory.pending import Pending
     from ottla.storage.log.partition_log import PartitionLog
-    from ottla.storage.log.state import LogState
     from ottla.storage.log_set.jobs import StorageJob
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -46,7 +45,7 @@ class Flushes:
         self.finish(self.logs.take_jobs())
         return log
 
-    def _begin(self, log: LogState) -> None:
+    def _begin(self, log: PartitionLog) -> None:
         self.under_way += self.logs.take_flush(log, NOW_MS)
 
     def finish(self, jobs: list[StorageJob] | None = None, error: OSError | None = None) -> None:
@@ -165,11 +164,11 @@ def test_a_flush_that_cannot_begin_fails_too(monkeypatch: pytest.MonkeyPatch) ->
     flushes = Flushes(1)
     put(flushes.a)
 
-    def refuse(_now_ms: int, *, is_whole: bool) -> None:
+    def refuse(_flushes: LogFlushes, _now_ms: int, *, is_whole: bool) -> None:
         assert is_whole
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from OSError(errno.EIO, "simulated")
 
-    monkeypatch.setattr(flushes.a, "start_flush", refuse)
+    monkeypatch.setattr(LogFlushes, "start", refuse)
     (wait,) = flushes.logs.await_flushes().values()
     assert code_of(wait) is ErrorCode.KAFKA_STORAGE_ERROR
     assert not flushes.logs.directories[0].is_online
@@ -203,7 +202,7 @@ def test_a_truncation_leaves_no_one_waiting() -> None:
     flushes = Flushes(1)
     assert flushes.append(flushes.a)
     wait = waiting(flushes.append(flushes.a))
-    flushes.a.truncate_to(1, now_ms=NOW_MS)
+    flushes.a.truncation.truncate_to(1, now_ms=NOW_MS)
     flushes.finish()
     assert not wait.done
     flushes.finish()
@@ -231,8 +230,8 @@ def test_a_follower_asks_for_a_flush_and_waits_for_none() -> None:
     put(flushes.a)
     flushes.logs.await_flushes()
     flushes.finish()
-    records = content(flushes.a.read(0, 1000).records)
-    flushes.b.append_as_follower(records, leader_epoch=0, now_ms=NOW_MS)
+    records = content(flushes.a.reads.read(0, 1000).records)
+    flushes.b.writes.append_as_follower(records, leader_epoch=0, now_ms=NOW_MS)
     assert flushes.logs.await_flushes() == {}
     flushes.finish(flushes.logs.take_jobs())
     assert flushes.b.recovery_point == 1

@@ -24,7 +24,7 @@ def with_checkpoints(disk: SimulatedDisk) -> LogSet:
     for _ in range(9):
         put(log)
     log.update_high_watermark(9)
-    log.delete_records_before(5)
+    log.truncation.delete_records_before(5)
     drain(logs)
     logs.checkpoint_recovery_points()
     drain(logs)

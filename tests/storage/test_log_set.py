@@ -178,7 +178,7 @@ def test_a_truncation_lowers_the_checkpoint_first() -> None:
     (late,) = logs.take_jobs()
     late.run()
     disk.trace = []
-    log.truncate_to(4, now_ms=NOW_MS)
+    log.truncation.truncate_to(4, now_ms=NOW_MS)
     assert disk.trace[0].path.startswith("recovery-point")
     late.done(None)
     assert disk.read_file("recovery-point-offset-checkpoint") != b"0\n1\na 0 9\n"

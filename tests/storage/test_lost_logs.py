@@ -42,7 +42,7 @@ def damaged(
         put(log)
     log.update_high_watermark(60)
     flush(log)
-    log.delete_records_before(15)
+    log.truncation.delete_records_before(15)
     logs.checkpoint_recovery_points()
     drain(logs)
     name = f"a-0/{log.segments.base_offsets[segment]:020d}"

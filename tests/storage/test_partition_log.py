@@ -29,13 +29,13 @@ def test_a_read_gives_the_batch_that_holds_the_offset() -> None:
     log = new_log(config=LogConfig())
     for _ in range(5):
         put(log, 3)
-    data = log.read(4, 10_000)
+    data = log.reads.read(4, 10_000)
     headers = scan_batches(content(data.records))
     assert [header.base_offset for header in headers] == [3, 6, 9, 12][: len(headers)]
     size = headers[0].size
-    assert len(content(log.read(4, 1).records)) == size
-    assert len(content(log.read(4, size + 10).records)) == size + 10
-    assert log.read(15, 100).records == b""
+    assert len(content(log.reads.read(4, 1).records)) == size
+    assert len(content(log.reads.read(4, size + 10).records)) == size + 10
+    assert log.reads.read(15, 100).records == b""
 
 
 def test_a_batch_that_does_not_fit_is_left_out() -> None:
@@ -43,11 +43,11 @@ def test_a_batch_that_does_not_fit_is_left_out() -> None:
     log = new_log(config=LogConfig())
     for _ in range(5):
         put(log, 3)
-    size = len(content(log.read(4, 1).records))
+    size = len(content(log.reads.read(4, 1).records))
     for too_few in (0, 1, size - 1):
-        assert log.read(4, too_few, min_one_message=False).records == b""
+        assert log.reads.read(4, too_few, min_one_message=False).records == b""
     for enough in (size, size + 1):
-        assert len(content(log.read(4, enough, min_one_message=False).records)) == enough
+        assert len(content(log.reads.read(4, enough, min_one_message=False).records)) == enough
 
 
 def test_reads_respect_their_limit() -> None:
@@ -57,12 +57,14 @@ def test_reads_respect_their_limit() -> None:
         put(log, 2)
     log.update_high_watermark(10)
     offset, seen = 0, []
-    while data := content(log.read(offset, 9000, isolation=FetchIsolation.HIGH_WATERMARK).records):
+    while data := content(
+        log.reads.read(offset, 9000, isolation=FetchIsolation.HIGH_WATERMARK).records
+    ):
         offset = scan_batches(data)[-1].last_offset + 1
         seen.append(offset)
     assert offset == 10
-    assert log.read(12, 500, isolation=FetchIsolation.HIGH_WATERMARK).records == b""
-    assert content(log.read(12, 500).records)
+    assert log.reads.read(12, 500, isolation=FetchIsolation.HIGH_WATERMARK).records == b""
+    assert content(log.reads.read(12, 500).records)
 
 
 @pytest.mark.parametrize("offset", [-1, 25, 99])
@@ -71,11 +73,11 @@ def test_offsets_outside_are_refused(offset: int) -> None:
     log = new_log()
     for _ in range(12):
         put(log, 2)
-    assert code_of(log.read, offset, 100) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert code_of(log.reads.read, offset, 100) is ErrorCode.OFFSET_OUT_OF_RANGE
     log.update_high_watermark(24)
-    log.delete_records_before(7)
-    assert code_of(log.read, 6, 100) is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert content(log.read(7, 100).records)
+    log.truncation.delete_records_before(7)
+    assert code_of(log.reads.read, 6, 100) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert content(log.reads.read(7, 100).records)
 
 
 def test_every_offset_is_found_in_cold_and_warm_segments() -> None:
@@ -86,7 +88,7 @@ def test_every_offset_is_found_in_cold_and_warm_segments() -> None:
         put(log, 1 + number % 4, size=number)
     for _ in range(2):
         for offset in range(log.log_end_offset):
-            header = scan_batches(content(log.read(offset, 1).records))[0]
+            header = scan_batches(content(log.reads.read(offset, 1).records))[0]
             assert header.base_offset <= offset <= header.last_offset
         close(log)
         log = new_log(disk, clean=True)
@@ -123,9 +125,9 @@ def test_the_high_watermark_stays_inside_the_log() -> None:
     for _ in range(10):
         put(log)
     assert log.update_high_watermark(99) == 10
-    log.truncate_to(4, now_ms=NOW_MS)
+    log.truncation.truncate_to(4, now_ms=NOW_MS)
     assert log.high_watermark == 4
-    log.truncate_fully_and_start_at(70, now_ms=NOW_MS)
+    log.truncation.truncate_fully_and_start_at(70, now_ms=NOW_MS)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (70, 70, 70)
     assert log.leader_epochs.entries == []
     assert put(log).first_offset == 70
@@ -139,7 +141,7 @@ def test_truncation_cuts_exactly_there() -> None:
         for _ in range(20):
             put(log, 2)
         before = b"".join(segment.file.read(0, segment.size) for segment in log.segments)
-        log.truncate_to(target, now_ms=NOW_MS)
+        log.truncation.truncate_to(target, now_ms=NOW_MS)
         after = b"".join(segment.file.read(0, segment.size) for segment in log.segments)
         assert before.startswith(after)
         assert log.size_bytes == len(after)
@@ -154,7 +156,7 @@ def test_truncate_to_an_empty_segment_append_and_roll() -> None:
     put(log)
     log.roll(NOW_MS)
     put(log)
-    log.truncate_to(1, now_ms=NOW_MS)
+    log.truncation.truncate_to(1, now_ms=NOW_MS)
     log.roll(NOW_MS)
     put(log)
     log.roll(NOW_MS)
@@ -168,16 +170,16 @@ def test_retention_by_time_keeps_the_unreplicated() -> None:
     log = new_log(config=LogConfig(segment_bytes=400, retention_ms=1000, file_delete_delay_ms=50))
     for number in range(10):
         put(log, timestamp=NOW_MS + number)
-    assert log.delete_old_segments(NOW_MS + 5000) == 0
+    assert log.truncation.delete_old_segments(NOW_MS + 5000) == 0
     log.update_high_watermark(5)
-    log.delete_old_segments(NOW_MS + 5000)
+    log.truncation.delete_old_segments(NOW_MS + 5000)
     assert 0 < log.log_start_offset <= 5
     log.update_high_watermark(10)
-    log.delete_old_segments(NOW_MS + 5000)
+    log.truncation.delete_old_segments(NOW_MS + 5000)
     assert log.log_start_offset == log.log_end_offset == 10
     assert log.size_bytes == 0
     assert any(name.endswith(".deleted") for name in log.directory.list("t-0"))
-    for segment in log.take_removable(NOW_MS + 5050):
+    for segment in log.truncation.take_removable(NOW_MS + 5050):
         segment.remove_files()
     assert not any(name.endswith(".deleted") for name in log.directory.list("t-0"))
 
@@ -190,9 +192,9 @@ def test_retention_by_size_and_policy() -> None:
         put(log)
     log.update_high_watermark(20)
     log.reconfigure(LogConfig(segment_bytes=400, retention_bytes=1000, cleanup_policy=("compact",)))
-    assert log.delete_old_segments(NOW_MS) == 0
+    assert log.truncation.delete_old_segments(NOW_MS) == 0
     log.reconfigure(config)
-    assert log.delete_old_segments(NOW_MS) > 0
+    assert log.truncation.delete_old_segments(NOW_MS) > 0
     assert 1000 <= log.size_bytes < 1400
     assert log.log_start_offset == log.segments[0].base_offset
 
@@ -202,11 +204,11 @@ def test_deleted_records_stay_deleted() -> None:
     log = new_log()
     for _ in range(10):
         put(log)
-    assert code_of(log.delete_records_before, 1) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert code_of(log.truncation.delete_records_before, 1) is ErrorCode.OFFSET_OUT_OF_RANGE
     log.update_high_watermark(8)
-    assert log.delete_records_before(5) == 5
-    assert log.delete_records_before(-1) == 8
-    assert log.delete_records_before(3) == 8
+    assert log.truncation.delete_records_before(5) == 5
+    assert log.truncation.delete_records_before(-1) == 8
+    assert log.truncation.delete_records_before(3) == 8
 
 
 def test_offsets_by_timestamp() -> None:
@@ -214,11 +216,11 @@ def test_offsets_by_timestamp() -> None:
     log = new_log()
     for number in range(30):
         put(log, 2, timestamp=NOW_MS + number * 10, epoch=number // 10)
-    found = log.offset_for_timestamp(NOW_MS + 95)
+    found = log.reads.offset_for_timestamp(NOW_MS + 95)
     assert found is not None
     assert tuple(found) == (NOW_MS + 100, 20, 1)
-    assert log.offset_for_timestamp(NOW_MS + 291) is None
-    special = [log.offset_for_timestamp(value) for value in (-1, -2, -3, -4, -5, -6)]
+    assert log.reads.offset_for_timestamp(NOW_MS + 291) is None
+    special = [log.reads.offset_for_timestamp(value) for value in (-1, -2, -3, -4, -5, -6)]
     assert [one and tuple(one) for one in special] == [
         (-1, 60, 2),
         (-1, 0, 0),
@@ -228,15 +230,15 @@ def test_offsets_by_timestamp() -> None:
         (-1, -1, -1),
     ]
     log.update_high_watermark(60)
-    log.delete_records_before(30)
-    start = log.offset_for_timestamp(0)
+    log.truncation.delete_records_before(30)
+    start = log.reads.offset_for_timestamp(0)
     assert start is not None
     assert start.offset == 30
 
 
 def test_max_timestamp_of_an_empty_log() -> None:
     """No record, no answer."""
-    assert new_log().offset_for_timestamp(-3) is None
+    assert new_log().reads.offset_for_timestamp(-3) is None
 
 
 def test_followers_copy_what_leaders_wrote() -> None:
@@ -248,19 +250,21 @@ def test_followers_copy_what_leaders_wrote() -> None:
     for header in scan_batches(data):
         raw = data[header.position : header.position + header.size]
         if header.base_offset != 8:
-            assert follower.append_as_follower(raw, leader_epoch=2, now_ms=NOW_MS) is not None
+            assert (
+                follower.writes.append_as_follower(raw, leader_epoch=2, now_ms=NOW_MS) is not None
+            )
     assert follower.log_end_offset == 20
     assert follower.leader_epochs.entries == [(0, 0), (1, 10), (2, 16)]
-    assert scan_batches(content(follower.read(8, 1).records))[0].base_offset == 10
+    assert scan_batches(content(follower.reads.read(8, 1).records))[0].base_offset == 10
     follower.update_high_watermark(9)
-    at_gap = content(follower.read(6, 1000, isolation=FetchIsolation.HIGH_WATERMARK).records)
+    at_gap = content(follower.reads.read(6, 1000, isolation=FetchIsolation.HIGH_WATERMARK).records)
     assert [header.base_offset for header in scan_batches(at_gap)] == [6]
     first = data[: scan_batches(data)[0].size]
     with pytest.raises(UnexpectedAppendOffset):
-        follower.append_as_follower(first, leader_epoch=2, now_ms=NOW_MS)
+        follower.writes.append_as_follower(first, leader_epoch=2, now_ms=NOW_MS)
     broken = bytearray(data[-20:])
     with pytest.raises(CorruptMessage):
-        follower.append_as_follower(broken, leader_epoch=2, now_ms=NOW_MS)
+        follower.writes.append_as_follower(broken, leader_epoch=2, now_ms=NOW_MS)
 
 
 def test_offsets_far_from_a_segments_base_begin_another() -> None:
@@ -272,7 +276,7 @@ def test_offsets_far_from_a_segments_base_begin_another() -> None:
     far = (1 << 31) + 5
     for number in range(3):
         batch = encode_batch([(NOW_MS, b"k", b"v", ())], base_offset=far + number)
-        log.append_as_follower(batch, leader_epoch=0, now_ms=NOW_MS)
+        log.writes.append_as_follower(batch, leader_epoch=0, now_ms=NOW_MS)
     assert log.segments.base_offsets == [0, far]
     assert new_log(disk, config=config).log_end_offset == far + 3
 
@@ -283,11 +287,11 @@ def test_a_follower_skips_batches_of_a_newer_epoch() -> None:
     put(leader, epoch=1)
     put(leader, epoch=2)
     data = leader.segments[0].file.read(0, leader.size_bytes)
-    info = follower.append_as_follower(data, leader_epoch=1, now_ms=NOW_MS)
+    info = follower.writes.append_as_follower(data, leader_epoch=1, now_ms=NOW_MS)
     assert info is not None
     assert follower.log_end_offset == 1
     rest = data[scan_batches(data)[0].size :]
-    assert follower.append_as_follower(rest, leader_epoch=1, now_ms=NOW_MS) is None
+    assert follower.writes.append_as_follower(rest, leader_epoch=1, now_ms=NOW_MS) is None
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
@@ -351,13 +355,13 @@ def test_a_failed_sync_is_never_retried() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     put(log)
-    job = log.start_flush()
+    job = log.flushes.start()
     assert job is not None
     disk.fail(lambda call: call.kind == "sync")
     with pytest.raises(OSError, match="EIO") as caught:
         job.run()
     with pytest.raises(KafkaError):
-        log.flush_completed(job, caught.value)
+        log.flushes.completed(job, caught.value)
     assert log.failure is not None
     assert log.recovery_point == 0
 
@@ -367,17 +371,17 @@ def test_a_flush_started_before_a_truncation_counts_for_nothing() -> None:
     log = new_log()
     for _ in range(5):
         put(log)
-    job = log.start_flush()
+    job = log.flushes.start()
     assert job is not None
-    assert log.start_flush() is None
-    log.truncate_to(2, now_ms=NOW_MS)
+    assert log.flushes.start() is None
+    log.truncation.truncate_to(2, now_ms=NOW_MS)
     put(log)
     job.run()
-    log.flush_completed(job)
+    log.flushes.completed(job)
     assert log.recovery_point <= 2
     flush(log)
     assert log.recovery_point == 3
-    assert log.start_flush() is None
+    assert log.flushes.start() is None
 
 
 def test_a_flush_of_a_deleted_log_does_not_matter() -> None:
@@ -385,14 +389,14 @@ def test_a_flush_of_a_deleted_log_does_not_matter() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
     put(log)
-    job = log.start_flush()
+    job = log.flushes.start()
     assert job is not None
     log.is_deleted = True
     disk.rename("t-0", "t-0.x-delete")
     disk.remove_tree("t-0.x-delete")
     job.run()
     assert job.vanished
-    log.flush_completed(job)
+    log.flushes.completed(job)
     assert log.failure is None
     assert code_of(put, log) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -404,13 +408,13 @@ def test_a_snapshot_that_retention_takes_meanwhile_does_not_matter() -> None:
     for _ in range(20):
         put(log)
     log.update_high_watermark(20)
-    job = log.start_flush()
+    job = log.flushes.start()
     assert job is not None
     assert len(job.snapshots) > 1
-    log.delete_records_before(15)
-    assert log.delete_old_segments(NOW_MS)
+    log.truncation.delete_records_before(15)
+    assert log.truncation.delete_old_segments(NOW_MS)
     job.run()
-    log.flush_completed(job)
+    log.flushes.completed(job)
     assert log.recovery_point == 20
 
 
@@ -425,7 +429,7 @@ def test_a_refusal_names_the_partition() -> None:
     log = new_log(config=LogConfig(cleanup_policy=("compact",)))
     batch = encode_batch([(NOW_MS, None, b"value", ())])
     with pytest.raises(RecordValidationError) as refused:
-        log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
+        log.writes.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
     assert refused.value.record_errors[0][1].endswith("topic partition t-0")
 
 
@@ -471,8 +475,8 @@ def test_reads_of_indexes_that_fail_are_the_disks_fault() -> None:
     log.update_high_watermark(4)
     committed = FetchIsolation.TXN_COMMITTED
     for part, read in (
-        (".timeindex", lambda: log.offset_for_timestamp(NOW_MS + 2)),
-        (".txnindex", lambda: log.read(0, 1000, isolation=committed)),
+        (".timeindex", lambda: log.reads.offset_for_timestamp(NOW_MS + 2)),
+        (".txnindex", lambda: log.reads.read(0, 1000, isolation=committed)),
     ):
         disk.fail(lambda call, part=part: call.path.endswith(part), errno.EIO)  # type: ignore[misc] # a lambda's default binds the loop's value
         with pytest.raises(KafkaError, match="EIO") as caught:
@@ -497,5 +501,5 @@ def test_idle_segments_hold_no_descriptors() -> None:
     log.release_idle()
     assert log.release_idle() == len(log.segments)
     assert not log.segments[0].offset_index.is_loaded
-    assert content(log.read(3, 10).records)
+    assert content(log.reads.read(3, 10).records)
     assert put(log).first_offset == 30

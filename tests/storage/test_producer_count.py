@@ -50,7 +50,7 @@ def test_producers_come_and_go() -> None:
     for producer_id in range(7):
         send(one, 100 + producer_id, 0)
     assert counted(logs) == 12
-    one.truncate_to(one.log_end_offset - 3, now_ms=NOW_MS)
+    one.truncation.truncate_to(one.log_end_offset - 3, now_ms=NOW_MS)
     assert counted(logs) == 9
     logs.shutdown()
     logs = open_set(*disks)

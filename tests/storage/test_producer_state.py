@@ -101,14 +101,14 @@ def test_aborted_transactions_are_named_to_readers() -> None:
     send(log, 1, 1, transactional=True)
     end(log, 1, commit=False)
     log.update_high_watermark(log.log_end_offset)
-    found = log.read(0, 10_000, isolation=FetchIsolation.TXN_COMMITTED).aborted_transactions
+    found = log.reads.read(0, 10_000, isolation=FetchIsolation.TXN_COMMITTED).aborted_transactions
     assert found is not None
     assert [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in found] == [
         (1, 0, 2),
         (1, 5, 6),
     ]
     assert found[0].last_stable_offset == 1
-    later = log.read(4, 10_000, isolation=FetchIsolation.TXN_COMMITTED).aborted_transactions
+    later = log.reads.read(4, 10_000, isolation=FetchIsolation.TXN_COMMITTED).aborted_transactions
     assert later is not None
     assert [entry.first_offset for entry in later] == [5]
 
@@ -166,7 +166,9 @@ def test_transactions_begin_only_when_verified() -> None:
         base_sequence=0,
         transactional=True,
     )
-    log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS, verification=guard)
+    log.writes.append_as_leader(
+        memoryview(batch), leader_epoch=0, now_ms=NOW_MS, verification=guard
+    )
     assert log.start_verification(1, 1, 0, now_ms=NOW_MS, supports_epoch_bump=False) is None
     send(log, 1, 1, transactional=True)
 
@@ -185,7 +187,7 @@ def test_a_batch_whose_verification_failed_is_not_overtaken() -> None:
             base_sequence=sequence,
             transactional=True,
         )
-        return log.append_as_leader(
+        return log.writes.append_as_leader(
             memoryview(batch), leader_epoch=0, now_ms=NOW_MS, verification=guard
         )
 
@@ -199,9 +201,9 @@ def test_a_marker_keeps_its_producer_known() -> None:
     log = new_log(config=LogConfig(producer_id_expiration_ms=1000))
     send(log, 1, 0, transactional=True, timestamp=NOW_MS - 900)
     end(log, 1, commit=True)
-    log.remove_expired_producers(NOW_MS + 500)
+    log.flushes.remove_expired_producers(NOW_MS + 500)
     assert set(log.producer_state.producers) == {1}
-    log.remove_expired_producers(NOW_MS + 1000)
+    log.flushes.remove_expired_producers(NOW_MS + 1000)
     assert not log.producer_state.producers
 
 
@@ -237,7 +239,7 @@ def test_silent_producers_expire_but_open_transactions_do_not() -> None:
     log = new_log(config=LogConfig(producer_id_expiration_ms=1000))
     send(log, 1, 0)
     send(log, 2, 0, transactional=True)
-    log.remove_expired_producers(NOW_MS + 1000)
+    log.flushes.remove_expired_producers(NOW_MS + 1000)
     assert set(log.producer_state.producers) == {2}
     assert log.producer_state.has_late_transaction(NOW_MS + 900_000 + 300_001)
     assert not log.producer_state.has_late_transaction(NOW_MS + 900_000)
@@ -258,7 +260,7 @@ def test_a_failed_transaction_index_freezes_the_stable_offset() -> None:
     log = new_log(disk)
     log.update_high_watermark(2)
     assert log.last_stable_offset == 2
-    found = log.read(0, 1000, isolation=FetchIsolation.TXN_COMMITTED).aborted_transactions
+    found = log.reads.read(0, 1000, isolation=FetchIsolation.TXN_COMMITTED).aborted_transactions
     assert found is not None
     assert len(found) == 1
 
@@ -272,11 +274,11 @@ def test_truncation_takes_producers_back() -> None:
         put(log)
     close(log)  # leaves a snapshot of the end, which is about to be cut
     log = new_log(disk, clean=True)
-    log.truncate_to(8, now_ms=NOW_MS)
+    log.truncation.truncate_to(8, now_ms=NOW_MS)
     assert log.producer_state.producers[1].last_sequence == 3
     assert send(log, 1, 4).first_offset == 8
     send(log, 2, 0, transactional=True)
-    log.truncate_to(9, now_ms=NOW_MS)
+    log.truncation.truncate_to(9, now_ms=NOW_MS)
     for _ in range(3):
         put(log)
     log.update_high_watermark(12)
@@ -293,8 +295,8 @@ def test_snapshots_are_kept_with_their_segments() -> None:
     bases = log.segments.base_offsets
     assert log.producer_state.snapshots == bases[1:]
     log.update_high_watermark(log.log_end_offset)
-    log.delete_records_before(bases[3])
-    log.delete_old_segments(NOW_MS)
+    log.truncation.delete_records_before(bases[3])
+    log.truncation.delete_old_segments(NOW_MS)
     assert log.producer_state.snapshots == bases[3:]
 
 

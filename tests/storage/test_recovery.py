@@ -55,9 +55,9 @@ def test_lying_indexes_are_rebuilt(garbage: bytes) -> None:
             file.write_at(0, garbage)
     log = new_log(disk, clean=True)
     for offset in range(30):
-        header = scan_batches(content(log.read(offset, 1).records))[0]
+        header = scan_batches(content(log.reads.read(offset, 1).records))[0]
         assert header.base_offset == offset
-        found = log.offset_for_timestamp(NOW_MS + offset)
+        found = log.reads.offset_for_timestamp(NOW_MS + offset)
         assert found is not None
         assert found.offset == offset
     assert put(log).first_offset == 30
@@ -229,7 +229,7 @@ def test_what_a_killed_process_wrote_is_synced_by_the_next_flush() -> None:
     put(new_log(disk))
     disk.kill()
     log = new_log(disk)
-    job = log.start_flush(is_whole=False)
+    job = log.flushes.start(is_whole=False)
     assert job is not None
     assert log.segments.active.file in job.files
 

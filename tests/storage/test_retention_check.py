@@ -162,12 +162,12 @@ def test_files_that_a_truncation_left_are_removed() -> None:
     log = make(logs)
     for _ in range(12):
         put(log)
-    log.truncate_to(3, now_ms=NOW_MS)
+    log.truncation.truncate_to(3, now_ms=NOW_MS)
     assert deleted_files(disk)
     RetentionCheck(logs).step(NOW_MS)
     finish(logs.remove_due(NOW_MS + DELAY_MS))
     assert deleted_files(disk) == []
-    assert not log.has_deleted_segments
+    assert not log.truncation.has_deleted_segments
 
 
 def test_segments_without_timestamps_age_from_their_last_write() -> None:

@@ -66,9 +66,9 @@ def test_damaged_files_never_break_a_recovery(data: st.DataObject) -> None:
         return
     assert put(log).first_offset == end
     for offset in range(log.log_start_offset, log.log_end_offset):
-        assert log.read(offset, 100).records
-    log.offset_for_timestamp(NOW_MS)
-    log.truncate_to(end // 2, now_ms=NOW_MS)
+        assert log.reads.read(offset, 100).records
+    log.reads.offset_for_timestamp(NOW_MS)
+    log.truncation.truncate_to(end // 2, now_ms=NOW_MS)
     is_empty = log.segments.active.size == 0  # then it begins where its name says
     close(log)
     reopened = new_log(disk, clean=True)
@@ -92,8 +92,8 @@ def test_damage_after_a_clean_stop_gives_only_kafka_errors(data: st.DataObject) 
         log = new_log(disk, clean=True)
         end = log.log_end_offset  # damage may have made it any number: see above
         for offset in (*range(min(end, 20)), end // 2, max(end - 1, 0)):
-            log.read(offset, 100)
-        log.offset_for_timestamp(NOW_MS)
+            log.reads.read(offset, 100)
+        log.reads.offset_for_timestamp(NOW_MS)
 
 
 @settings(deadline=None)
@@ -102,7 +102,7 @@ def test_followers_refuse_garbage(data: bytes) -> None:
     """What a leader sends is batches or an error, and an error leaves the log as it was."""
     log = new_log()
     try:
-        log.append_as_follower(data, leader_epoch=1 << 30, now_ms=NOW_MS)
+        log.writes.append_as_follower(data, leader_epoch=1 << 30, now_ms=NOW_MS)
     except KafkaError:
         assert log.log_end_offset == 0
         assert log.size_bytes == 0

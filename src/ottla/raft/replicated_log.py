@@ -107,16 +107,16 @@ class ReplicatedLog:
         self = cls(directory, log)
         self.snapshots = found.snapshots
         if found.begins_at_snapshot:
-            log.truncate_fully_and_start_at(found.snapshots[-1].offset, now_ms=now_ms)
+            log.truncation.truncate_fully_and_start_at(found.snapshots[-1].offset, now_ms=now_ms)
         elif log.log_end_offset > found.end_offset:
-            log.truncate_to(found.end_offset, now_ms=now_ms)
+            log.truncation.truncate_to(found.end_offset, now_ms=now_ms)
         self._make_durable(now_ms)
         return self
 
     def _make_durable(self, now_ms: int) -> None:
         """Flush what recovery left: a batch appended later proves that this is flushed."""
-        job = self.log.start_flush(now_ms)
-        if job is None and not self.log.is_durable:
+        job = self.log.flushes.start(now_ms)
+        if job is None and not self.log.flushes.is_durable:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 "no descriptor was left to flush the metadata log; raise the limit on open files "
@@ -128,7 +128,7 @@ class ReplicatedLog:
                 job.run()
             except OSError as failure:
                 error = failure
-            self.log.flush_completed(job, error)
+            self.log.flushes.completed(job, error)
         self._stored_ms = now_ms
         self._store_recovery_point()
 
@@ -162,7 +162,7 @@ class ReplicatedLog:
 
     def append(self, data: Buffer, *, epoch: int, now_ms: int) -> None:
         """Write a batch that carries its offsets and epoch already."""
-        info = self.log.append_as_follower(data, leader_epoch=epoch, now_ms=now_ms)
+        info = self.log.writes.append_as_follower(data, leader_epoch=epoch, now_ms=now_ms)
         assert info is not None, "a batch of a newer epoch than its leader's"
 
     def start_flush(self, now_ms: int) -> MetadataFlush | None:
@@ -171,7 +171,7 @@ class ReplicatedLog:
         Once in a while it stores the recovery point too. Run it in a worker, then call
         `flush_completed`.
         """
-        job = self.log.start_flush(now_ms)
+        job = self.log.flushes.start(now_ms)
         if job is None:
             return None
         is_due = (
@@ -186,7 +186,7 @@ class ReplicatedLog:
     def flush_completed(self, flush: MetadataFlush, error: OSError | None = None) -> None:
         """Apply a finished flush; KAFKA_STORAGE_ERROR when it failed: the log is fenced then."""
         self._is_storing = False
-        self.log.flush_completed(flush.job, error)
+        self.log.flushes.completed(flush.job, error)
         if error is None and flush.stores_recovery_point:
             self._stored_recovery_point = flush.job.offset
 
@@ -194,8 +194,8 @@ class ReplicatedLog:
         """Close the log; KAFKA_STORAGE_ERROR when the last flush fails."""
         try:
             if is_to_be_flushed:
-                self.log.close_now()
-                if self.log.is_durable and not self._is_storing:
+                self.log.flushes.close_now()
+                if self.log.flushes.is_durable and not self._is_storing:
                     self._store_recovery_point()
         except OSError as error:
             raise KafkaError(
@@ -211,7 +211,7 @@ class ReplicatedLog:
     def read(self, offset: int) -> Iterator[RecordBatch]:
         """Yield whole batches from offset to the end; CorruptMessage for a wrong checksum."""
         while offset < self.end_offset:
-            found = self.log.read(
+            found = self.log.reads.read(
                 offset, READ_BYTES, isolation=FetchIsolation.LOG_END, min_one_message=True
             ).records
             view = found.read() if isinstance(found, FileSlice) else found

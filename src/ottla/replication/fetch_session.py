@@ -6,16 +6,21 @@ benchmarks/against_kafka.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.types import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Collection, Iterable
 
-    from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
+    from ottla.protocol.fetch_values import (
+        FetchAnswer,
+        FetchedPartition,
+        FetchValues,
+        PartitionFetch,
+        PartitionKey,
+    )
     from ottla.replication.partition import Partition
 
 INVALID_SESSION_ID = 0
@@ -23,14 +28,6 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MIN_EVICTION_MS = 120_000
 _MAX_EPOCH = 0x7FFF_FFFF
-
-
-class PartitionKey(NamedTuple):
-    """A partition as the client named it: by topic id from v13, by name in older versions."""
-
-    topic: str
-    topic_id: Uuid
-    partition: int
 
 
 class FetchPartition:
@@ -59,40 +56,30 @@ class FetchPartition:
         self.current_leader_epoch = -1
         self.last_fetched_epoch = -1
 
-    def update(self, wanted: FetchRequest.FetchTopic.FetchPartition) -> None:
+    def update(self, requested: PartitionFetch) -> None:
         """Store the parameters of a request."""
-        self.fetch_offset = wanted.fetch_offset
-        self.max_bytes = wanted.partition_max_bytes
-        self.current_leader_epoch = wanted.current_leader_epoch
-        self.last_fetched_epoch = wanted.last_fetched_epoch
-
-    def told(self, asked: tuple[int, int, int, int], offsets: tuple[int, int, int]) -> None:
-        """Store the request's parameters and the offsets that the response contains.
-
-        `asked`: leader epoch, offset, last fetched epoch, max bytes; `offsets`: high watermark,
-        last stable offset, log start offset. Equal to `update` followed by `must_respond`.
-        """
         (
+            _,
             self.current_leader_epoch,
             self.fetch_offset,
             self.last_fetched_epoch,
+            _,
             self.max_bytes,
-        ) = asked
-        self.high_watermark, _, self.log_start_offset = offsets
+        ) = requested
 
-    def must_respond(self, data: FetchResponse.FetchableTopicResponse.PartitionData) -> bool:
-        """Return whether an incremental response includes the partition; store its offsets."""
-        changed = bool(data.records) or data.error_code != 0
-        if data.error_code:
-            self.high_watermark = -1  # so that the next response without an error is included
+    def must_respond(self, fetched: FetchedPartition) -> bool:
+        """Return whether an incremental response has to name the partition; store what it says."""
+        if fetched.error_code:
+            self.high_watermark = -1  # so that the end of the error is reported as well
             return True
-        if data.high_watermark != self.high_watermark:
-            self.high_watermark = data.high_watermark
+        changed = fetched.size_bytes > 0 or fetched.diverging_epoch is not None
+        if fetched.high_watermark != self.high_watermark:
+            self.high_watermark = fetched.high_watermark
             changed = True
-        if data.log_start_offset != self.log_start_offset:
-            self.log_start_offset = data.log_start_offset
+        if fetched.log_start_offset != self.log_start_offset:
+            self.log_start_offset = fetched.log_start_offset
             changed = True
-        return changed or data.diverging_epoch.epoch >= 0
+        return changed
 
 
 class FetchSession:
@@ -115,18 +102,16 @@ class FetchSession:
         self.created_ms = now_ms
         self.last_used_ms = now_ms
 
-    def update(self, request: FetchRequest) -> None:
+    def update(self, request: FetchValues) -> None:
         """Add, change and remove the partitions that an incremental request names."""
-        for key, wanted in wanted_partitions(request):
+        for requested in request.partitions:
+            key = requested.key
             cached = self.partitions.get(key)
             if cached is None:
                 cached = self.partitions[key] = FetchPartition(key)
-            cached.update(wanted)
-        for forgotten in request.forgotten_topics_data:
-            for partition in forgotten.partitions:
-                self.partitions.pop(
-                    PartitionKey(forgotten.topic, forgotten.topic_id, partition), None
-                )
+            cached.update(requested)
+        for key in request.forgotten:
+            self.partitions.pop(key, None)
 
     def continued(self, now_ms: int) -> None:
         """Advance the epoch after a request."""
@@ -141,22 +126,13 @@ class FetchSession:
                 self.partitions[key] = cached
 
 
-def wanted_partitions(
-    request: FetchRequest,
-) -> Iterable[tuple[PartitionKey, FetchRequest.FetchTopic.FetchPartition]]:
-    """Yield the partitions of a request in its order."""
-    for topic in request.topics:
-        for wanted in topic.partitions:
-            yield PartitionKey(topic.topic, topic.topic_id, wanted.partition), wanted
-
-
-def _wanted(request: FetchRequest) -> dict[PartitionKey, FetchPartition]:
-    """Return the partitions of a full (sessionless or first) request."""
-    wanted = {}
-    for key, partition in wanted_partitions(request):
-        wanted[key] = FetchPartition(key)
-        wanted[key].update(partition)
-    return wanted
+def _requested(request: FetchValues) -> dict[PartitionKey, FetchPartition]:
+    """Return the partitions of a request, to be read without what a session knows."""
+    found = {}
+    for requested in request.partitions:
+        partition = found[requested.key] = FetchPartition(requested.key)
+        partition.update(requested)
+    return found
 
 
 class FetchPlan:
@@ -206,7 +182,7 @@ class FetchSessionCache:
         """Partitions cached in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    def plan(self, request: FetchRequest, version: int, now_ms: int) -> FetchPlan:
+    def plan(self, request: FetchValues, version: int, now_ms: int) -> FetchPlan:
         """Return the partitions to read; raises KafkaError for an unknown session or epoch."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
@@ -215,46 +191,33 @@ class FetchSessionCache:
         session.update(request)
         if not session.partitions:  # as in Kafka, an empty session ends
             del self._sessions[session.session_id]
-            return FetchPlan(_wanted(request).values(), None, is_incremental=False)
+            return FetchPlan(_requested(request).values(), None, is_incremental=False)
         session.continued(now_ms)
         return FetchPlan(session.partitions.values(), session, is_incremental=True)
 
-    def of_one_partition(self, session_id: int, epoch: int) -> FetchSession | None:
-        """Return the session of a request with topic ids if it has exactly one partition."""
-        session = self._sessions.get(session_id)
-        if (
-            session is None
-            or session.epoch != epoch
-            or len(session.partitions) != 1
-            or not session.uses_topic_ids
-        ):
-            return None
-        return session
-
-    def take_back(self, request: FetchRequest, unsent: FetchResponse) -> None:
-        """Undo a response that was not sent: drop its new session, or its cached offsets."""
+    def take_back(self, request: FetchValues, unsent: FetchAnswer) -> None:
+        """Forget an unsent response: its session if it began one, else the offsets it named."""
         if request.session_epoch == INITIAL_EPOCH:
             self._sessions.pop(unsent.session_id, None)
             return
         session = self._sessions.get(unsent.session_id)
         if session is None:
             return
-        for topic in unsent.responses:
-            for data in topic.partitions:
-                key = PartitionKey(topic.topic, topic.topic_id, data.partition_index)
-                if key in session.partitions:
-                    session.partitions[key].high_watermark = -1
+        for fetched in unsent.partitions:
+            cached = session.partitions.get(fetched.key)
+            if cached is not None:
+                cached.high_watermark = -1
 
-    def _full_plan(self, request: FetchRequest, version: int, now_ms: int) -> FetchPlan:
-        wanted = _wanted(request)
+    def _full_plan(self, request: FetchValues, version: int, now_ms: int) -> FetchPlan:
+        requested = _requested(request)
         session = None
-        if request.session_epoch == INITIAL_EPOCH and wanted:
-            session = self._create(len(wanted), uses_topic_ids=version >= 13, now_ms=now_ms)
+        if request.session_epoch == INITIAL_EPOCH:
+            session = self._create(len(requested), uses_topic_ids=version >= 13, now_ms=now_ms)
         if session is not None:
-            session.partitions = wanted
-        return FetchPlan(wanted.values(), session, is_incremental=False)
+            session.partitions = requested
+        return FetchPlan(requested.values(), session, is_incremental=False)
 
-    def _continue(self, request: FetchRequest, version: int) -> FetchSession:
+    def _continue(self, request: FetchValues, version: int) -> FetchSession:
         session = self._sessions.get(request.session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -297,10 +260,3 @@ class FetchSessionCache:
             default=None,
         )
         return smallest if smallest is not None and len(smallest.partitions) < size else None
-
-
-def key_for(topic: str, topic_id: Uuid, partition: int, version: int) -> PartitionKey:
-    """Return the key under which a client of this version names a partition."""
-    if version >= 13:
-        return PartitionKey("", topic_id, partition)
-    return PartitionKey(topic, ZERO_UUID, partition)

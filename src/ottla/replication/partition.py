@@ -12,9 +12,7 @@ from ottla.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.records.validation_rules import CheckedBatch
-    from ottla.records.validator import AppendOrigin
-    from ottla.storage.log.append_info import AppendInfo, FetchData, FetchIsolation
+    from ottla.storage.log.append_info import FetchData, FetchIsolation
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.types import TopicPartition, Uuid
 
@@ -95,20 +93,8 @@ class Partition:
         """In-sync replicas that acks=all asks for: never more than there are replicas."""
         return min(self.min_insync_replicas, len(self.replicas))
 
-    def append(
-        self,
-        records: memoryview | CheckedBatch,
-        *,
-        required_acks: int,
-        now_ms: int,
-        origin: AppendOrigin,
-    ) -> AppendInfo:
-        """Append a producer's or coordinator's batches as the leader.
-
-        Raises KafkaError: not the leader, too few in-sync replicas for acks=all, or what the
-        log's validation found.
-        """
-        self.append_count += 1
+    def check_writable(self, required_acks: int) -> None:
+        """Raise what a producer is answered: not the leader, or too few in-sync replicas."""
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if required_acks == ACKS_ALL and len(self.isr) < self.effective_min_isr:
@@ -118,12 +104,6 @@ class Partition:
                 f"min.isr requirement of {self.effective_min_isr} for partition "
                 f"{self.topic_partition}",
             )
-        info = self.log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
-        )
-        self.bytes_in += info.size_bytes
-        self._advance_high_watermark()
-        return info
 
     def _advance_high_watermark(self) -> None:
         if len(self.isr) <= 1:
@@ -141,6 +121,6 @@ class Partition:
         """Read for a consumer; raises KafkaError for a wrong epoch or an offset out of range."""
         self.read_count += 1
         self.check_leader(current_leader_epoch)
-        return self.log.read(
+        return self.log.reads.read(
             fetch_offset, max_bytes, isolation=isolation, min_one_message=min_one_message
         )

@@ -5,21 +5,24 @@ Kafka: kafka.server.ReplicaManager (the part that owns partitions).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.validator import AppendOrigin
 from ottla.replication.partition import ACKS_ALL, Partition
-from ottla.storage.log.config import FOREVER
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ottla.protocol.fetch_values import PartitionKey
     from ottla.records.validation_rules import CheckedBatch
     from ottla.storage.log.append_info import AppendInfo
     from ottla.storage.log_set.log_set import LogSet
     from ottla.types import Uuid
+
+
+_CLIENT: Final = AppendOrigin.CLIENT  # an enum's members are found slowly
 
 
 class ReplicaSet:
@@ -55,6 +58,12 @@ class ReplicaSet:
         """Return the partition when this broker holds it."""
         partitions = self._partitions.get(topic)
         return partitions.get(partition) if partitions else None
+
+    def find_key(self, key: PartitionKey) -> Partition | None:
+        """Return the partition that a fetch names by name or by topic id."""
+        if key.topic:
+            return self.find(key.topic, key.partition)
+        return self.by_topic_id.get(key.topic_id, {}).get(key.partition)
 
     def get(self, topic: str, partition: int) -> Partition:
         """Return the partition; raises the KafkaError of `why_missing` when it is not held."""
@@ -114,65 +123,39 @@ class ReplicaSet:
         if not partitions:
             del self.by_topic_id[dropped.topic_id]
 
-    def append_plain(
-        self, partition: Partition, records: memoryview, required_acks: int, now_ms: int
-    ) -> AppendInfo | None:
-        """Append a client's batch where nothing has to be asked or waited for; None where not.
-
-        Does what `append` does there, in fewer steps, and raises what it raises.
-        """
-        log = partition.log
-        if (
-            self.is_short_of_space
-            or self.overdue_flushes
-            or log.config.flush_messages != FOREVER
-            or not partition.is_leader
-            or partition.is_internal
-            or partition.on_commit is not None
-            or len(partition.isr) != 1
-            or (required_acks == ACKS_ALL and partition.min_insync_replicas > 1)
-        ):
-            return None
-        try:
-            info = log.append_plain(records, partition.leader_epoch, now_ms)
-        except KafkaError as error:
-            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                self._disk_failed(partition, error)
-            raise
-        if info is not None:
-            partition.append_count += 1
-            partition.bytes_in += info.size_bytes
-            log.update_high_watermark(log.log_end_offset)
-            self.append_count += 1
-            for listener in self._listeners:
-                listener(partition)
-        return info
-
     def append(
         self,
         partition: Partition,
         records: memoryview | CheckedBatch,
-        *,
         required_acks: int,
         now_ms: int,
-        origin: AppendOrigin,
+        origin: AppendOrigin = _CLIENT,
     ) -> AppendInfo:
-        """Append to a partition that this broker leads and wake up who waits for its data.
+        """Append one batch to a partition that this broker leads, and wake who waits for its data.
 
-        A disk that fails here takes its directory offline, with all partitions in it.
-        KAFKA_STORAGE_ERROR also for a client while the directory is short of space; it stays
-        online then.
+        Raises KafkaError: not the leader, too few in-sync replicas for acks=all, or what the log's
+        validation found. A disk that fails here takes its directory offline, with all partitions
+        in it. KAFKA_STORAGE_ERROR also for a client while the directory is short of space; it
+        stays online then. OffloadRequired as `LogWrites.append_as_leader`.
         """
-        if self.is_short_of_space and origin is AppendOrigin.CLIENT:
+        if self.is_short_of_space and origin is _CLIENT:
             self._refuse_for_space(partition)
+        log = partition.log
         try:
-            info = partition.append(
-                records, required_acks=required_acks, now_ms=now_ms, origin=origin
-            )
+            if not partition.is_leader or (
+                required_acks == ACKS_ALL and partition.min_insync_replicas > len(partition.isr)
+            ):
+                partition.check_writable(required_acks)
+            info = log.writes.append_as_leader(records, partition.leader_epoch, now_ms, origin)
         except KafkaError as error:
+            partition.append_count += 1
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._disk_failed(partition, error)
             raise
+        partition.append_count += 1
+        partition.bytes_in += info.size_bytes
+        if len(partition.isr) <= 1:
+            log.update_high_watermark(log.log_end_offset)
         self.append_count += 1
         for listener in self._listeners:
             listener(partition)

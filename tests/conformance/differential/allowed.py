@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.server.requests.dispatch import served_apis
+from ottla.server.requests.api import served_apis
 
 if TYPE_CHECKING:
     from tests.conformance.differential.case import Case

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.server.requests.dispatch import served_apis
+from ottla.server.requests.api import served_apis
 from ottla.testing.cluster import Cluster
 from tests.conformance.differential import (
     allowed,

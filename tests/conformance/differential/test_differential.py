@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.server.requests.dispatch import served_apis
+from ottla.server.requests.api import served_apis
 from tests.conformance.differential import allowed, run, wire_cases
 
 if TYPE_CHECKING:

@@ -109,9 +109,13 @@ def test_07_readers_at_the_end_never_see_above_the_watermark() -> None:
         elif step < 0.8:
             log.update_high_watermark(rng.randrange(log.high_watermark, log.log_end_offset + 1))
         elif log.log_end_offset > log.high_watermark:
-            log.truncate_to(rng.randrange(log.high_watermark, log.log_end_offset), now_ms=NOW_MS)
+            log.truncation.truncate_to(
+                rng.randrange(log.high_watermark, log.log_end_offset), now_ms=NOW_MS
+            )
         offset = rng.randrange(log.high_watermark + 1)
-        data = log.read(offset, 2000, isolation=FetchIsolation.HIGH_WATERMARK, min_one_message=True)
+        data = log.reads.read(
+            offset, 2000, isolation=FetchIsolation.HIGH_WATERMARK, min_one_message=True
+        )
         for batch in iterate_batches(memoryview(content(data.records)), partial_tail=True):
             assert batch.next_offset <= log.high_watermark
 
@@ -129,7 +133,7 @@ def test_08_an_index_that_grows_is_never_read_stale(monkeypatch: pytest.MonkeyPa
         put(log)
         log.update_high_watermark(log.log_end_offset)
         for offset in {0, number // 2, max(0, number - 150), number}:
-            data = log.read(
+            data = log.reads.read(
                 offset, 1, isolation=FetchIsolation.HIGH_WATERMARK, min_one_message=True
             )
             first = next(iterate_batches(memoryview(content(data.records))))
@@ -185,7 +189,7 @@ def test_22_a_smaller_limit_does_not_hide_larger_older_batches() -> None:
     log = new_log(disk)
     put(log, size=600)
     log.update_high_watermark(1)
-    data = log.read(0, 1 << 20, isolation=FetchIsolation.LOG_END)
+    data = log.reads.read(0, 1 << 20, isolation=FetchIsolation.LOG_END)
     batch = content(data.records)
     close(log)
     small = LogConfig(segment_bytes=1000, max_message_bytes=200)
@@ -193,9 +197,9 @@ def test_22_a_smaller_limit_does_not_hide_larger_older_batches() -> None:
     with pytest.raises(KafkaError) as caught:
         put(log, size=600)
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
-    assert content(log.read(0, 1 << 20, isolation=FetchIsolation.LOG_END).records) == batch
+    assert content(log.reads.read(0, 1 << 20, isolation=FetchIsolation.LOG_END).records) == batch
     follower = new_log(config=small)
-    assert follower.append_as_follower(batch, leader_epoch=0, now_ms=NOW_MS) is not None
+    assert follower.writes.append_as_follower(batch, leader_epoch=0, now_ms=NOW_MS) is not None
     assert follower.log_end_offset == 1
 
 
@@ -230,8 +234,8 @@ def test_78_a_record_from_the_future_is_refused_and_holds_no_segment() -> None:
     log.update_high_watermark(log.log_end_offset)
     logs = len(log.segments)
     assert logs > 1
-    assert log.delete_old_segments(NOW_MS + HOUR_MS) == 0
-    assert log.delete_old_segments(NOW_MS + 2 * HOUR_MS + 1) >= logs - 1
+    assert log.truncation.delete_old_segments(NOW_MS + HOUR_MS) == 0
+    assert log.truncation.delete_old_segments(NOW_MS + 2 * HOUR_MS + 1) >= logs - 1
 
 
 def test_82_an_offset_below_the_start_is_out_of_range_whatever_its_epoch() -> None:
@@ -242,7 +246,7 @@ def test_82_an_offset_below_the_start_is_out_of_range_whatever_its_epoch() -> No
     for epoch in (0, 0, 3, 3, 3):
         put(log, epoch=epoch)
     log.update_high_watermark(5)
-    log.delete_records_before(4)
+    log.truncation.delete_records_before(4)
     held = Partition(TopicPartition("t", 0), TOPIC_ID, log)
     held.replicas = held.isr = (1,)
     held.become_leader(1, 3)

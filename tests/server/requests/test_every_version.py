@@ -51,7 +51,7 @@ from ottla.protocol.apis.sync_group import SyncGroupRequest
 from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.headers import ResponseHeader
 from ottla.records.builder import encode_batch
-from ottla.server.requests.dispatch import served_apis
+from ottla.server.requests.api import served_apis
 from ottla.testing.cluster import Cluster
 from ottla.types import ZERO_UUID, FileSlice, Uuid
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,8 @@ from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.builder import encode_batch
-from ottla.server.metrics.requests import RequestCounts, TimedDispatcher
+from ottla.server.metrics.requests import RequestMetrics
+from ottla.server.requests.dispatch import Dispatcher
 from ottla.server.system.files import RealFile
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition, Uuid
@@ -269,14 +271,14 @@ def test_errors_are_counted_for_every_client(cluster: Cluster, client_id: str) -
     def ask(node: Node) -> tuple[int, int]:
         entity = (("client-id", "limited"),)
         node.broker.quotas.update({entity: {"consumer_byte_rate": 1e9}}, [entity])
-        counts = RequestCounts()
-        dispatcher = TimedDispatcher(node.broker, "broker", counts)
+        metrics = RequestMetrics()
+        dispatcher = Dispatcher(node.broker, "broker", perf_counter, metrics.times)
         wanted = request(session_id=77, session_epoch=3)
         frame = joined(frames.encode_request(wanted, 13, 1, client_id))[4:]
         ear: Any = _Ear()
         dispatcher.handle_frame(ear, memoryview(bytearray(frame)))
-        dispatcher.drain()
-        return counts.requests[1, 13], counts.errors[1, 70]
+        metrics.drain()
+        return metrics.requests[1, 13], metrics.times.errors[1, 70]
 
     assert cluster.run(ask) == (1, 1)
 

@@ -9,10 +9,9 @@ import pytest
 
 from ottla.config.broker import parse_broker_config
 from ottla.protocol.api_keys import ApiKey
-from ottla.purgatory.pending import Pending
 from ottla.quota.quotas import Quotas
 from ottla.server.node.settings import development_defaults
-from ottla.server.requests.throttling import MeasuredRequest
+from ottla.server.requests.throttling import QuotaUse
 
 NOW_MS = 5_000_000
 APP = (("client-id", "app"),)
@@ -37,10 +36,8 @@ def test_bytes_of_a_client_that_has_gone_count(acks: int) -> None:
         connection=Away(),
         user="ANONYMOUS",
     )
-    request: Any = SimpleNamespace(replica_id=-1)
-    flushed: Pending[Any] = Pending()
-    measured = MeasuredRequest(ctx, request, 20_000, lambda *_: pytest.fail("nobody listens"))
-    measured.handle(lambda *_: flushed, lambda *_: None)
+    use = QuotaUse(20_000, lambda: 1.0)
+    use.handled()
     assert quotas.produced.record("ANONYMOUS", "app", 0, NOW_MS) == 0
-    flushed.complete(SimpleNamespace(throttle_time_ms=0) if acks else None)
+    use.answer(ctx, [] if acks else None)
     assert quotas.produced.record("ANONYMOUS", "app", 0, NOW_MS) == 10_000

@@ -51,7 +51,7 @@ def test_a_rolled_segment_holds_none_once_it_is_durable(tmp_path: Path) -> None:
     assert len(held(tmp_path)) == ROLLS + 1
     flush(log)
     assert held(tmp_path) == [Path(log.segments.active.path(".log")).name]
-    assert content(log.read(0, 100).records)
+    assert content(log.reads.read(0, 100).records)
     assert len(held(tmp_path)) == 2
     log.release()
 
@@ -76,7 +76,7 @@ def test_a_flush_that_finds_none_lets_go_of_what_it_has(
 
     monkeypatch.setattr(RealFile, "pin", pin_or_not)
     monkeypatch.setattr(RealFile, "sync", noted)
-    assert log.start_flush(NOW_MS) is None
+    assert log.flushes.start(NOW_MS) is None
     monkeypatch.setattr(RealFile, "pin", pin)
     log.release()
     assert held(tmp_path) == []
@@ -101,7 +101,7 @@ def test_what_is_durable_is_not_taken_up_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(RealFile, "pin", none_left)
-        assert log.start_flush(NOW_MS) is None
+        assert log.flushes.start(NOW_MS) is None
     synced: list[str] = []
     monkeypatch.setattr(RealFile, "sync", lambda file: synced.append(Path(file._path).name))
     flush(log)

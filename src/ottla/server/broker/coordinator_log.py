@@ -51,7 +51,7 @@ class TopicLog:
     def read(self, partition: int, offset: int, max_bytes: int) -> Buffer:
         """Return whole batches from offset on."""
         log = self._partition(partition).log
-        records = log.read(
+        records = log.reads.read(
             offset, max_bytes, isolation=FetchIsolation.LOG_END, min_one_message=True
         ).records
         return records.read() if isinstance(records, FileSlice) else records

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log.retention import ClockStep
-    from ottla.storage.log.state import LogState
     from ottla.storage.log_set.jobs import StorageJob
     from ottla.types import TopicPartition
 
@@ -117,7 +116,7 @@ class Maintenance:
         for job in jobs:
             self._workers.run(job.run, lambda _none, error, job=job: job.done(error))  # type: ignore[misc] # a lambda's default binds the loop's value
 
-    def _flush_soon(self, log: LogState) -> None:
+    def _flush_soon(self, log: PartitionLog) -> None:
         self._submit(self._logs.take_flush(log, self._clock.now_ms()))
 
     def _run_jobs(self) -> None:

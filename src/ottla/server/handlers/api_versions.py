@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode
 from ottla.metadata.features import KRAFT_VERSION, UNBUILT_FEATURES
 from ottla.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.server.requests.dispatch import handles, served_apis
+from ottla.server.requests.api import handles, served_apis
 
 if TYPE_CHECKING:
     from ottla.server.requests.context import Context

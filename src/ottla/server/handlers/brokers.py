@@ -16,7 +16,7 @@ from ottla.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from ottla.server.requests import operations
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:

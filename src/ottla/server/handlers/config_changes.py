@@ -17,7 +17,7 @@ from ottla.protocol.apis.incremental_alter_configs import (
 )
 from ottla.server.handlers.refusals import per_item_errors
 from ottla.server.logging.loggers import DELETE, change_levels
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending

@@ -21,7 +21,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from ottla.server.logging.loggers import logger_levels
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence

@@ -13,7 +13,7 @@ from ottla.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.protocol.apis.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending

@@ -22,7 +22,7 @@ from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteR
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.server.requests import operations
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest, AddRaftVoter
 from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.raft.voter_changes import check_addition, check_removal
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending

@@ -12,7 +12,7 @@ from ottla.errors import ErrorCode
 from ottla.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from ottla.server.broker.partition_view import reachable, view_of
 from ottla.server.requests import operations
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 from ottla.server.requests.mutation_quota import mutation_permits
 from ottla.types import ZERO_UUID
 

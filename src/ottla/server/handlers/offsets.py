@@ -22,7 +22,7 @@ from ottla.protocol.offset_timestamps import (
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
 )
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
     from ottla.replication.partition import Partition
@@ -118,7 +118,7 @@ def _find(partition: Partition, isolation_level: int, timestamp: int) -> tuple[i
         return -1, start, log.leader_epochs.epoch_for_offset(start)
     if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
         return -1, -1, -1  # tiered storage is not supported
-    found = log.offset_for_timestamp(timestamp)
+    found = log.reads.offset_for_timestamp(timestamp)
     end = log.last_stable_offset if isolation_level else log.high_watermark
     if found is None or found.offset >= end:
         return -1, -1, -1

@@ -1,29 +1,27 @@
-"""What a produce request is told of one partition, and when: not before a flush that is due.
+"""What a produce request is answered for one partition, and when: not before a flush that is due.
 
 Kafka: KafkaApis.handleProduceRequest, ProduceResponse.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.apis.produce import ProduceResponse
+from ottla.protocol.produce_values import PartitionAnswer
+from ottla.records.batch_errors import UnreadableRecords
 from ottla.records.validation_rules import RecordValidationError
-from ottla.records.validator import UnreadableRecords
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
+    from ottla.protocol.produce_values import PartitionRecords, ProduceValues
     from ottla.purgatory.pending import Pending
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
-    from ottla.storage.log.append_info import AppendInfo
 
-TopicResponse = ProduceResponse.TopicProduceResponse
-PartitionResponse = TopicResponse.PartitionProduceResponse
-# Kafka tells the log's start with all other errors of an append
+# Kafka answers the log's start with all other errors of an append
 _WITHOUT_LOG_START = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -39,52 +37,53 @@ _WITHOUT_LOG_START = frozenset(
 )
 
 
-def appended(index: int, info: AppendInfo) -> PartitionResponse:
-    """Tell where the records are."""
-    return PartitionResponse(
-        index=index,
-        base_offset=info.first_offset,
-        log_append_time_ms=info.log_append_time_ms,
-        log_start_offset=info.log_start_offset,
-    )
-
-
-def failed(index: int, error: KafkaError, partition: Partition | None = None) -> PartitionResponse:
-    """Shape a refusal; only records that break a rule of the topic are told why, as in Kafka."""
-    response = PartitionResponse(
-        index=index, error_code=int(error.code), base_offset=-1, log_append_time_ms=-1
-    )
+def failed(
+    part: PartitionRecords, error: KafkaError, partition: Partition | None = None
+) -> PartitionAnswer:
+    """Return the answer for a refusal; as in Kafka only few of them carry a message."""
+    log_start_offset = -1
+    message: str | None = None
+    record_errors: list[tuple[int, str | None]] = []
     if isinstance(error, RecordValidationError):
-        response.error_message = error.message
-        response.record_errors = [
-            PartitionResponse.BatchIndexAndErrorMessage(
-                batch_index=batch_index, batch_index_error_message=message
-            )
-            for batch_index, message in error.record_errors
-        ]
+        message = error.message
+        record_errors = [*error.record_errors]
     if isinstance(error, UnreadableRecords):
         if error.message != error.code.text:
-            response.error_message = error.message
+            message = error.message
     elif partition is not None and error.code not in _WITHOUT_LOG_START:
         partition.failed_append_count += 1  # Kafka leaves out what clients must expect
-        response.log_start_offset = partition.log.log_start_offset
-    return response
+        log_start_offset = partition.log.log_start_offset
+    code = int(error.code)
+    return PartitionAnswer(
+        part.topic, part.partition, code, -1, -1, log_start_offset, record_errors, message
+    )
 
 
-def after_flushes(ctx: Context, responses: list[TopicResponse], then: Callable[[], object]) -> None:
-    """Go on once the logs that were just appended to are flushed, where they have to be."""
+def fail_request(request: ProduceValues, error: KafkaError) -> list[PartitionAnswer] | None:
+    """Return the answer for a request that failed as a whole; None without acknowledgement."""
+    if request.acks == 0:
+        return None
+    message = error.message if error.message != error.code.text else None
+    return [
+        PartitionAnswer(part.topic, part.partition, int(error.code), -1, -1, -1, (), message)
+        for part in request.partitions
+    ]
+
+
+def after_flushes(ctx: Context, answers: list[PartitionAnswer], then: Callable[[], object]) -> None:
+    """Continue once the logs that were just appended to are flushed, where they have to be."""
     replicas = ctx.broker.replicas
     if not replicas.overdue_flushes:
         then()
         return
-    waits = replicas.logs.await_flushes()
-    left = len(waits)
+    waits: dict[TopicPartition, Pending[Any]] = dict(replicas.logs.await_flushes())
+    remaining = len(waits)
 
     def one_is_over(_wait: Pending[None]) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            _mark_unflushed(responses, waits)
+        nonlocal remaining
+        remaining -= 1
+        if not remaining:
+            _mark_unflushed(ctx, answers, waits)
             then()
 
     for wait in waits.values():
@@ -92,10 +91,13 @@ def after_flushes(ctx: Context, responses: list[TopicResponse], then: Callable[[
 
 
 def _mark_unflushed(
-    responses: list[TopicResponse], waits: Mapping[TopicPartition, Pending[None]]
+    ctx: Context, answers: list[PartitionAnswer], waits: dict[TopicPartition, Pending[Any]]
 ) -> None:
-    for topic in responses:
-        for number, one in enumerate(topic.partition_responses):
-            wait = waits.get(TopicPartition(topic.name, one.index))
-            if not one.error_code and wait is not None and isinstance(wait.error, KafkaError):
-                topic.partition_responses[number] = failed(one.index, wait.error)
+    """Answer with the error of the flush where a flush has failed."""
+    for number, answer in enumerate(answers):
+        topic = answer.topic
+        name = topic if isinstance(topic, str) else ctx.broker.topic_name(topic)
+        wait = waits.get(TopicPartition(name or "", answer.partition))
+        if not answer.error_code and wait is not None and isinstance(wait.error, KafkaError):
+            code = int(wait.error.code)
+            answers[number] = PartitionAnswer(topic, answer.partition, code, -1, -1, -1)

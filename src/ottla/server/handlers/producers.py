@@ -13,7 +13,7 @@ from ottla.protocol.apis.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
 )
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
     from ottla.server.requests.context import Context

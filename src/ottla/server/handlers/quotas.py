@@ -17,7 +17,7 @@ from ottla.protocol.apis.describe_client_quotas import (
     DescribeClientQuotasResponse,
 )
 from ottla.quota.description import describe_quotas
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
     from ottla.server.requests.context import Context

@@ -14,7 +14,7 @@ from ottla.protocol.apis.get_telemetry_subscriptions import (
 )
 from ottla.protocol.apis.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from ottla.server.broker.telemetry import ACCEPTED, TelemetryContext
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 from ottla.types import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 
 if TYPE_CHECKING:

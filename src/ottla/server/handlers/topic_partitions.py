@@ -15,7 +15,7 @@ from ottla.protocol.apis.describe_topic_partitions import (
 )
 from ottla.server.broker.partition_view import view_of
 from ottla.server.requests import operations
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsR
 from ottla.protocol.apis.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.server.handlers.refusals import per_item_errors
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 from ottla.server.requests.mutation_quota import mutation_permits, with_throttle_time
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _delete_before(ctx: Context, topic: str, requested: RequestedPartition) -> R
         if log.config.is_compacted and not log.config.deletes_by_retention:
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
         offset = log.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
-        log.delete_records_before(offset)
+        log.truncation.delete_records_before(offset)
         result.low_watermark = log.log_start_offset
     except KafkaError as error:
         result.error_code = int(error.code)

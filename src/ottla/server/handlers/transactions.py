@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.server.requests.dispatch import handles
+from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from ottla.server.http.health import BrokerState, NodeHealth
 from ottla.server.node.startup import port_taken
-from ottla.server.requests.dispatch import Dispatcher
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.server.broker.broker import Broker
     from ottla.server.metrics.node import NodeMetrics
     from ottla.server.metrics.requests import RequestMetrics
+    from ottla.server.requests.timing import RequestTimes
     from ottla.server.system.environment import HttpService, Network
     from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
@@ -93,15 +93,15 @@ class HttpEndpoint:
         if self._server is not None:
             self.health.recovered()
 
-    def dispatcher(self, broker: Broker, listener: str) -> Dispatcher:
-        """Return who answers requests: timed when the endpoint is on, else the plain one."""
+    def request_times(self) -> RequestTimes | None:
+        """Return where requests are timed; None while the endpoint is off."""
         if self._server is None:
-            return Dispatcher(broker, listener)
+            return None
         if self._requests is None:
             from ottla.server.metrics.requests import RequestMetrics
 
             self._requests = RequestMetrics()
-        return self._requests.dispatcher(broker, listener)
+        return self._requests.times
 
     def running(
         self, broker: Broker, listeners: Sequence[Listener], loop: asyncio.AbstractEventLoop

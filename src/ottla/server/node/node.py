@@ -31,6 +31,7 @@ from ottla.server.node.plugins import load_policies
 from ottla.server.node.reporters import Reporters, reporters_refusal
 from ottla.server.node.startup import Banner
 from ottla.server.requests.decompression import Decompression
+from ottla.server.requests.dispatch import Dispatcher
 from ottla.server.system.timers import LoopTimer, next_aligned_tick
 from ottla.storage.directories.log_dir import LogDirectory
 from ottla.storage.log_set.log_set import LogSet
@@ -55,11 +56,7 @@ class Node:
     """A combined broker and controller on the running event loop; `start`, then `stop`."""
 
     def __init__(
-        self,
-        config: BrokerConfig,
-        environment: Environment,
-        *,
-        may_format: bool = False,
+        self, config: BrokerConfig, environment: Environment, *, may_format: bool = False
     ) -> None:
         """Take the configuration; may_format lets `start` format an empty data directory."""
         self._environment = environment
@@ -319,7 +316,9 @@ class Node:
         kind = "controller" if listener.name in controllers else "broker"
         if kind == "broker":
             listener.pace = self.broker.quotas.connections
-        listener.serve(self.http.dispatcher(self.broker, kind))
+        elapsed_s = self._environment.stopwatch.elapsed_s
+        times = self.http.request_times()
+        listener.serve(Dispatcher(self.broker, kind, elapsed_s, times))
 
     def _abandon(self) -> None:
         self.http.stop()

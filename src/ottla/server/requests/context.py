@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
     from ottla.server.broker.broker import Broker
+    from ottla.server.requests.api import Api
+    from ottla.server.requests.throttling import QuotaUse
 
 
 ANONYMOUS: Final = "ANONYMOUS"
-"""The principal's name where nobody logs in."""
+"""The principal's name where no login is configured."""
 
 
 class Context:
-    """One request: the broker that serves it, its connection and its header."""
+    """One request: the broker that serves it, its API, its connection and its header."""
 
     __slots__ = (
+        "api",
         "api_key",
         "api_version",
         "broker",
@@ -28,29 +31,39 @@ class Context:
         "correlation_id",
         "listener",
         "now_ms",
+        "quota_use",
+        "started_s",
     )
 
-    correlation_id: int
-    client_id: str
-
     def __init__(
-        self, broker: Broker, connection: Connection, listener: str, api_key: int, api_version: int
+        self,
+        broker: Broker,
+        connection: Connection,
+        listener: str,
+        api: Api,
+        header: tuple[int, int, int, str | None, int],
     ) -> None:
+        """Take the header as `protocol.frames.split_header` returns it."""
         self.broker = broker
         self.connection = connection
         self.listener = listener
-        self.api_key = api_key
-        self.api_version = api_version
+        self.api = api
+        self.api_key, self.api_version, self.correlation_id, client_id, _ = header
+        self.client_id = client_id or ""
         self.now_ms = broker.clock.now_ms()
+        self.quota_use: QuotaUse | None = None
+        """What the request costs its client, where a quota limits that."""
+        self.started_s = 0.0
+        """When handling began, where requests are timed."""
 
     @property
     def user(self) -> str:
-        """The principal's name, as quotas know it: nobody logs in yet."""
+        """The principal's name, as quotas know it."""
         return ANONYMOUS
 
     @property
     def client(self) -> str:
-        """The peer's address, as log lines name a client: what it calls itself proves nothing."""
+        """The peer's address, as log lines name a client: its client id proves nothing."""
         return self.connection.peer_host
 
     @property

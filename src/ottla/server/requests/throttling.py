@@ -1,30 +1,25 @@
-"""Requests on a node where some client has a quota: measured, answered, and kept waiting.
+"""What a request costs a client that a quota limits, and how long that client is muted for it.
+
+A response leaves at once and names the throttle time; the connection is muted meanwhile, so that a
+client that does not wait finds its next request read late.
 
 Kafka: KafkaApis with ClientQuotaManager.throttle, RequestHandlerHelper (KIP-13, KIP-124, KIP-219).
-
-An answer leaves at once and says for how long its connection is not heard; a client that does not
-wait finds its next request read late.
 """
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey, response_header_version
-from ottla.protocol.apis.fetch import FetchResponse
-from ottla.purgatory.pending import Pending
+from ottla.protocol.fetch_values import FetchAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from ottla.protocol.apis.fetch import FetchRequest
-    from ottla.protocol.schema import Request, Response
+    from ottla.protocol.fetch_values import FetchValues
     from ottla.server.requests.context import Context
     from ottla.types import SendItem
-
-    Encode = Callable[[Context, Response], list[SendItem] | None]
 
 EXEMPT: Final = frozenset(
     {
@@ -37,181 +32,129 @@ EXEMPT: Final = frozenset(
         ApiKey.WRITE_TXN_MARKERS,
     }
 )
-"""What nodes ask each other: keeping that waiting would harm everybody."""
-_PERCENT_PER_NS: Final = 100 / 1_000_000_000
+"""Requests between nodes: throttling them would harm the whole cluster."""
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+_FETCH: Final = int(ApiKey.FETCH)
+_PERCENT_PER_S: Final = 100.0
 _FRAME_SIZE_BYTES: Final = 4
 
 
-class MeasuredRequest:
-    """One request, from its handler to its answer."""
+class QuotaUse:
+    """The cost of one request, from its handler to its response."""
 
-    __slots__ = (
-        "_ctx",
-        "_encode",
-        "_handled_ns",
-        "_now_ms",
-        "_request",
-        "_request_bytes",
-        "_started_ns",
-    )
+    __slots__ = ("_elapsed_s", "_fetch", "_handled_s", "_request_bytes", "_started_s")
 
-    def __init__(self, ctx: Context, request: Request, request_bytes: int, encode: Encode) -> None:
-        """Take a request and its size with header; encode returns None when it has hung up."""
-        self._ctx = ctx
-        self._request = request
+    def __init__(self, request_bytes: int, elapsed_s: Callable[[], float]) -> None:
+        """Take the size of the request with its header, and the clock that measures work."""
         self._request_bytes = request_bytes
-        self._encode = encode
-        self._started_ns = 0
-        self._handled_ns = 0
-        self._now_ms = 0
+        self._elapsed_s = elapsed_s
+        self._started_s = elapsed_s()
+        self._handled_s = 0.0
+        self._fetch: FetchValues | None = None
+        """The request, where it is a consumer's fetch."""
 
-    def handle(
-        self,
-        handler: Callable[[Context, Any], Any],
-        on_error: Callable[[Context, Exception], Response | None],
-    ) -> None:
-        """Run the handler and answer, now or when it is done.
+    def begin(self, ctx: Context, request: Any) -> Any:
+        """Return the request as it is to be handled.
 
-        on_error makes an answer of an exception, or hangs up and returns None.
+        A consumer's fetch reads no more than an idle client may have at once, so that it does not
+        wait after each response.
         """
-        ctx = self._ctx
-        self._started_ns = time.perf_counter_ns()
-        if self._is_consumers_fetch:
-            self._limit_fetch()
-        try:
-            result = handler(ctx, self._request)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises must be answered
-            result = on_error(ctx, error)
-        self._handled_ns = time.perf_counter_ns() - self._started_ns
-        if type(result) is not Pending:
-            self._answer(result)
-            return
-        result.on_done(
-            lambda done: self._answer(
-                done.value if done.error is None else on_error(ctx, done.error)
-            )
-        )
+        if ctx.api_key != _FETCH or request.replica_id >= 0:
+            return request
+        broker = ctx.broker
+        now_ms = broker.clock.monotonic_ms()
+        max_bytes = broker.quotas.fetched.max_in_window(ctx.user, ctx.client_id, now_ms)
+        max_bytes = int(min(request.max_bytes, broker.fetch_max_bytes, max_bytes))
+        self._fetch = request._replace(max_bytes=max_bytes)
+        return self._fetch
 
-    @property
-    def _is_consumers_fetch(self) -> bool:
-        request: Any = self._request
-        return (
-            self._ctx.api_key == ApiKey.FETCH
-            and request.replica_id < 0
-            and request.replica_state.replica_id < 0
-        )
+    def handled(self) -> None:
+        """Note that the handler has returned."""
+        self._handled_s = self._elapsed_s() - self._started_s
 
-    def _limit_fetch(self) -> None:
-        """Read no more than an idle client may have at once, lest it wait for each answer."""
-        ctx, request = self._ctx, self._request
+    def answer(self, ctx: Context, response: Any) -> None:
+        """Record the cost, send the response and mute the connection where it exceeds a quota."""
+        if not self._handled_s:
+            self.handled()  # the handler raised
         now_ms = ctx.broker.clock.monotonic_ms()
-        max_bytes = ctx.broker.quotas.fetched.max_in_window(ctx.user, ctx.client_id, now_ms)
-        fetch: FetchRequest = request  # type: ignore[assignment] # by its key
-        fetch.max_bytes = int(min(fetch.max_bytes, ctx.broker.fetch_max_bytes, max_bytes))
-
-    def _answer(self, response: Response | None) -> None:
-        ctx = self._ctx
-        self._now_ms = ctx.broker.clock.monotonic_ms()
         if ctx.connection.is_closed:
-            self._count_unanswered(response)
-        elif ctx.api_key == ApiKey.PRODUCE:
-            self._answer_produce(response)
+            self._record_unanswered(ctx, response, now_ms)
+        elif ctx.api_key == _PRODUCE:
+            self._answer_produce(ctx, response, now_ms)
         elif response is None:
             ctx.connection.request_done()
-        elif self._is_consumers_fetch:
-            self._answer_fetch(response)
+        elif self._fetch is not None:
+            self._answer_fetch(ctx, self._fetch, response, now_ms)
         else:
-            pause_ms = 0 if ctx.api_key in EXEMPT else self._request_throttle_time_ms()
-            self._send(response, max(pause_ms, getattr(response, "throttle_time_ms", 0)))
+            throttle_ms = 0 if ctx.api_key in EXEMPT else self._record_time(ctx, now_ms)
+            throttle_ms = max(throttle_ms, getattr(response, "throttle_time_ms", 0))
+            self._send(ctx, self._frame(ctx, response, throttle_ms), throttle_ms, now_ms)
 
-    def _count_unanswered(self, response: Response | None) -> None:
-        """Count what a client has cost that went away before its answer: the quota is no less."""
-        ctx = self._ctx
-        is_produce = ctx.api_key == ApiKey.PRODUCE
+    def _record_unanswered(self, ctx: Context, response: Any, now_ms: int) -> None:
+        """Record the cost of a client that disconnected before its response."""
+        is_produce = ctx.api_key == _PRODUCE
         if is_produce:
-            ctx.broker.quotas.produced.record(
-                ctx.user, ctx.client_id, self._request_bytes, self._now_ms
-            )
+            ctx.broker.quotas.produced.record(ctx.user, ctx.client_id, self._request_bytes, now_ms)
         if ctx.api_key not in EXEMPT and not (is_produce and response is None):
-            self._request_throttle_time_ms()
+            self._record_time(ctx, now_ms)
 
-    def _answer_produce(self, response: Response | None) -> None:
-        """Count the request's bytes; without an answer (acks=0) its time is free."""
-        ctx = self._ctx
-        pause_ms = ctx.broker.quotas.produced.record(
-            ctx.user, ctx.client_id, self._request_bytes, self._now_ms
+    def _answer_produce(self, ctx: Context, response: Any, now_ms: int) -> None:
+        """Record the request's bytes; without a response (acks=0) its time is not counted."""
+        throttle_ms = ctx.broker.quotas.produced.record(
+            ctx.user, ctx.client_id, self._request_bytes, now_ms
         )
         if response is None:
-            ctx.connection.rest(pause_ms)
-        else:
-            self._send(response, max(pause_ms, self._request_throttle_time_ms()))
-
-    def _answer_fetch(self, response: Response) -> None:
-        """Count the answer's bytes; when they are too many, answer with nothing instead."""
-        ctx, quota = self._ctx, self._ctx.broker.quotas.fetched
-        items = self._encode(ctx, response)
-        if items is None:
+            ctx.connection.rest(throttle_ms)
             return
-        pause_ms = self._request_throttle_time_ms()
+        throttle_ms = max(throttle_ms, self._record_time(ctx, now_ms))
+        self._send(ctx, self._frame(ctx, response, throttle_ms), throttle_ms, now_ms)
+
+    def _answer_fetch(
+        self, ctx: Context, request: FetchValues, response: FetchAnswer, now_ms: int
+    ) -> None:
+        """Record the response's bytes; when they are too many, answer without records instead."""
+        quota = ctx.broker.quotas.fetched
+        frame = self._frame(ctx, response, 0)
+        throttle_ms = self._record_time(ctx, now_ms)
         header_bytes = _FRAME_SIZE_BYTES + response_header_version(ctx.api_key, ctx.api_version)
-        size = codec.records_size(items) - header_bytes
-        pause_ms = max(pause_ms, quota.record(ctx.user, ctx.client_id, size, self._now_ms))
-        if not pause_ms:
-            self._send_items(items, 0)
-            return
-        quota.record_freely(ctx.user, ctx.client_id, -size, self._now_ms)
-        self._send(self._empty_fetch(response), pause_ms)
+        size = codec.records_size(list(frame)) - header_bytes
+        throttle_ms = max(throttle_ms, quota.record(ctx.user, ctx.client_id, size, now_ms))
+        if throttle_ms:
+            quota.record_freely(ctx.user, ctx.client_id, -size, now_ms)
+            empty = _without_records(ctx, request, response)
+            frame = self._frame(ctx, empty, throttle_ms)
+        self._send(ctx, frame, throttle_ms, now_ms)
 
-    def _empty_fetch(self, unsent: Any) -> FetchResponse:
-        request: Any = self._request
-        self._ctx.broker.fetch_sessions.take_back(request, unsent)
-        self._uncount(unsent)
-        is_incremental = request.session_epoch > 0 and not unsent.error_code
-        return FetchResponse(
-            error_code=unsent.error_code,
-            session_id=request.session_id if is_incremental else 0,
-            responses=[],
-        )
-
-    def _uncount(self, unsent: FetchResponse) -> None:
-        """Take back the bytes that the partitions have counted as sent."""
-        replicas = self._ctx.broker.replicas
-        for topic in unsent.responses:
-            by_id = replicas.by_topic_id.get(topic.topic_id, {})
-            for data in topic.partitions:
-                index = data.partition_index
-                partition = by_id.get(index) or replicas.find(topic.topic, index)
-                if partition is not None and data.records:
-                    partition.bytes_out -= codec.records_size(data.records)
-
-    def _request_throttle_time_ms(self) -> int:
-        ctx = self._ctx
+    def _record_time(self, ctx: Context, now_ms: int) -> int:
         return ctx.broker.quotas.requests.record(
-            ctx.user,
-            ctx.client_id,
-            self._handled_ns * _PERCENT_PER_NS,
-            self._now_ms,
+            ctx.user, ctx.client_id, self._handled_s * _PERCENT_PER_S, now_ms
         )
 
-    def _send(self, response: Response, pause_ms: int) -> None:
-        if pause_ms and hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = pause_ms
-        items = self._encode(self._ctx, response)
-        if items is not None:
-            self._send_items(items, pause_ms)
+    @staticmethod
+    def _frame(ctx: Context, response: Any, throttle_ms: int) -> Sequence[SendItem]:
+        frame = ctx.api.form.write(response, ctx.correlation_id, ctx.api_version, throttle_ms)
+        return (frame,) if type(frame) is bytes else frame  # type: ignore[return-value] # items
 
-    def _send_items(self, items: list[SendItem], pause_ms: int) -> None:
-        """Send, and count the time of that too: it can only hold up a later request."""
-        ctx = self._ctx
-        started_ns = time.perf_counter_ns()
-        if pause_ms:
-            ctx.connection.respond_and_rest(items, pause_ms)
+    def _send(self, ctx: Context, items: Sequence[SendItem], throttle_ms: int, now_ms: int) -> None:
+        """Send, and record the time of that too: it can only delay a later request."""
+        started_s = self._elapsed_s()
+        if throttle_ms:
+            ctx.connection.respond_and_rest(items, throttle_ms)
         else:
             ctx.connection.respond(items)
         if ctx.api_key not in EXEMPT:
+            sending_s = self._elapsed_s() - started_s
             ctx.broker.quotas.requests.record_freely(
-                ctx.user,
-                ctx.client_id,
-                (time.perf_counter_ns() - started_ns) * _PERCENT_PER_NS,
-                self._now_ms,
+                ctx.user, ctx.client_id, sending_s * _PERCENT_PER_S, now_ms
             )
+
+
+def _without_records(ctx: Context, request: FetchValues, unsent: FetchAnswer) -> FetchAnswer:
+    """Return the response of a throttled fetch, and undo what the unsent one has noted."""
+    ctx.broker.fetch_sessions.take_back(request, unsent)
+    for fetched in unsent.partitions:
+        replica = ctx.broker.replicas.find_key(fetched.key)
+        if replica is not None:
+            replica.bytes_out -= fetched.size_bytes
+    is_incremental = request.session_epoch > 0 and not unsent.error_code
+    return FetchAnswer(unsent.error_code, request.session_id if is_incremental else 0, ())

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.storage.indexes.transaction_index import AbortedTransaction
-    from ottla.storage.log.state import LogState
+    from ottla.storage.log.partition_log import PartitionLog
 
 
 def aborted_transactions(
-    log: LogState, segment_number: int, fetch_offset: int, limit: int
+    log: PartitionLog, segment_number: int, fetch_offset: int, limit: int
 ) -> list[AbortedTransaction]:
     """Return those that overlap [fetch_offset, the end of the segment read or the limit)."""
     segments = log.segments

@@ -13,7 +13,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
-    from ottla.storage.log.state import LogState
+    from ottla.storage.log.partition_log import PartitionLog
     from ottla.types import TopicPartition
 
 
@@ -21,11 +21,11 @@ class FlushWaits:
     """The waiting responses by log, each with the offset that must be durable."""
 
     def __init__(self) -> None:
-        self.overdue: list[LogState] = []
+        self.overdue: list[PartitionLog] = []
         """Logs that reached flush.messages since the last `take`; always the same list object."""
-        self._waiting: dict[LogState, list[tuple[int, Pending[None]]]] = {}
+        self._waiting: dict[PartitionLog, list[tuple[int, Pending[None]]]] = {}
 
-    def __contains__(self, log: LogState) -> bool:
+    def __contains__(self, log: PartitionLog) -> bool:
         return log in self._waiting
 
     def take(self) -> dict[TopicPartition, Pending[None]]:
@@ -42,7 +42,7 @@ class FlushWaits:
         self.overdue.clear()
         return taken
 
-    def settle(self, log: LogState) -> None:
+    def settle(self, log: PartitionLog) -> None:
         """Complete waits for what is durable now; fail all when the log is lost.
 
         KAFKA_STORAGE_ERROR for a log whose disk failed, UNKNOWN_TOPIC_OR_PARTITION for a deleted
@@ -69,7 +69,7 @@ class FlushWaits:
                 wait.fail(error)
 
 
-def _loss(log: LogState) -> KafkaError | None:
+def _loss(log: PartitionLog) -> KafkaError | None:
     if log.is_deleted:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{log.name} was deleted")
     if log.failure is not None:

@@ -1,11 +1,10 @@
-"""The log of one partition: append, read, roll, truncate; pure over a Directory.
+"""The log of one partition: its state, its offsets and its active segment; pure over a Directory.
 
-It never looks at a clock and never waits for an fsync: time is an argument and `start_flush`
-hands out the work. One thread owns it. When a write fails the torn tail is cut; when that fails
-too, or what lies on disk is no longer what memory says, the log is fenced: it refuses appends
-until it is opened anew.
+It never reads a clock and never waits for an fsync: time is an argument and `flushes.start` hands
+out the work. One thread owns it. When a write fails the torn tail is cut; when that fails too, or
+what lies on disk is no longer what memory holds, the log is fenced: it refuses appends until it is
+opened again.
 
-Hot path: `append_as_leader`, `append_as_follower` and `read` (benchmarks/log.py).
 Kafka: org.apache.kafka.storage.internals.log.{UnifiedLog, LocalLog}.
 """
 
@@ -13,46 +12,90 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.records.crc32c import crc32c
-from ottla.records.validation_rules import CheckedBatch
-from ottla.records.validator import AppendOrigin, place_checked, validate
-from ottla.storage.batches import scan_batches
-from ottla.storage.indexes.transaction_index import AbortedTransaction
-from ottla.storage.log.aborted import aborted_transactions
-from ottla.storage.log.append_info import (
-    AppendInfo,
-    FetchData,
-    FetchIsolation,
-    UnexpectedAppendOffset,
+from ottla.storage.directories.partition_metadata import (
+    PARTITION_METADATA,
+    encode_partition_metadata,
 )
-from ottla.storage.log.leader_epochs import UNDEFINED_EPOCH
-from ottla.storage.log.plain_append import PlainAppends
+from ottla.storage.directory import join
+from ottla.storage.disk_errors import is_exhaustion
+from ottla.storage.log.flushes import LogFlushes
+from ottla.storage.log.reads import LogReads
 from ottla.storage.log.recovery import LogLoader
-from ottla.storage.log.timestamps import offset_for_timestamp
-from ottla.storage.producers.append import TRANSACTION_VERSION_UNKNOWN
-from ottla.storage.producers.update import has_producers, validate_producers
-from ottla.types import FileSlice, TopicPartition, Uuid
+from ottla.storage.log.rules import validation_rules
+from ottla.storage.log.truncation import LogTruncation
+from ottla.storage.log.writes import LogWrites
+from ottla.storage.segments.segment import Segment
+from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
-    from ottla.records.validator import BatchSummary, ValidatedRecords
-    from ottla.storage.batches import BatchHeader
     from ottla.storage.directory import Directory
     from ottla.storage.log.config import LogConfig
-    from ottla.storage.log.timestamps import TimestampAndOffset
-    from ottla.storage.producers.append import CompletedTransaction, Verification
-    from ottla.storage.producers.update import ProducerAppends
-    from ottla.storage.segments.segment import Segment
-    from ottla.types import Buffer
-
-NO_DATA = b""
-_CRC_START = 21
+    from ottla.storage.log.recovery import LoadedLog
+    from ottla.storage.producers.append import Verification
+    from ottla.types import OffsetAndEpoch
 
 
-class PartitionLog(PlainAppends):
-    """One partition's log; made by `open`. Offsets: start <= LSO <= HW <= end."""
+class PartitionLog:
+    """One partition's log; made by `open`. Offsets: start <= last stable <= high watermark <= end.
+
+    Its parts work on it: `writes`, `reads`, `flushes` and `truncation`.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        name: str,
+        *,
+        topic_partition: TopicPartition,
+        topic_id: Uuid | None,
+        config: LogConfig,
+        loaded: LoadedLog,
+    ) -> None:
+        self.directory = directory
+        self.name = name
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.segments = loaded.segments
+        self.producer_state = loaded.producer_state
+        self.leader_epochs = loaded.leader_epochs
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.high_watermark = loaded.log_start_offset
+        self.recovery_point = loaded.recovery_point
+        self.size_bytes = sum(segment.size for segment in loaded.segments)
+        self.truncated_bytes = loaded.truncated_bytes
+        self.failure: OSError | None = None
+        self.is_deleted = False
+        self.held_back_count = 0
+        """Segments that the last check left although retention.ms is over: the clock stepped."""
+        self.on_flush_requested: Callable[[PartitionLog], object] = _ignore
+        """Called when something waits that `start_flush` should make durable soon."""
+        self.on_flush_overdue: Callable[[PartitionLog], object] = _ignore
+        """Called when a leader's append leaves flush.messages records that are not durable: it is
+        not to be answered before a flush."""
+        self.first_unstable_offset = self.producer_state.first_unstable_offset
+        self.on_recovery_point_lowered: Callable[[PartitionLog], object] = _ignore
+        """Called before a truncation below `recovery_point` touches a file: a durable checkpoint
+        above it would, after a crash, take bytes written later for flushed ones."""
+        self.active_is_prepared = False
+        self.metadata_is_durable = topic_id is None
+        self.names_version = 1
+        self.durable_names_version = 0
+        self.generation = 0
+        self.is_flushing = False
+        self.removals: list[tuple[int, Segment]] = []
+        self.last_flush_ms = 0
+        self.writes = LogWrites(self)
+        self.reads = LogReads(self)
+        self.flushes = LogFlushes(self)
+        self.truncation = LogTruncation(self)
+        self.reconfigure(config)
+        active = self.segments.active
+        active.roll_jitter_ms = _jitter(name, active.base_offset, config)
 
     @classmethod
     def open(  # noqa: PLR0913 - each is a fact about the log that only the caller knows
@@ -86,8 +129,8 @@ class PartitionLog(PlainAppends):
             config=config,
             loaded=loaded,
         )
-        log._last_flush_ms = now_ms
-        log._write_partition_metadata()
+        log.last_flush_ms = now_ms
+        log.write_partition_metadata()
         return log
 
     def __repr__(self) -> str:
@@ -96,255 +139,130 @@ class PartitionLog(PlainAppends):
             f"hw={self.high_watermark}, end={self.log_end_offset})"
         )
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
-        """Return the first record at or after timestamp, or one of ListOffsets' special ones.
+    def reconfigure(self, config: LogConfig) -> None:
+        """Take new settings; they hold from the next append on."""
+        self.config = config
+        self.rules = validation_rules(config, str(self.topic_partition))
+        self.producer_state.producer_id_expiration_ms = config.producer_id_expiration_ms
+        for segment in self.segments:
+            segment.index_interval_bytes = config.index_interval_bytes
 
-        KAFKA_STORAGE_ERROR when the disk fails, CorruptMessage for what cannot be read.
-        """
-        try:
-            return offset_for_timestamp(self, timestamp)
-        except OSError as error:
-            raise self._storage_error("searching", error) from error
-
-    # Appends
-
-    def append_as_leader(
-        self,
-        records: memoryview | CheckedBatch,
-        *,
-        leader_epoch: int,
-        now_ms: int,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        verification: Verification | None = None,
-        transaction_version: int = TRANSACTION_VERSION_UNKNOWN,
-    ) -> AppendInfo:
-        """Validate, give offsets to and write batches; `records` is patched in place.
-
-        RecordValidationError or KafkaError with the producer's code when they are refused,
-        KAFKA_STORAGE_ERROR (caused by an OSError) when the disk fails; TooMuchForTheLoop for a
-        client's batch that has to be checked elsewhere and to come back as a CheckedBatch. A
-        duplicate of one of the producer's last five batches is not written and answered with the
-        old offsets.
-        """
-        if type(records) is memoryview and origin is AppendOrigin.CLIENT and verification is None:
-            plain = self.append_plain(records, leader_epoch, now_ms)
-            if plain is not None:
-                return plain
-        if self.failure is not None or self.is_deleted:
-            self._refuse()
-        validated = self._validated(records, leader_epoch, now_ms, origin)
-        batches, buffers = validated.batches, validated.buffers
-        producer_appends = None
-        if has_producers(batches):
-            producer_appends = validate_producers(
-                self.producer_state,
-                batches,
-                lambda batch: _slice(buffers, batch.position, batch.size),
-                origin=origin,
-                verification=verification,
-                verification_required=self.config.transaction_partition_verification_enable,
-                transaction_version=transaction_version,
-            )
-            if producer_appends.duplicate is not None:
-                return self._duplicate(producer_appends)
-        info = AppendInfo(
-            validated.first_offset,
-            validated.last_offset,
-            validated.max_timestamp,
-            validated.log_append_time,
-            self.log_start_offset,
-            validated.record_count,
-            sum(map(len, buffers)),
-        )
-        self._append(buffers, batches, info, producer_appends, now_ms)
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self.on_flush_overdue(self)
-        if leader_epoch != self.leader_epochs.latest_epoch and leader_epoch >= 0:
-            self.assign_epoch(leader_epoch, info.first_offset)
-        return info
-
-    def _validated(
-        self,
-        records: memoryview | CheckedBatch,
-        leader_epoch: int,
-        now_ms: int,
-        origin: AppendOrigin,
-    ) -> ValidatedRecords:
-        if isinstance(records, CheckedBatch):
-            return place_checked(records, self.log_end_offset, leader_epoch, now_ms)
-        return validate(
-            records,
-            next_offset=self.log_end_offset,
-            leader_epoch=leader_epoch,
-            now_ms=now_ms,
-            rules=self._rules,
-            origin=origin,
-        )
-
-    def _duplicate(self, producer_appends: ProducerAppends) -> AppendInfo:
-        old = producer_appends.duplicate
-        assert old is not None
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self.on_flush_overdue(self)  # the first answer may not have left either
-        return AppendInfo(
-            old.base_offset,
-            old.last_offset,
-            old.timestamp,
-            old.timestamp,
-            self.log_start_offset,
-            is_duplicate=True,
-        )
-
-    def append_as_follower(
-        self, records: Buffer, *, leader_epoch: int, now_ms: int
-    ) -> AppendInfo | None:
-        """Write batches as the leader wrote them; None when there is nothing to write.
-
-        Batches of an epoch above `leader_epoch` and what follows them are left out. CorruptMessage
-        for wrong checksums or offsets, UnexpectedAppendOffset for batches below the end.
-        """
-        if self.failure is not None or self.is_deleted:
-            self._refuse()
-        view = memoryview(records)
-        batches = self._follower_batches(view, leader_epoch)
-        if not batches:
-            return None
-        first, last = batches[0], batches[-1]
-        if first.base_offset < self.log_end_offset:
-            raise UnexpectedAppendOffset(
-                f"Unexpected offset in append to {self.topic_partition}. First offset "
-                f"{first.base_offset} is less than the next offset {self.log_end_offset}. "
-                f"Log start offset = {self.log_start_offset}",
-                first_offset=first.base_offset,
-                last_offset=last.last_offset,
-            )
-        producer_appends = None
-        if has_producers(batches):
-            producer_appends = validate_producers(
-                self.producer_state,
-                batches,
-                lambda batch: view[batch.position : batch.position + batch.size],
-                origin=AppendOrigin.REPLICATION,
-            )
-        size = last.position + last.size
-        info = AppendInfo(
-            first.base_offset,
-            last.last_offset,
-            max(batch.max_timestamp for batch in batches),
-            -1,
-            self.log_start_offset,
-            sum(max(batch.record_count, 1) for batch in batches),
-            size,
-        )
-        self._append([view[:size]], batches, info, producer_appends, now_ms)
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self.on_flush_requested(self)
-        latest = self.leader_epochs.latest_epoch
-        for batch in batches:
-            if batch.leader_epoch != latest and batch.leader_epoch >= 0:
-                latest = batch.leader_epoch
-                self.assign_epoch(latest, batch.base_offset)
-        return info
-
-    def _follower_batches(self, view: memoryview, leader_epoch: int) -> list[BatchHeader]:
-        batches: list[BatchHeader] = []
-        last_offset = -1
-        for batch in scan_batches(view):
-            if batch.leader_epoch > leader_epoch:
-                break
-            if batch.magic >= 2:
-                start = batch.position
-                if crc32c(view[start + _CRC_START : start + batch.size]) != batch.crc:
-                    raise CorruptMessage(
-                        f"Record is corrupt (stored crc = {batch.crc}) in topic partition "
-                        f"{self.topic_partition}."
-                    )
-            if batch.base_offset <= last_offset or batch.last_offset < batch.base_offset:
-                raise CorruptMessage(
-                    f"Out of order offsets found in append to {self.topic_partition}: "
-                    f"{batch.base_offset} after {last_offset}"
-                )
-            last_offset = batch.last_offset
-            batches.append(batch)
-        return batches
-
-    def _append(
-        self,
-        buffers: Sequence[Buffer],
-        batches: Sequence[BatchHeader | BatchSummary],
-        info: AppendInfo,
-        producer_appends: ProducerAppends | None,
-        now_ms: int,
-    ) -> None:
-        """Write, then take note: end offset first, so that no offset is ever given twice."""
-        config = self.config
-        if info.size_bytes > config.segment_bytes:
+    def assign_topic_id(self, topic_id: Uuid) -> None:
+        """Give a log its topic id; KafkaError INCONSISTENT_TOPIC_ID when it has another."""
+        if self.topic_id is not None and self.topic_id != topic_id:
             raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"Message batch size is {info.size_bytes} bytes in append to partition "
-                f"{self.topic_partition}, which exceeds the maximum configured segment size of "
-                f"{config.segment_bytes}.",
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"Tried to assign topic ID {topic_id} to log for topic partition "
+                f"{self.topic_partition}, but log already contained topic ID {self.topic_id}",
             )
-        active = self.segments.active
-        try:
-            if not self._active_is_prepared:
-                active.become_active()
-                self._active_is_prepared = True
-            if active.should_roll(
-                size=info.size_bytes,
-                max_timestamp=info.max_timestamp,
-                last_offset=info.last_offset,
-                now_ms=now_ms,
-                config=config,
-            ):
-                active = self.roll(now_ms, base_offset=info.first_offset)
-            active.append(buffers, info.size_bytes, batches)
-        except OSError as error:
-            if active.is_torn:
-                self.failure = error
-            raise self._storage_error("appending records to", error) from error
-        self.log_end_offset = info.last_offset + 1
-        self.size_bytes += info.size_bytes
-        if producer_appends is not None:
-            self._apply(producer_appends, active)
-        self.producer_state.end_offset = self.log_end_offset
+        self.topic_id = topic_id
+        self.write_partition_metadata()
 
-    def _apply(self, producer_appends: ProducerAppends, segment: Segment) -> None:
-        state = self.producer_state
-        state.apply(producer_appends.appends.values())
-        for completed in producer_appends.completed:
-            if completed.is_aborted:
-                self._index_abort(segment, completed)
-            state.complete(completed)
-        for producer_id, append in producer_appends.appends.items():
-            if append.is_transactional:
-                state.end_verification(
-                    producer_id,
-                    producer_epoch=append.updated.producer_epoch,
-                    is_control=append.has_marker,
-                )
-        self._first_unstable_offset = state.first_unstable_offset
+    def write_partition_metadata(self) -> None:
+        """Write `partition.metadata` when the topic id is known and the file is not there."""
+        path = join(self.name, PARTITION_METADATA)
+        if self.topic_id is None or self.directory.exists(path):
+            return
+        data = encode_partition_metadata(self.topic_id)
+        self.directory.write_file_atomically(path, data, sync=False)
+        self.metadata_is_durable = False
+        self.on_flush_requested(self)
 
-    def _index_abort(self, segment: Segment, completed: CompletedTransaction) -> None:
-        """Write the abort down; failing that, keep the transaction open until the next start.
+    # Offsets
 
-        The records are in the log and their offsets taken, so that the log goes on in memory, but
-        readers must not see what they could not filter (KAFKA-7866).
-        """
-        entry = AbortedTransaction(
-            completed.producer_id,
-            completed.first_offset,
-            completed.last_offset,
-            self.producer_state.last_stable_offset(completed),
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset that read_committed consumers may not see."""
+        unstable = self.first_unstable_offset
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Move the high watermark, kept between the log's start and end; return where it is."""
+        offset = min(max(offset, self.log_start_offset), self.log_end_offset)
+        if offset != self.high_watermark:
+            self.high_watermark = offset
+            if self.first_unstable_offset is not None:
+                self.producer_state.high_watermark_updated(offset)
+                self.first_unstable_offset = self.producer_state.first_unstable_offset
+        return offset
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch in the log, -1 without any."""
+        return self.leader_epochs.latest_epoch
+
+    def assign_epoch(self, epoch: int, start_offset: int | None = None) -> None:
+        """Note that a new leader begins, here when start_offset is None (KAFKA-7415)."""
+        start = self.log_end_offset if start_offset is None else start_offset
+        if self.leader_epochs.assign(epoch, start):
+            self.on_flush_requested(self)
+
+    def epoch_end_offset(self, epoch: int) -> OffsetAndEpoch:
+        """Return where the largest epoch at or below this one ends; (-1, -1) when unknown."""
+        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def refuse(self) -> None:
+        """Raise why the log takes no appends: deleted, or failed."""
+        if self.is_deleted:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.name} is being deleted")
+        assert self.failure is not None
+        raise self.storage_error("appending to", self.failure) from self.failure
+
+    def storage_error(self, what: str, error: OSError) -> KafkaError:
+        """Return KAFKA_STORAGE_ERROR, to be raised."""
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"Error while {what} {self.topic_partition}: {error}"
         )
-        self._names_version += 1
+
+    def _undo_roll(self, old: Segment, base_offset: int) -> bool:
+        """Remove half a new segment, so that the old one can go on; whether that worked."""
+        if old.base_offset == base_offset:
+            return False
+        self.active_is_prepared = False
+        begun = Segment(
+            self.directory, self.name, base_offset, config=self.config, now_ms=old.created_ms
+        )
         try:
-            segment.transaction_index.append(entry)
+            begun.remove_names()
+        except OSError:
+            return False
+        return True
+
+    def roll(self, now_ms: int, *, base_offset: int | None = None) -> Segment:
+        """Begin a new segment and return it; an active segment without data is made anew.
+
+        KAFKA_STORAGE_ERROR when the disk fails, and then the log is fenced: half a new segment
+        may lie there.
+        """
+        base = max(self.log_end_offset if base_offset is None else base_offset, self.log_end_offset)
+        old = self.segments.active
+        try:
+            if old.base_offset == base:
+                assert old.size == 0, f"{old} cannot be rolled to its own base"
+                old.remove_files()
+            else:
+                old.become_inactive()
+                self.producer_state.end_offset = base
+                self.producer_state.take_snapshot()
+            segment = Segment.create(
+                self.directory, self.name, base, config=self.config, now_ms=now_ms
+            )
         except OSError as error:
             self.failure = error
-            self.producer_state.end_offset = self.log_end_offset
-            self._first_unstable_offset = self.producer_state.first_unstable_offset
-            raise self._storage_error("indexing an abort of", error) from error
+            if is_exhaustion(error) and self._undo_roll(old, base):
+                self.failure = None
+            raise self.storage_error("rolling", error) from error
+        if old.base_offset == base:
+            self.segments.remove([old])
+        segment.roll_jitter_ms = _jitter(self.name, base, self.config)
+        self.segments.add(segment)
+        self.log_end_offset = max(self.log_end_offset, base)
+        self.active_is_prepared = True
+        self.names_version += 1
+        self.on_flush_requested(self)
+        return segment
 
     def start_verification(
         self,
@@ -364,87 +282,43 @@ class PartitionLog(PlainAppends):
             supports_epoch_bump=supports_epoch_bump,
         )
 
-    # Reads
+    def release(self) -> None:
+        """Give every descriptor back."""
+        for segment in self.segments:
+            segment.close_files()
+        for _, segment in self.removals:
+            segment.close_files()
 
-    def read(
-        self,
-        offset: int,
-        max_bytes: int,
-        *,
-        isolation: FetchIsolation = FetchIsolation.LOG_END,
-        min_one_message: bool = True,
-    ) -> FetchData:
-        """Return batches from the one that holds offset on, as a slice of the file.
+    def release_idle(self) -> int:
+        """Close what nobody used since the last call; return the number of segments."""
+        active = self.segments.active
+        return sum(
+            segment.release_if_idle(is_active=segment is active) for segment in self.segments
+        )
 
-        OFFSET_OUT_OF_RANGE below the start or above the end; nothing at or behind the limit that
-        the isolation sets. With min_one_message the first batch comes whole, however large;
-        without it there is nothing if the first batch does not fit. Later ones may be cut.
-        """
-        if isolation is FetchIsolation.LOG_END:
-            limit = self.log_end_offset
-        elif isolation is FetchIsolation.HIGH_WATERMARK:
-            limit = self.high_watermark
-        else:
-            limit = self.last_stable_offset
-        if offset > self.log_end_offset or offset < self.log_start_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Received request for offset {offset} for partition {self.topic_partition}, but "
-                f"we only have log segments from offset {self.log_start_offset} to "
-                f"{self.log_end_offset}.",
-            )
-        is_filtered = isolation is FetchIsolation.TXN_COMMITTED
-        if offset >= limit:
-            return FetchData(NO_DATA, offset, [] if is_filtered else None)
-        number = self.segments.number_for(offset)
-        while number < len(self.segments):
-            found = self._read_segment(
-                number, offset, limit, max_bytes, min_one_message=min_one_message
-            )
-            if found is not None:
-                if not is_filtered:
-                    return FetchData(found, offset)
-                return FetchData(found, offset, self._aborted(number, offset, limit))
-            number += 1
-        return FetchData(NO_DATA, offset, [] if is_filtered else None)
-
-    def _aborted(self, number: int, offset: int, limit: int) -> list[AbortedTransaction]:
-        try:
-            return aborted_transactions(self, number, offset, limit)
-        except OSError as error:
-            raise self._storage_error("reading the aborts of", error) from error
-
-    def _read_segment(
-        self, number: int, offset: int, limit: int, max_bytes: int, *, min_one_message: bool
-    ) -> FileSlice | bytes | None:
-        segment = self.segments[number]
-        try:
-            place = segment.place_of(offset)
-            if place is None:
-                return None
-            start, first_bytes = place
-            end = segment.size
-            if limit < self.segments.end_of(number, self.log_end_offset):
-                limit_position = segment.position_of(limit)
-                end = segment.size if limit_position is None else limit_position
-            if end - start > max_bytes:
-                if not min_one_message and first_bytes > max_bytes:
-                    return NO_DATA  # clients take a part of a batch for a record too large
-                end = start + max(max_bytes, first_bytes)
-        except OSError as error:
-            raise self._storage_error("reading", error) from error
-        if end <= start:
-            return NO_DATA
-        return FileSlice(segment.file, start, end - start)
+    def renamed(self, name: str) -> None:
+        """Take note that the partition's directory has a new name."""
+        self.name = name
+        self.producer_state.moved(name)
+        for segment in self.segments:
+            segment.moved(name)
+        for _, segment in self.removals:
+            segment.moved(name)
 
 
-def _slice(buffers: Sequence[Buffer], position: int, size: int) -> Buffer:
-    """Cut a batch out of buffers that lie end to end; it never spans two."""
-    for buffer in buffers:
-        if position < len(buffer):
-            return memoryview(buffer)[position : position + size]
-        position -= len(buffer)
-    raise AssertionError("a batch lies outside its buffers")
+def _ignore(_log: PartitionLog) -> None:
+    """Stand in for an owner who flushes nothing."""
+
+
+def _jitter(name: str, base_offset: int, config: LogConfig) -> int:
+    """Spread the rolls of many partitions; the same log gives the same jitter.
+
+    Less than segment.ms, as in Kafka: more would roll a segment with every append.
+    """
+    limit_ms = min(config.segment_jitter_ms, config.segment_ms)
+    if limit_ms <= 0:
+        return 0
+    return crc32c(f"{name}/{base_offset}".encode()) % limit_ms
 
 
 def parse_partition_name(name: str) -> TopicPartition:
@@ -453,6 +327,3 @@ def parse_partition_name(name: str) -> TopicPartition:
     if not topic or not partition.isdigit():
         raise ValueError(f"{name!r} does not name a partition")
     return TopicPartition(topic, int(partition))
-
-
-__all__ = ["UNDEFINED_EPOCH", "PartitionLog", "parse_partition_name"]

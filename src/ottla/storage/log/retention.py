@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.storage.log.state import LogState
+    from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.segments.segment import Segment
 
 
@@ -34,7 +34,7 @@ class Due(NamedTuple):
     """How many more are due only because of a clock jump: deleted in later checks."""
 
 
-def segments_to_delete(log: LogState, now_ms: int, step: ClockStep | None = None) -> Due:
+def segments_to_delete(log: PartitionLog, now_ms: int, step: ClockStep | None = None) -> Due:
     """Return the segments to delete by retention.ms, retention.bytes or the log start offset."""
     found = Due([])
     if log.config.deletes_by_retention:
@@ -50,7 +50,7 @@ def _more(found: Due, segments: list[Segment]) -> Due:
     return Due(segments, max(0, found.held_back - more)) if more > 0 else found
 
 
-def _by_time(log: LogState, now_ms: int, step: ClockStep | None) -> Due:
+def _by_time(log: PartitionLog, now_ms: int, step: ClockStep | None) -> Due:
     """Select old segments; of those that are old only because of a clock jump, one.
 
     That one is never the active segment, which in a small log holds all data.
@@ -79,7 +79,7 @@ def _older_than(now_ms: int, retention_ms: int) -> Callable[[Segment], bool]:
     return lambda segment: now_ms - _newest_ms(segment) > retention_ms
 
 
-def _above_size(log: LogState, retention_bytes: int) -> Callable[[Segment], bool]:
+def _above_size(log: PartitionLog, retention_bytes: int) -> Callable[[Segment], bool]:
     if retention_bytes < 0:
         return lambda _: False
     excess = log.size_bytes - retention_bytes
@@ -94,7 +94,7 @@ def _above_size(log: LogState, retention_bytes: int) -> Callable[[Segment], bool
     return is_above
 
 
-def _due(log: LogState, is_due: Callable[[Segment], bool]) -> list[Segment]:
+def _due(log: PartitionLog, is_due: Callable[[Segment], bool]) -> list[Segment]:
     """Select segments from the oldest on as long as they are due and replicated."""
     due: list[Segment] = []
     segments = log.segments
@@ -107,7 +107,7 @@ def _due(log: LogState, is_due: Callable[[Segment], bool]) -> list[Segment]:
     return due
 
 
-def _below(log: LogState, log_start_offset: int) -> list[Segment]:
+def _below(log: PartitionLog, log_start_offset: int) -> list[Segment]:
     """Select the segments that end at or below the start offset; never the active one."""
     bases = log.segments.base_offsets
     count = 0

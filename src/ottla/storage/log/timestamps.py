@@ -21,7 +21,7 @@ from ottla.storage.batches import NO_TIMESTAMP
 if TYPE_CHECKING:
     from ottla.records.record import Record
     from ottla.storage.batches import BatchHeader
-    from ottla.storage.log.state import LogState
+    from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.segments.segment import Segment
 
 BATCH_LIMIT_BYTES = 100 << 20
@@ -35,7 +35,7 @@ class TimestampAndOffset(NamedTuple):
     leader_epoch: int
 
 
-def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampAndOffset | None:
+def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampAndOffset | None:
     """Return the first record at or after timestamp; None when there is none.
 
     LATEST_TIMESTAMP is the log end: the caller, which knows the isolation level, uses the high
@@ -70,7 +70,7 @@ def _find_in(segment: Segment, timestamp: int, start_offset: int) -> TimestampAn
     return None
 
 
-def _record_with_max_timestamp(log: LogState) -> TimestampAndOffset | None:
+def _record_with_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
     """Return the first record of the newest timestamp (KIP-734)."""
     newest = max(log.segments, key=lambda segment: segment.max_timestamp)
     if newest.max_timestamp < 0:

@@ -49,7 +49,7 @@ class LogFlush:
         self._logs.flushes_under_way -= 1
         failure = error if error is None or isinstance(error, OSError) else OSError(str(error))
         try:
-            self._log.flush_completed(self._job, failure)
+            self._log.flushes.completed(self._job, failure)
         except KafkaError as storage_error:
             log_dir = self._logs.log_dir_of(self._log.topic_partition)
             if log_dir is not None:

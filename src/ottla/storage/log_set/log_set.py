@@ -59,11 +59,7 @@ class LogSet(LogMaintenance):
         never do. KafkaError when another process holds a directory's lock, when no directory is
         online, or when there are too few descriptors to load every log.
         """
-        self = cls(
-            list(directories),
-            config_for=config_for,
-            rng=rng,
-        )
+        self = cls(list(directories), config_for=config_for, rng=rng)
         for log_dir in self.directories:
             try:
                 log_dir.open()
@@ -302,11 +298,11 @@ class LogSet(LogMaintenance):
         is_behind = any(map(log_dir.is_behind, names))
         if any(broken.log_dir is log_dir for broken in self.broken.values()):
             return False  # a clean start would not look for the damage again
-        return not is_behind and all(log.is_durable for log in self._logs_in(log_dir))
+        return not is_behind and all(log.flushes.is_durable for log in self._logs_in(log_dir))
 
     def _close_logs(self, log_dir: LogDirectory) -> None:
         for log in self._logs_in(log_dir):
-            log.close_now()
+            log.flushes.close_now()
             if log.failure is not None:
                 raise log.failure
             log.release()

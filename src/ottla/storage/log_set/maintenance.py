@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
-    from ottla.storage.log.state import LogState
     from ottla.storage.log_set.jobs import Removal, StorageJob
     from ottla.types import TopicPartition
 
@@ -55,7 +54,7 @@ class LogMaintenance(LogTable):
 
     # Flushes
 
-    def _want_flush(self, log: LogState) -> None:
+    def _want_flush(self, log: PartitionLog) -> None:
         partition = log.topic_partition
         if self._logs.get(partition) is not log:
             return
@@ -63,14 +62,14 @@ class LogMaintenance(LogTable):
         if log.log_start_offset > log.segments[0].base_offset:
             self._wanting_checkpoint[self._log_dirs[partition].path] = self._log_dirs[partition]
 
-    def _flush_overdue(self, log: LogState) -> None:
+    def _flush_overdue(self, log: PartitionLog) -> None:
         self._want_flush(log)
         self.flush_waits.overdue.append(log)
 
     def want_due_flushes(self, now_ms: int) -> None:
         """Request the flushes that are due by flush.ms or flush.messages."""
         for log in self._logs.values():
-            if log.is_flush_due(now_ms):
+            if log.flushes.is_due(now_ms):
                 self._want_flush(log)
 
     def await_flushes(self) -> dict[TopicPartition, Pending[None]]:
@@ -84,7 +83,7 @@ class LogMaintenance(LogTable):
             self.on_flush_awaited(log)
         return waits
 
-    def take_flush(self, log: LogState, now_ms: int) -> list[StorageJob]:
+    def take_flush(self, log: PartitionLog, now_ms: int) -> list[StorageJob]:
         """Return the job that makes a log durable; none while one runs or when it is durable."""
         found = self._logs.get(log.topic_partition)
         if found is not log:
@@ -96,8 +95,8 @@ class LogMaintenance(LogTable):
 
     def _begin_flush(self, log: PartitionLog, now_ms: int) -> list[StorageJob]:
         try:
-            is_whole = log in self.flush_waits or log.is_flush_due(now_ms)
-            job = log.start_flush(now_ms, is_whole=is_whole)
+            is_whole = log in self.flush_waits or log.flushes.is_due(now_ms)
+            job = log.flushes.start(now_ms, is_whole=is_whole)
         except KafkaError as error:
             self.fail(self._log_dirs[log.topic_partition], error.__cause__)
             return []
@@ -106,7 +105,7 @@ class LogMaintenance(LogTable):
         self.flush_waits.settle(log)
         return []
 
-    def flush_done(self, log: LogState, *, may_go_on: bool) -> None:
+    def flush_done(self, log: PartitionLog, *, may_go_on: bool) -> None:
         """Complete the waits for it, and continue for later appends."""
         self.flush_waits.settle(log)
         if may_go_on and log in self.flush_waits:
@@ -145,7 +144,7 @@ class LogMaintenance(LogTable):
         self._wanting_checkpoint.pop(log_dir.path, None)
         self._checkpoint_job(log_dir).run_now()
 
-    def _recovery_point_lowered(self, log: LogState) -> None:
+    def _recovery_point_lowered(self, log: PartitionLog) -> None:
         """Write the checkpoint at once when the stored or pending one is higher.
 
         KAFKA_STORAGE_ERROR without descriptors: the log must not be truncated then.
@@ -209,9 +208,13 @@ class LogMaintenance(LogTable):
         for partition, log in list(self._with_deleted_segments.items()):
             if len(jobs) >= MAX_REMOVALS:
                 break
-            paths = [path for segment in log.take_removable(now_ms) for path in segment.let_go()]
+            paths = [
+                path
+                for segment in log.truncation.take_removable(now_ms)
+                for path in segment.let_go()
+            ]
             if paths:
                 jobs.append(SegmentRemovalJob(self, self._log_dirs[partition], paths))
-            if not log.has_deleted_segments:
+            if not log.truncation.has_deleted_segments:
                 del self._with_deleted_segments[partition]
         return jobs

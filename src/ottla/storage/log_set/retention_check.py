@@ -57,9 +57,9 @@ class RetentionCheck:
         if log_dir is None or logs.get(log.topic_partition) is not log or log.failure is not None:
             return 0
         count = 0
-        log.remove_expired_producers(now_ms)
+        log.flushes.remove_expired_producers(now_ms)
         try:
-            count = log.delete_old_segments(now_ms, clock_step)
+            count = log.truncation.delete_old_segments(now_ms, clock_step)
         except CorruptMessage as error:
             if self._on_damage is not None:
                 self._on_damage(log, error)
@@ -67,7 +67,7 @@ class RetentionCheck:
             logs.fail(log_dir, error.__cause__)
         except OSError as error:
             logs.fail(log_dir, error)
-        if log.has_deleted_segments:
+        if log.truncation.has_deleted_segments:
             logs.segments_deleted(log)
         log.release_idle()
         self.deleted += count

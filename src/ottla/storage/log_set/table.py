@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ottla.storage.directories.partition_dir_names import RandomBits
     from ottla.storage.log.config import LogConfig
     from ottla.storage.log.partition_log import PartitionLog
-    from ottla.storage.log.state import LogState
     from ottla.storage.log_set.jobs import Removal
     from ottla.types import TopicPartition
 
@@ -43,7 +42,7 @@ class LogTable:
         self.withheld: set[TopicPartition] = set()
         """Partitions without a log because theirs may be in an offline directory."""
         self.flush_waits = FlushWaits()
-        self.on_flush_awaited: Callable[[LogState], None] = _nobody
+        self.on_flush_awaited: Callable[[PartitionLog], None] = _nobody
         """Called when a response waits for a log's flush: run what `take_flush` returns soon."""
         self._config_for = config_for
         self._rng = rng
@@ -117,5 +116,5 @@ class LogTable:
         self._checkpointed.pop(partition, None)
 
 
-def _nobody(_log: LogState) -> None:
+def _nobody(_log: PartitionLog) -> None:
     """Stand in for an owner who asks `take_jobs` now and then."""

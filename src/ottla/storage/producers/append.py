@@ -13,7 +13,7 @@ from ottla.records.validator import AppendOrigin
 from ottla.storage.producers.entry import NO_EPOCH, NO_OFFSET, BatchMetadata, ProducerEntry
 
 if TYPE_CHECKING:
-    from ottla.records.validator import BatchSummary
+    from ottla.records.validator import ValidatedBatch
     from ottla.storage.batches import BatchHeader
 
 TRANSACTION_VERSION_UNKNOWN = -1
@@ -105,7 +105,7 @@ class ProducerAppend:
             transaction_first_offset=current.transaction_first_offset,
         )
 
-    def append_data(self, batch: BatchHeader | BatchSummary) -> None:
+    def append_data(self, batch: BatchHeader | ValidatedBatch) -> None:
         """Judge a data batch; KafkaError with the code that the producer gets."""
         updated = self.updated
         self.is_transactional |= batch.is_transactional

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.storage.batches import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from ottla.records.validator import BatchSummary
+    from ottla.records.validator import ValidatedBatch
     from ottla.storage.batches import BatchHeader
 
 BATCHES_KEPT = 5
@@ -121,7 +121,7 @@ class ProducerEntry:
         """Remember one more batch, forgetting the oldest of five."""
         self.batches = (*self.batches[-(BATCHES_KEPT - 1) :], batch)
 
-    def take_next(self, batch: BatchSummary | BatchHeader) -> None:
+    def take_next(self, batch: ValidatedBatch | BatchHeader) -> None:
         """Take note of a batch in the known epoch, outside of any transaction."""
         timestamp = self.last_timestamp = batch.max_timestamp
         last_offset = batch.last_offset

@@ -178,10 +178,7 @@ class ProducerState:
             if origin is AppendOrigin.CLIENT:
                 self._node_count.check_room(producer_id, self.partition)
         return ProducerAppend(
-            self.partition,
-            entry,
-            origin=origin,
-            verification=self._verifications.get(producer_id),
+            self.partition, entry, origin=origin, verification=self._verifications.get(producer_id)
         )
 
     def apply(self, appends: Iterable[ProducerAppend]) -> None:

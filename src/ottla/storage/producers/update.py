@@ -23,7 +23,7 @@ from ottla.storage.producers.append import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ottla.records.validator import BatchSummary
+    from ottla.records.validator import ValidatedBatch
     from ottla.storage.batches import BatchHeader
     from ottla.storage.producers.entry import BatchMetadata
     from ottla.storage.producers.state import ProducerState
@@ -42,7 +42,7 @@ class ProducerAppends(NamedTuple):
     duplicate: BatchMetadata | None = None
 
 
-def has_producers(batches: Iterable[BatchHeader | BatchSummary]) -> bool:
+def has_producers(batches: Iterable[BatchHeader | ValidatedBatch]) -> bool:
     """Whether any batch carries a producer id; most appends are done here."""
     for batch in batches:  # noqa: SIM110 - half the cost of any() over one batch
         if batch.producer_id >= 0:
@@ -52,8 +52,8 @@ def has_producers(batches: Iterable[BatchHeader | BatchSummary]) -> bool:
 
 def validate_producers(
     state: ProducerState,
-    batches: Sequence[BatchHeader | BatchSummary],
-    batch_bytes: Callable[[BatchHeader | BatchSummary], Buffer],
+    batches: Sequence[BatchHeader | ValidatedBatch],
+    batch_bytes: Callable[[BatchHeader | ValidatedBatch], Buffer],
     *,
     origin: AppendOrigin,
     verification: Verification | None = None,
@@ -90,7 +90,7 @@ def validate_producers(
 
 def _check_verified(
     state: ProducerState,
-    batch: BatchHeader | BatchSummary,
+    batch: BatchHeader | ValidatedBatch,
     verification: Verification | None,
     *,
     required: bool,
@@ -109,7 +109,7 @@ def _check_verified(
 
 def _validate_marker(
     append: ProducerAppend,
-    batch: BatchHeader | BatchSummary,
+    batch: BatchHeader | ValidatedBatch,
     data: Buffer,
     transaction_version: int,
 ) -> CompletedTransaction | None:

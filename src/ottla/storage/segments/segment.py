@@ -24,7 +24,7 @@ from ottla.storage.segments.segment_recovery import rebuild_indexes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ottla.records.validator import BatchSummary
+    from ottla.records.validator import ValidatedBatch
     from ottla.storage.batches import BatchHeader
     from ottla.storage.directory import Directory, File
     from ottla.storage.log.config import LogConfig
@@ -144,7 +144,7 @@ class Segment:
     # Appending
 
     def append(
-        self, buffers: Sequence[Buffer], size: int, batches: Sequence[BatchHeader | BatchSummary]
+        self, buffers: Sequence[Buffer], size: int, batches: Sequence[BatchHeader | ValidatedBatch]
     ) -> None:
         """Write batches at the end and index them; an error leaves the segment as it was.
 
@@ -233,7 +233,7 @@ class Segment:
         self._is_index_full = self.offset_index.is_full or self.time_index.is_full
 
     def should_roll(
-        self, *, size: int, max_timestamp: int, last_offset: int, now_ms: int, config: LogConfig
+        self, size: int, max_timestamp: int, last_offset: int, now_ms: int, config: LogConfig
     ) -> bool:
         """Whether batches of this size and timestamp belong into a new segment.
 

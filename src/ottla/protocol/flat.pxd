@@ -1,0 +1,26 @@
+# C types for flat.py (Cython's augmenting file): the logic stands there, only types stand here.
+import cython
+
+from ottla.protocol.walker cimport Reader
+
+cdef int _LONGEST_TEXT
+
+
+@cython.locals(count=cython.longlong)
+cpdef Py_ssize_t read_count(Reader reader, bint flexible) except -1
+
+@cython.locals(length=cython.longlong, start=cython.Py_ssize_t)
+cpdef object read_nullable_text(Reader reader, bint flexible)
+
+cpdef object read_text(Reader reader, bint flexible)
+
+@cython.locals(start=cython.Py_ssize_t)
+cpdef object read_uuid(Reader reader)
+
+@cython.locals(count=cython.longlong)
+cpdef int skip_tags(Reader reader) except -1
+
+@cython.locals(data=bytes)
+cpdef bytes encode_text(str text, bint flexible)
+
+cpdef bytes encode_count(Py_ssize_t count, bint flexible)

@@ -1,0 +1,83 @@
+"""Reads and writes single values of messages: for APIs that a broker serves without the codec.
+
+Compiled by Cython with `flat.pxd`; runs uncompiled too.
+
+Hot path: all of it. benchmarks/against_kafka.
+Kafka: org.apache.kafka.common.protocol.Readable, Writable.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.errors import CorruptMessage
+from ottla.protocol.primitives import encode_uvarint
+from ottla.types import Uuid
+
+if TYPE_CHECKING:
+    from ottla.protocol.walker import Reader
+
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_UUID_BYTES: Final = 16
+_LONGEST_TEXT: Final = 32767
+_new_bytes: Any = bytes.__new__
+
+
+def read_count(reader: Reader, flexible: bool) -> int:  # noqa: FBT001 - as compiled
+    """Read the length of an array that may not be null, which the message must be able to hold."""
+    count = reader.uvarint() - 1 if flexible else reader.integer(4, signed=True)
+    if count < 0:
+        raise CorruptMessage("a non-nullable array was serialized as null")
+    if count > reader.end - reader.position:
+        raise CorruptMessage("more elements announced than the message holds")
+    return count
+
+
+def read_nullable_text(reader: Reader, flexible: bool) -> str | None:  # noqa: FBT001 - see above
+    """Read a text; None for null."""
+    length = reader.uvarint() - 1 if flexible else reader.integer(2, signed=True)
+    if length < 0:
+        return None
+    if length > _LONGEST_TEXT:
+        raise CorruptMessage("a text that is too long")
+    start = reader.need(length)
+    return str(reader.source[start : start + length], "utf-8", "replace")
+
+
+def read_text(reader: Reader, flexible: bool) -> str:  # noqa: FBT001 - see above
+    """Read a text that may not be null."""
+    text = read_nullable_text(reader, flexible)
+    if text is None:
+        raise CorruptMessage("a non-nullable text was serialized as null")
+    return text
+
+
+def read_uuid(reader: Reader) -> Uuid:
+    """Read an id."""
+    start = reader.need(_UUID_BYTES)
+    found: Uuid = _new_bytes(Uuid, reader.source[start : start + _UUID_BYTES])
+    return found
+
+
+def skip_tags(reader: Reader) -> None:
+    """Step over tagged fields, none of which is known."""
+    count = reader.uvarint()
+    while count > 0:
+        count -= 1
+        reader.uvarint()
+        reader.need(reader.uvarint())
+
+
+def encode_text(text: str, flexible: bool) -> bytes:  # noqa: FBT001 - as compiled
+    """Return a text with its length; ValueError when it is too long."""
+    data = text.encode()
+    if len(data) > _LONGEST_TEXT:
+        raise ValueError("text is too long")
+    return (encode_uvarint(len(data) + 1) if flexible else _INT16.pack(len(data))) + data
+
+
+def encode_count(count: int, flexible: bool) -> bytes:  # noqa: FBT001 - as compiled
+    """Return the length of an array."""
+    return encode_uvarint(count + 1) if flexible else _INT32.pack(count)

@@ -1,0 +1,127 @@
+"""The APIs that are served: which function handles each, and how its messages are read and written.
+
+A handler is a plain function `(ctx, request) -> response | Pending[response] | None`, bound to
+its API by `@handles`. It returns None where the client gets no response (acks=0). Requests and
+responses are message objects of the codec, unless `@handles` names an own `Form`.
+
+Kafka: kafka.server.KafkaApis.handle, org.apache.kafka.common.protocol.ApiKeys.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol import codec
+from ottla.protocol.api_keys import ApiKey, response_class
+from ottla.protocol.frames import encode_response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ottla.protocol.schema import Request
+    from ottla.server.requests.context import Context
+    from ottla.types import SendItem
+
+    Handler = Callable[[Context, Any], Any]
+
+HANDLER_MODULES = (
+    "api_versions",
+    "produce",
+    "fetch",
+    "offsets",
+    "metadata",
+    "topic_partitions",
+    "groups",
+    "transactions",
+    "topics",
+    "configs",
+    "config_changes",
+    "quotas",
+    "config_resources",
+    "features",
+    "producers",
+    "brokers",
+    "membership",
+    "credentials",
+    "log_dirs",
+    "telemetry",
+    "sasl",
+)
+
+
+class Form(NamedTuple):
+    """How the messages of an API are read, written and made of an error."""
+
+    read: Callable[[memoryview, int, int], Any]
+    """(frame, position, version) → request; CorruptMessage when there is none."""
+    write: Callable[[Any, int, int, int], bytes | Sequence[SendItem]]
+    """(response, correlation id, version, throttle time in ms) → frame."""
+    fail: Callable[[Any, KafkaError], Any]
+    """(request, error) → response; None when no response can carry the error."""
+
+
+class Api(NamedTuple):
+    """An API as it is served: its handler, its versions and its form."""
+
+    key: ApiKey
+    request: type[Request]
+    handler: Handler
+    lowest: int
+    highest: int
+    form: Form
+
+
+_registry: dict[int, Api] = {}
+
+
+def handles(
+    request: type[Request], *, highest: int | None = None, form: Form | None = None
+) -> Callable[[Handler], Handler]:
+    """Bind a function to an API; `highest` limits the versions while a later one is not built.
+
+    The API is served on the listeners that its request class names.
+    """
+
+    def bind(function: Handler) -> Handler:
+        key = ApiKey(request.message_key)
+        top = request.versions.highest if highest is None else highest
+        own = form or codec_form(request, key)
+        _registry[key] = Api(key, request, function, request.versions.lowest, top, own)
+        return function
+
+    return bind
+
+
+def served_apis(listener: str = "broker") -> dict[int, Api]:
+    """Return the APIs served on a kind of listener ("broker", "controller"), by key."""
+    for name in HANDLER_MODULES:
+        import_module(f"ottla.server.handlers.{name}")
+    return {key: api for key, api in _registry.items() if listener in api.request.api_listeners}
+
+
+def codec_form(request: type[Request], key: ApiKey) -> Form:
+    """Return the form of an API whose messages are objects."""
+
+    def read(frame: memoryview, position: int, version: int) -> Any:
+        return codec.decode_at(request, version, frame, position)[0]
+
+    def write(
+        response: Any, correlation_id: int, version: int, throttle_time_ms: int
+    ) -> Sequence[SendItem]:
+        if throttle_time_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_time_ms
+        return encode_response(correlation_id, key, version, response)
+
+    def fail(_request: Any, error: KafkaError) -> Any:
+        response: Any = response_class(key)()
+        if not hasattr(response, "error_code"):
+            return None
+        response.error_code = int(error.code)
+        if hasattr(response, "error_message"):
+            is_known = error.code is not ErrorCode.UNKNOWN_SERVER_ERROR
+            response.error_message = str(error) if is_known else None
+        return response
+
+    return Form(read, write, fail)

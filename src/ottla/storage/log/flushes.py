@@ -1,0 +1,191 @@
+"""Makes a log durable: flush jobs, the recovery point, a clean close.
+
+Kafka: UnifiedLog.flush, UnifiedLog.close.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.storage.directories.partition_metadata import encode_partition_metadata
+from ottla.storage.disk_errors import is_exhaustion
+from ottla.storage.log.flush import FlushJob
+from ottla.storage.producers.snapshot import SNAPSHOT_SUFFIX
+from ottla.storage.segments.segment import file_name
+
+if TYPE_CHECKING:
+    from ottla.storage.log.partition_log import PartitionLog
+
+
+class LogFlushes:
+    """Flush jobs, the recovery point and the close of one log."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+
+    def start(self, now_ms: int = 0, *, is_whole: bool = True) -> FlushJob | None:
+        """Hand out what makes the log durable up to its end; None when it is, or a job runs.
+
+        When it is not to be whole: up to its active segment, as a roll asks for. Run the job in a
+        worker, then call `completed` with it and the OSError, if any.
+        """
+        log = self._log
+        if log.is_flushing or log.is_deleted:
+            return None
+        return self._make_flush(now_ms, is_whole=is_whole)
+
+    def _make_flush(self, now_ms: int, *, is_whole: bool = True) -> FlushJob | None:
+        log = self._log
+        end = log.log_end_offset if is_whole else log.segments.active.base_offset
+        if self._is_durable_up_to(end):
+            return None
+        job = FlushJob(log.directory, offset=end, generation=log.generation)
+        try:
+            self._fill(job, is_whole=is_whole)
+        except OSError as error:
+            if is_exhaustion(error):
+                self.completed(job, error)
+                return None
+            job.release()
+            log.failure = error
+            raise log.storage_error("flushing", error) from error
+        log.is_flushing = True
+        if is_whole:
+            log.last_flush_ms = max(log.last_flush_ms, now_ms)
+        return job
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether nothing is left for a flush to do."""
+        return self._is_durable_up_to(self._log.log_end_offset)
+
+    def _is_durable_up_to(self, end: int) -> bool:
+        log = self._log
+        return (
+            end <= log.recovery_point
+            and self._names_are_durable
+            and log.metadata_is_durable
+            and not log.leader_epochs.is_dirty
+            and not log.producer_state.unsynced_snapshots
+        )
+
+    @property
+    def _names_are_durable(self) -> bool:
+        log = self._log
+        return log.names_version == log.durable_names_version
+
+    def _fill(self, job: FlushJob, *, is_whole: bool) -> None:
+        log = self._log
+        job.names_version = log.names_version
+        if not log.metadata_is_durable and log.topic_id is not None:
+            job.partition_metadata = encode_partition_metadata(log.topic_id)
+        if log.leader_epochs.is_dirty:
+            job.epochs = log.leader_epochs.encode()
+            job.epochs_version = log.leader_epochs.version
+        job.snapshots = [
+            file_name(offset, SNAPSHOT_SUFFIX) for offset in log.producer_state.unsynced_snapshots
+        ]
+        log.producer_state.unsynced_snapshots = []
+        if (
+            not self._names_are_durable
+            or job.snapshots
+            or job.partition_metadata is not None
+            or job.epochs is not None
+        ):
+            job.open_directory = log.directory.open_directory(log.name)
+        active = log.segments.active
+        for number, segment in enumerate(log.segments):
+            is_wanted = (
+                is_whole
+                if segment is active
+                else log.segments.end_of(number, job.offset) > log.recovery_point
+            )
+            if is_wanted or segment.needs_sync:
+                job.segments.append(segment)
+                segment.needs_sync = False
+                segment.pin_for_sync(job.files, is_active=segment is active)
+
+    def completed(self, job: FlushJob, error: OSError | None = None) -> None:
+        """Take note of a finished job; with an error the log is fenced (never retried).
+
+        KafkaError KAFKA_STORAGE_ERROR when the job failed: the directory goes offline.
+        """
+        log = self._log
+        log.is_flushing = False
+        job.release()
+        if log.is_deleted:
+            return
+        if error is None and job.vanished:
+            error = FileNotFoundError(f"a file of {log.name} vanished")
+        if is_exhaustion(error):
+            self._try_again(job)
+            return
+        if error is not None:
+            log.failure = error
+            raise log.storage_error("flushing", error) from error
+        if job.generation == log.generation:
+            log.recovery_point = max(log.recovery_point, job.offset)
+            log.durable_names_version = job.names_version
+        if job.epochs is not None:
+            log.leader_epochs.written_version = job.epochs_version
+        if job.partition_metadata is not None:
+            log.metadata_is_durable = True
+
+    def _try_again(self, job: FlushJob) -> None:
+        """Nothing is wrong with the disk; all that the job took up is still to be done."""
+        log = self._log
+        for name in job.snapshots:
+            log.producer_state.unsynced_snapshots.append(_offset_of(name))
+        for segment in job.segments:
+            segment.sync_again()
+        log.last_flush_ms = 0
+        log.on_flush_requested(log)
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether flush.messages or flush.ms ask for what is not durable up to the log's end."""
+        log = self._log
+        count = log.log_end_offset - log.recovery_point
+        return count > 0 and (
+            count >= log.config.flush_messages or now_ms - log.last_flush_ms >= log.config.flush_ms
+        )
+
+    def remove_expired_producers(self, now_ms: int) -> None:
+        """Forget producers that were silent for too long."""
+        self._log.producer_state.remove_expired(now_ms)
+
+    def close(self) -> FlushJob | None:
+        """Write what a clean start needs and hand out the last job; files close when it is done.
+
+        Call `flush_completed` and then `release` as after `start_flush`.
+        """
+        log = self._log
+        if log.failure is None and not log.is_deleted:
+            try:
+                log.producer_state.take_snapshot()
+                for segment in log.segments:
+                    segment.close()
+            except OSError as error:
+                log.failure = error
+                raise log.storage_error("closing", error) from error
+        return self._make_flush(log.last_flush_ms) if log.failure is None else None
+
+    def close_now(self) -> None:
+        """Close and do the last job here, which waits for the disk; `release` is the caller's.
+
+        KAFKA_STORAGE_ERROR when that fails.
+        """
+        job = self.close()
+        if job is None:
+            return
+        error = None
+        try:
+            job.run()
+        except OSError as failure:
+            error = failure
+        self.completed(job, error)
+
+
+def _offset_of(snapshot_name: str) -> int:
+    return int(snapshot_name.partition(".")[0])

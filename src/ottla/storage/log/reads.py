@@ -1,0 +1,114 @@
+"""Reads of a log: batches from an offset on, as slices of files, and offsets by time.
+
+Hot path: `LogReads.read` (benchmarks/log.py).
+Kafka: UnifiedLog.{read, fetchOffsetByTimestamp}, LocalLog.read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.log.aborted import aborted_transactions
+from ottla.storage.log.append_info import FetchData, FetchIsolation
+from ottla.storage.log.timestamps import offset_for_timestamp
+from ottla.types import FileSlice
+
+if TYPE_CHECKING:
+    from ottla.storage.indexes.transaction_index import AbortedTransaction
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.log.timestamps import TimestampAndOffset
+
+NO_DATA = b""
+
+
+class LogReads:
+    """Reads of one log."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        """Return the first record at or after timestamp, or one of ListOffsets' special ones.
+
+        KAFKA_STORAGE_ERROR when the disk fails, CorruptMessage for what cannot be read.
+        """
+        try:
+            return offset_for_timestamp(self._log, timestamp)
+        except OSError as error:
+            raise self._log.storage_error("searching", error) from error
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        isolation: FetchIsolation = FetchIsolation.LOG_END,
+        min_one_message: bool = True,
+    ) -> FetchData:
+        """Return batches from the one that holds offset on, as a slice of the file.
+
+        OFFSET_OUT_OF_RANGE below the start or above the end; nothing at or behind the limit that
+        the isolation sets. With min_one_message the first batch comes whole, however large;
+        without it there is nothing if the first batch does not fit. Later ones may be cut.
+        """
+        log = self._log
+        if isolation is FetchIsolation.LOG_END:
+            limit = log.log_end_offset
+        elif isolation is FetchIsolation.HIGH_WATERMARK:
+            limit = log.high_watermark
+        else:
+            limit = log.last_stable_offset
+        if offset > log.log_end_offset or offset < log.log_start_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Received request for offset {offset} for partition {log.topic_partition}, but "
+                f"we only have log segments from offset {log.log_start_offset} to "
+                f"{log.log_end_offset}.",
+            )
+        is_filtered = isolation is FetchIsolation.TXN_COMMITTED
+        if offset >= limit:
+            return FetchData(NO_DATA, offset, [] if is_filtered else None)
+        number = log.segments.number_for(offset)
+        while number < len(log.segments):
+            found = self._read_segment(
+                number, offset, limit, max_bytes, min_one_message=min_one_message
+            )
+            if found is not None:
+                if not is_filtered:
+                    return FetchData(found, offset)
+                return FetchData(found, offset, self._aborted(number, offset, limit))
+            number += 1
+        return FetchData(NO_DATA, offset, [] if is_filtered else None)
+
+    def _aborted(self, number: int, offset: int, limit: int) -> list[AbortedTransaction]:
+        try:
+            return aborted_transactions(self._log, number, offset, limit)
+        except OSError as error:
+            raise self._log.storage_error("reading the aborts of", error) from error
+
+    def _read_segment(
+        self, number: int, offset: int, limit: int, max_bytes: int, *, min_one_message: bool
+    ) -> FileSlice | bytes | None:
+        log = self._log
+        segment = log.segments[number]
+        try:
+            place = segment.place_of(offset)
+            if place is None:
+                return None
+            start, first_bytes = place
+            end = segment.size
+            if limit < log.segments.end_of(number, log.log_end_offset):
+                limit_position = segment.position_of(limit)
+                end = segment.size if limit_position is None else limit_position
+            if end - start > max_bytes:
+                if not min_one_message and first_bytes > max_bytes:
+                    return NO_DATA  # clients take a part of a batch for a record too large
+                end = start + max(max_bytes, first_bytes)
+        except OSError as error:
+            raise log.storage_error("reading", error) from error
+        if end <= start:
+            return NO_DATA
+        return FileSlice(segment.file, start, end - start)

@@ -1,0 +1,306 @@
+"""Appends to a log: one batch as the leader, or batches as a follower gets them from the leader.
+
+Hot path: `LogWrites.append_as_leader` and `append_as_follower` (benchmarks/log.py).
+Kafka: UnifiedLog.{appendAsLeader, appendAsFollower, append}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.records.crc32c import crc32c
+from ottla.records.validator import AppendOrigin, place_checked, validate
+from ottla.storage.batches import scan_batches
+from ottla.storage.indexes.transaction_index import AbortedTransaction
+from ottla.storage.log.append_info import AppendInfo, UnexpectedAppendOffset
+from ottla.storage.producers.append import TRANSACTION_VERSION_UNKNOWN, follows
+from ottla.storage.producers.update import has_producers, validate_producers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.records.validation_rules import CheckedBatch
+    from ottla.records.validator import ValidatedBatch
+    from ottla.storage.batches import BatchHeader
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.producers.append import CompletedTransaction, Verification
+    from ottla.storage.producers.entry import BatchMetadata, ProducerEntry
+    from ottla.storage.producers.update import ProducerAppends
+    from ottla.storage.segments.segment import Segment
+    from ottla.types import Buffer
+
+_CRC_START: Final = 21
+_CLIENT: Final = AppendOrigin.CLIENT
+_new_tuple: Final = tuple.__new__
+
+
+class LogWrites:
+    """Appends to one log."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+
+    def append_as_leader(
+        self,
+        records: memoryview | CheckedBatch,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = _CLIENT,
+        *,
+        verification: Verification | None = None,
+        transaction_version: int = TRANSACTION_VERSION_UNKNOWN,
+    ) -> AppendInfo:
+        """Validate one batch, give it offsets and write it; `records` is patched in place.
+
+        RecordValidationError or KafkaError with the producer's code when it is refused,
+        KAFKA_STORAGE_ERROR (caused by an OSError) when the disk fails; OffloadRequired for a
+        client's batch that has to be checked elsewhere and to come back as a CheckedBatch. A
+        duplicate of one of the producer's last five batches is not written and answered with the
+        old offsets.
+        """
+        log = self._log
+        if log.failure is not None or log.is_deleted:
+            log.refuse()
+        first = log.log_end_offset
+        if type(records) is memoryview:
+            batch = validate(records, first, leader_epoch, now_ms, log.rules, origin)
+        else:
+            batch = place_checked(records, first, leader_epoch, now_ms)
+        producer, appends = None, None
+        if batch.producer_id >= 0:
+            producer = _next_of(log, batch, origin)
+            if producer is None:
+                appends = self._validate_producer(batch, origin, verification, transaction_version)
+                if appends.duplicate is not None:
+                    return self._duplicate(appends.duplicate)
+        size, last = batch.size, batch.last_offset
+        self._write((batch.buffer,), size, (batch,), first, now_ms)
+        if producer is not None:
+            producer.take_next(batch)
+        elif appends is not None:
+            self._apply(appends)
+        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+            log.on_flush_overdue(log)
+        epochs = log.leader_epochs.entries
+        if leader_epoch >= 0 and (not epochs or epochs[-1].epoch != leader_epoch):
+            log.assign_epoch(leader_epoch, first)
+        info: AppendInfo = _new_tuple(
+            AppendInfo,
+            (
+                first,
+                last,
+                batch.max_timestamp,
+                batch.log_append_time_ms,
+                log.log_start_offset,
+                batch.record_count,
+                size,
+                False,
+            ),
+        )
+        return info
+
+    def _validate_producer(
+        self,
+        batch: ValidatedBatch,
+        origin: AppendOrigin,
+        verification: Verification | None,
+        transaction_version: int,
+    ) -> ProducerAppends:
+        log = self._log
+        return validate_producers(
+            log.producer_state,
+            (batch,),
+            lambda _batch: batch.buffer,
+            origin=origin,
+            verification=verification,
+            verification_required=log.config.transaction_partition_verification_enable,
+            transaction_version=transaction_version,
+        )
+
+    def _duplicate(self, old: BatchMetadata) -> AppendInfo:
+        log = self._log
+        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+            log.on_flush_overdue(log)  # the first answer may not have left either
+        return AppendInfo(
+            old.base_offset,
+            old.last_offset,
+            old.timestamp,
+            old.timestamp,
+            log.log_start_offset,
+            is_duplicate=True,
+        )
+
+    def _write(
+        self,
+        buffers: Sequence[Buffer],
+        size: int,
+        batches: Sequence[BatchHeader | ValidatedBatch],
+        first_offset: int,
+        now_ms: int,
+    ) -> None:
+        """Write, then move the end offset, so that no offset is ever given twice."""
+        log = self._log
+        config, active = log.config, log.segments.active
+        newest = batches[-1]
+        largest = newest.max_timestamp
+        if len(batches) > 1:
+            largest = max(batch.max_timestamp for batch in batches)
+        if size > config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {size} bytes in append to partition "
+                f"{log.topic_partition}, which exceeds the maximum configured segment size of "
+                f"{config.segment_bytes}.",
+            )
+        try:
+            if not log.active_is_prepared:
+                active.become_active()
+                log.active_is_prepared = True
+            if active.should_roll(size, largest, newest.last_offset, now_ms, config):
+                active = log.roll(now_ms, base_offset=first_offset)
+            active.append(buffers, size, batches)
+        except OSError as error:
+            if active.is_torn:
+                log.failure = error
+            raise log.storage_error("appending records to", error) from error
+        log.log_end_offset = log.producer_state.end_offset = newest.last_offset + 1
+        log.size_bytes += size
+
+    def _apply(self, appends: ProducerAppends) -> None:
+        """Take over what the append does to producers and transactions."""
+        log = self._log
+        state = log.producer_state
+        state.apply(appends.appends.values())
+        for completed in appends.completed:
+            if completed.is_aborted:
+                self._index_abort(log.segments.active, completed)
+            state.complete(completed)
+        for producer_id, append in appends.appends.items():
+            if append.is_transactional:
+                state.end_verification(
+                    producer_id,
+                    producer_epoch=append.updated.producer_epoch,
+                    is_control=append.has_marker,
+                )
+        log.first_unstable_offset = state.first_unstable_offset
+
+    def _index_abort(self, segment: Segment, completed: CompletedTransaction) -> None:
+        """Write the abort; failing that, keep the transaction open until the next start.
+
+        The records are in the log and their offsets taken, so that the log goes on in memory, but
+        readers must not see what they could not filter (KAFKA-7866).
+        """
+        log = self._log
+        entry = AbortedTransaction(
+            completed.producer_id,
+            completed.first_offset,
+            completed.last_offset,
+            log.producer_state.last_stable_offset(completed),
+        )
+        log.names_version += 1
+        try:
+            segment.transaction_index.append(entry)
+        except OSError as error:
+            log.failure = error
+            log.first_unstable_offset = log.producer_state.first_unstable_offset
+            raise log.storage_error("indexing an abort of", error) from error
+
+    def append_as_follower(
+        self, records: Buffer, *, leader_epoch: int, now_ms: int
+    ) -> AppendInfo | None:
+        """Write batches as the leader wrote them; None when there is nothing to write.
+
+        Batches of an epoch above `leader_epoch` and what follows them are left out. CorruptMessage
+        for wrong checksums or offsets, UnexpectedAppendOffset for batches below the end.
+        """
+        log = self._log
+        if log.failure is not None or log.is_deleted:
+            log.refuse()
+        view = memoryview(records)
+        batches = self._follower_batches(view, leader_epoch)
+        if not batches:
+            return None
+        first, last = batches[0], batches[-1]
+        if first.base_offset < log.log_end_offset:
+            raise UnexpectedAppendOffset(
+                f"Unexpected offset in append to {log.topic_partition}. First offset "
+                f"{first.base_offset} is less than the next offset {log.log_end_offset}. "
+                f"Log start offset = {log.log_start_offset}",
+                first_offset=first.base_offset,
+                last_offset=last.last_offset,
+            )
+        appends = None
+        if has_producers(batches):
+            appends = validate_producers(
+                log.producer_state,
+                batches,
+                lambda batch: view[batch.position : batch.position + batch.size],
+                origin=AppendOrigin.REPLICATION,
+            )
+        size = last.position + last.size
+        self._write((view[:size],), size, batches, first.base_offset, now_ms)
+        if appends is not None:
+            self._apply(appends)
+        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+            log.on_flush_requested(log)
+        latest = log.leader_epochs.latest_epoch
+        for batch in batches:
+            if batch.leader_epoch != latest and batch.leader_epoch >= 0:
+                latest = batch.leader_epoch
+                log.assign_epoch(latest, batch.base_offset)
+        return AppendInfo(
+            first.base_offset,
+            last.last_offset,
+            max(batch.max_timestamp for batch in batches),
+            -1,
+            log.log_start_offset,
+            sum(max(batch.record_count, 1) for batch in batches),
+            size,
+        )
+
+    def _follower_batches(self, view: memoryview, leader_epoch: int) -> list[BatchHeader]:
+        batches: list[BatchHeader] = []
+        last_offset = -1
+        for batch in scan_batches(view):
+            if batch.leader_epoch > leader_epoch:
+                break
+            if batch.magic >= 2:
+                start = batch.position
+                if crc32c(view[start + _CRC_START : start + batch.size]) != batch.crc:
+                    raise CorruptMessage(
+                        f"Record is corrupt (stored crc = {batch.crc}) in topic partition "
+                        f"{self._log.topic_partition}."
+                    )
+            if batch.base_offset <= last_offset or batch.last_offset < batch.base_offset:
+                raise CorruptMessage(
+                    f"Out of order offsets found in append to {self._log.topic_partition}: "
+                    f"{batch.base_offset} after {last_offset}"
+                )
+            last_offset = batch.last_offset
+            batches.append(batch)
+        return batches
+
+
+def _next_of(
+    log: PartitionLog, batch: ValidatedBatch, origin: AppendOrigin
+) -> ProducerEntry | None:
+    """Return the producer when this is its next batch, outside of transactions, in a known epoch.
+
+    That is all there is to check then; `validate_producers` decides about everything else.
+    """
+    entry = log.producer_state.producers.get(batch.producer_id)
+    if (
+        entry is None
+        or not entry.batches
+        or entry.producer_epoch != batch.producer_epoch
+        or entry.transaction_first_offset >= 0
+        or batch.is_transactional
+        or batch.is_control
+        or origin is not _CLIENT
+        or not follows(entry.batches[-1].last_sequence, batch.base_sequence)
+    ):
+        return None
+    return entry
