@@ -231,10 +231,8 @@ def test_no_machine_is_named() -> None:
 
 
 def documents() -> list[Path]:
-    """List the documents, less the decisions that part 3 replaces by one."""
-    replaced = {"0004", "0006", "0008", "0009"}
-    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-    return sorted(path for path in found if path.name[:4] not in replaced)
+    """List the documents."""
+    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 INVENTED_WORDS = re.compile(

@@ -345,7 +345,7 @@ def test_validates_as_kafka_does(oracle: Oracle, batch: bytes, rules: dict[str, 
         # a torn tail is cut off later in Kafka
         assert stored.hex() == theirs["batch"][: 2 * len(stored)]
     assert ours.max_timestamp == theirs["max_timestamp"]
-    summary = ours.batches[0]
+    summary = ours
     header = RecordBatch(stored)
     assert summary.base_offset == header.base_offset
     assert summary.last_offset == header.last_offset == ours.last_offset

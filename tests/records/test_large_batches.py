@@ -92,7 +92,7 @@ def both(data: bytearray, rules: ValidationRules = RULES) -> tuple[Any, Any]:
             batch = RecordBatch(found.buffer)
             batch.check_crc()
             plain = (batch.records(), batch.compression, batch.timestamp_type, batch.producer_id)
-            outcomes.append((found[12:], found[:11], plain))
+            outcomes.append((found[12:], found[:10], plain))
         except KafkaError as error:
             outcomes.append((type(error), error.code, getattr(error, "record_errors", None)))
     return outcomes[0], outcomes[1]

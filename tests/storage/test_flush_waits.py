@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.directories.log_dir import LogDirectory
+from ottla.storage.log.flushes import LogFlushes
 from ottla.storage.log_set.log_set import LogSet
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition

@@ -3,7 +3,7 @@
 Cython compiles this file to C with the types of `walker.pxd`. Uncompiled it is slower than the
 functions that `protocol.codec` generates, which are used instead; both produce equal bytes,
 objects and errors (tests/protocol/test_walker.py compares them for all messages). Reasons:
-docs/decisions/0006-compiled-codec.md.
+docs/decisions/0010-one-request-path.md.
 
 A reader checks every length against the remaining bytes before it allocates memory, and raises
 IndexError where a message ends early, as the generated functions do.

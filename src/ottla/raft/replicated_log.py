@@ -303,12 +303,12 @@ class ReplicatedLog:
         active = self.log.segments.active
         if active.base_offset < offset and active.base_offset < self.end_offset:
             self.log.roll(now_ms)
-        self.log.delete_records_before(offset)
-        self.log.delete_old_segments(now_ms)
+        self.log.truncation.delete_records_before(offset)
+        self.log.truncation.delete_old_segments(now_ms)
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the files of segments that were let go a while ago."""
-        for segment in self.log.take_removable(now_ms):
+        for segment in self.log.truncation.take_removable(now_ms):
             segment.remove_files()
 
     def _size(self) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def rebuild(
     batch: RecordBatch,
     plain: memoryview,
+    *,
     next_offset: int,
     leader_epoch: int,
     now_ms: int,

@@ -269,7 +269,15 @@ def _rebuilt(
     codec = rules.compression_type
     if codec is None or (batch.is_control and not batch.attributes & COMPRESSION_MASK):
         codec = Compression(batch.attributes & COMPRESSION_MASK)
-    return rebuild(batch, plain, next_offset, leader_epoch, now_ms, rules, codec)
+    return rebuild(
+        batch,
+        plain,
+        next_offset=next_offset,
+        leader_epoch=leader_epoch,
+        now_ms=now_ms,
+        rules=rules,
+        codec=codec,
+    )
 
 
 def _few_pieces(count: int) -> None:
