@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.server.requests.dispatch import served_apis
+from ottla.server.requests.api import served_apis
 from tests.conformance.sessions.batches import FLAWS
 from tests.conformance.sessions.steps import Records, Ref
 
