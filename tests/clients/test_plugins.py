@@ -176,7 +176,7 @@ class _Metadata(ClusterMetadata):
 def _accumulator(**settings: Any) -> Accumulator:
     read = read_settings(PRODUCER, None, settings)
     metadata = _Metadata(max_age_ms=1, allow_auto_create=True)
-    return Accumulator(read, metadata, rng=random.Random(1))
+    return Accumulator(read, metadata, rng=random.Random(1), wake=lambda: None, wall_ns=lambda: 0)
 
 
 def _partitions(made: Accumulator, count: int, key: bytes | None, size: int = 1) -> list[int]:

@@ -64,7 +64,9 @@ def _appended(module: Any, batches_module: Any) -> list[Any]:
     """Append the same records of all sorts and return where each went, and what was refused."""
     settings = read_settings(PRODUCER, None, {"batch_size": 400, "buffer_memory": 60_000})
     metadata = _Metadata(max_age_ms=1, allow_auto_create=True)
-    made = module.Accumulator(settings, metadata, rng=random.Random(SEED))
+    made = module.Accumulator(
+        settings, metadata, rng=random.Random(SEED), wake=lambda: None, wall_ns=lambda: 0
+    )
     rng = random.Random(SEED)
     seen: list[Any] = []
     for number in range(500):

@@ -38,11 +38,11 @@ class BlockingRuntime:
     """Owns the sockets of one `Client`; for one thread."""
 
     def __init__(self, settings: Settings, metadata: ClusterMetadata | None = None) -> None:
-        self._environment = RealClientEnvironment()
+        self.environment = RealClientEnvironment()
         self.client = Client(
             settings,
             self,
-            rng=self._environment.rng,
+            rng=self.environment.rng,
             metadata=metadata,
             login=login_factory(settings),
         )
@@ -63,7 +63,7 @@ class BlockingRuntime:
 
     def now_ms(self) -> int:
         """Return the monotonic time."""
-        return self._environment.monotonic_ms()
+        return self.environment.monotonic_ms()
 
     # ------------------------------------------------------------ waiting
 

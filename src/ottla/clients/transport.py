@@ -19,6 +19,7 @@ from ottla.types import FileSlice
 
 if TYPE_CHECKING:
     from ottla.clients.environment import ClientEnvironment
+    from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.metric_windows import MetricName
     from ottla.clients.settings import Settings
     from ottla.purgatory.pending import Pending
@@ -109,12 +110,21 @@ class Runtime:
     the user's threads acquire it before they call the core.
     """
 
-    def __init__(self, settings: Settings, environment: ClientEnvironment | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        environment: ClientEnvironment | None = None,
+        metadata: ClusterMetadata | None = None,
+    ) -> None:
         self.environment = environment or RealClientEnvironment()
         self.lock = threading.RLock()
         self.progress = threading.Condition(self.lock)
         self.client = Client(
-            settings, self, rng=self.environment.rng, login=login_factory(settings)
+            settings,
+            self,
+            rng=self.environment.rng,
+            login=login_factory(settings),
+            metadata=metadata,
         )
         start_time_ms = str(self.environment.wall_ns() // 1_000_000)
         self.client.metrics.gauge("app-info", "start-time-ms", lambda _now_ms: start_time_ms)

@@ -46,7 +46,12 @@ class BatchSender:
         self._runtime = self._cluster.runtime
         client = self._cluster.client
         self._accumulator = Accumulator(
-            settings, client.metadata, rng=client.rng, owner=self._runtime
+            settings,
+            client.metadata,
+            rng=client.rng,
+            wake=self._runtime.wake,
+            wall_ns=self._runtime.environment.wall_ns,
+            owner=self._runtime,
         )
         self._sender = Sender(settings, client, self._accumulator)
         client.register(self._sender)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.clients.consumer.coordinator import Coordinator
+from ottla.clients.consumer.deserializing import Deserializers
 from ottla.clients.consumer.fetched import AppendedRecord, Fetched, next_offset_after
 from ottla.clients.consumer.fetcher import Fetcher, FetchSession
 from ottla.clients.consumer.offsets import OffsetAndMetadata, Positions, read_reset_policy
@@ -40,9 +41,16 @@ class Rig:
         client = self.sim.client
         self.subscription = Subscription(exclude_internal=True)
         self.coordinator = Coordinator(client, read.group_id) if read.group_id else None
-        self.positions = Positions(read, client, self.subscription, self.coordinator)
-        self.fetcher = Fetcher(read, client, self.subscription)
-        self.fetcher.on_out_of_range = self.positions.reset
+        self.positions = Positions(
+            read, client, self.subscription, self.coordinator, wall_ms=lambda: 0
+        )
+        self.fetcher = Fetcher(
+            read,
+            client,
+            self.subscription,
+            deserializers=Deserializers(None, None),
+            on_out_of_range=self.positions.reset,
+        )
         if self.coordinator is not None:
             client.machines.append(self.coordinator)
         client.machines += [self.positions, self.fetcher]

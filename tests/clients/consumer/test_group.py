@@ -24,7 +24,9 @@ class Member:
         self.sim = Simulation(cluster, read)
         self.subscription = Subscription(exclude_internal=True)
         coordinator = Coordinator(self.sim.client, "g")
-        self.group = ClassicGroup(read, self.sim.client, self.subscription, coordinator)
+        self.group = ClassicGroup(
+            read, self.sim.client, self.subscription, coordinator, on_assigned=lambda: None
+        )
         self.sim.client.machines.append(self.group)
         self.subscription.subscribe(topics, None)
         self.sim.client.metadata.add_topics(topics)

@@ -39,7 +39,9 @@ class Rig:
         read: Settings = producer_settings(**{"linger_ms": 0, "batch_size": 200, **settings})
         self.sim = Simulation(self.cluster, read)
         client = self.sim.client
-        self.accumulator = Accumulator(read, client.metadata, rng=random.Random(7))
+        self.accumulator = Accumulator(
+            read, client.metadata, rng=random.Random(7), wake=self.sim.wake, wall_ns=lambda: 0
+        )
         self.accumulator.growth_limit = read.batch_size
         self.sender = Sender(read, client, self.accumulator)
         client.machines.append(self.sender)

@@ -50,12 +50,12 @@ class AdminCalls:
         self._uses_controllers = _is_for_controllers(self._settings)
         if self._uses_controllers:
             self._settings.bootstrap_servers = self._settings.bootstrap_controllers
-        self._runtime = Runtime(self._settings, environment)
-        self._client = self._runtime.client
+        metadata: ClusterMetadata | None = None
         if self._uses_controllers:
-            self._client.metadata = ControllerMetadata(
-                max_age_ms=self._settings.metadata_max_age_ms, allow_auto_create=False
-            )
+            max_age_ms = self._settings.metadata_max_age_ms
+            metadata = ControllerMetadata(max_age_ms=max_age_ms, allow_auto_create=False)
+        self._runtime = Runtime(self._settings, environment, metadata)
+        self._client = self._runtime.client
         self._instance_id = ZERO_UUID
         self._coordinators: dict[tuple[int, str], Coordinator] = {}
         self._topics_in_calls: Counter[str] = Counter()  # topics of the calls that are running

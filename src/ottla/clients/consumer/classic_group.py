@@ -91,6 +91,7 @@ class ClassicGroup:
         client: Client,
         subscription: Subscription,
         coordinator: Coordinator,
+        on_assigned: Callable[[], None],
     ) -> None:
         self.client = client
         self.coordinator = coordinator
@@ -101,7 +102,7 @@ class ClassicGroup:
         self.protocol_name: str | None = None
         self.is_leader = False
         self.errors = PendingErrors()
-        self.on_assigned: Callable[[], None] = _nothing
+        self._on_assigned = on_assigned
         self._settings = settings
         self._requests = GroupRequests(settings, coordinator.key)
         self._assignors = make_assignors(settings.partition_assignment_strategy)
@@ -256,7 +257,7 @@ class ClassicGroup:
             self.state = GroupState.STABLE
             self._last_rebalance_ms = self.client.now_ms
             self._rebalances.record(1, self.client.now_ms)
-            self.on_assigned()
+            self._on_assigned()
         elif step.kind == "prepare":
             self.state = GroupState.READY_TO_JOIN
 
@@ -550,7 +551,3 @@ class ClassicGroup:
         self.errors.clear()
         if self.subscription.uses_group:
             self.subscription.replace(())
-
-
-def _nothing() -> None:
-    """Stand in until somebody wants to know."""

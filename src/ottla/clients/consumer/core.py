@@ -92,26 +92,38 @@ class ConsumerCore:
         self.subscription = Subscription(exclude_internal=settings.exclude_internal_topics)
         self.coordinator = Coordinator(client, settings.group_id) if settings.group_id else None
         self.group = (
-            ClassicGroup(settings, client, self.subscription, self.coordinator)
+            ClassicGroup(
+                settings, client, self.subscription, self.coordinator, self.narrow_metadata
+            )
             if self.coordinator is not None
             else None
         )
-        self.positions = Positions(settings, client, self.subscription, self.coordinator)
-        self.positions.wall_ms = lambda: self.runtime.environment.wall_ns() // 1_000_000
-        self.fetcher = Fetcher(settings, client, self.subscription)
-        self.fetcher.on_out_of_range = self.positions.reset
-        self.fetcher.deserializers = Deserializers(
-            deserializer(settings.key_deserializer), deserializer(settings.value_deserializer)
+        wall_ns = self.runtime.environment.wall_ns
+        self.positions = Positions(
+            settings,
+            client,
+            self.subscription,
+            self.coordinator,
+            wall_ms=lambda: wall_ns() // 1_000_000,
+        )
+        self.fetcher = Fetcher(
+            settings,
+            client,
+            self.subscription,
+            deserializers=Deserializers(
+                deserializer(settings.key_deserializer), deserializer(settings.value_deserializer)
+            ),
+            on_out_of_range=self.positions.reset,
         )
         self.auto_commit = bool(settings.enable_auto_commit and settings.group_id)
         self._next_auto_commit_ms = 0
         self._auto_committing = False
         if self.group is not None:
-            client.machines.append(self.group)
-            self.group.on_assigned = self.narrow_metadata
+            client.register(self.group)
         if self.coordinator is not None:
-            client.machines.append(_CoordinatorLookup(self))
-        client.machines += [self.positions, self.fetcher]
+            client.register(_CoordinatorLookup(self))
+        client.register(self.positions)
+        client.register(self.fetcher)
         client.metadata.on_update(self._metadata_changed)
         self.now_ms = self.runtime.now_ms
         self.interceptors = Interceptors(settings.interceptor_classes)

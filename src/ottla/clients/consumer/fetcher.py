@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.consumer.deserializing import Deserializers
 from ottla.clients.consumer.fetched import Fetched, next_offset_after
 from ottla.clients.consumer.metrics import FetcherMetrics
 from ottla.clients.consumer.pending_errors import PendingErrors
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.clients.client import Client
+    from ottla.clients.consumer.deserializing import Deserializers
     from ottla.clients.consumer.reading import Taken
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.consumer.subscription import PartitionState, Subscription
@@ -93,13 +93,21 @@ class FetchSession:
 class Fetcher:
     """The state machine that fills the buffers of the assigned partitions."""
 
-    def __init__(self, settings: Settings, client: Client, subscription: Subscription) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        client: Client,
+        subscription: Subscription,
+        *,
+        deserializers: Deserializers,
+        on_out_of_range: Callable[[PartitionState], None],
+    ) -> None:
         self.client = client
         self.subscription = subscription
         self.errors = PendingErrors()
         self.taken: list[Taken] = []
-        self.deserializers = Deserializers(None, None)
-        self.on_out_of_range: Callable[[PartitionState], None] = _nothing
+        self.deserializers = deserializers
+        self._on_out_of_range = on_out_of_range
         self._settings = settings
         self._committed_only = settings.isolation_level == "read_committed"
         self._sessions: dict[int, FetchSession] = {}
@@ -303,7 +311,7 @@ class Fetcher:
                 state.preferred_replica = -1
                 state.retry_at_ms = 0
             elif not state.buffered:
-                self.on_out_of_range(state)
+                self._on_out_of_range(state)
         else:
             error = KafkaError(code)
             if not error.is_retriable or code == ErrorCode.CORRUPT_MESSAGE:
@@ -436,7 +444,3 @@ def _no_whole_batch(partition: TopicPartition, offset: int, size: int) -> KafkaE
         ErrorCode.CORRUPT_MESSAGE,
         f"{partition} at offset {offset}: the broker sent {size} bytes without a whole batch",
     )
-
-
-def _nothing(_state: PartitionState) -> None:
-    """Stand in until the offsets machine is tied to it."""

@@ -227,12 +227,13 @@ class Positions:
         client: Client,
         subscription: Subscription,
         coordinator: Coordinator | None,
+        wall_ms: Callable[[], int],
     ) -> None:
         self.client = client
         self.subscription = subscription
         self.coordinator = coordinator
         self.errors = PendingErrors()
-        self.wall_ms: Callable[[], int] = lambda: 0
+        self._wall_ms = wall_ms
         self._settings = settings
         self._policy = read_reset_policy(settings.auto_offset_reset)
         self._committed_only = settings.isolation_level == "read_committed"
@@ -333,7 +334,7 @@ class Positions:
             )
             return
         if isinstance(policy, tuple):
-            policy = max(self.wall_ms() - policy[1], 0)
+            policy = max(self._wall_ms() - policy[1], 0)
         state.request_reset(policy)
 
     def _look_up(self, states: list[PartitionState], now_ms: int) -> None:

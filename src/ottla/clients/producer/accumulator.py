@@ -27,7 +27,7 @@ from ottla.clients.producer.batches import (
     delivery_of,
 )
 from ottla.clients.producer.partitioner import choose_by_load, key_hash, load_partitioner
-from ottla.clients.serdes import to_bytes
+from ottla.clients.serdes import serializer, to_bytes
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import RecordBatch
 from ottla.types import TopicPartition
@@ -70,6 +70,8 @@ class Accumulator:
         metadata: ClusterMetadata,
         *,
         rng: Random,
+        wake: Callable[[], None],
+        wall_ns: Callable[[], int],
         lock: AbstractContextManager[Any] | None = None,
         owner: Any = None,
     ) -> None:
@@ -87,10 +89,10 @@ class Accumulator:
         self.closing = False
         self.active: dict[PartitionQueue, None] = {}
         self.unfinished: dict[ProducerBatch, None] = {}
-        self.wake: Callable[[], None] = _nothing
-        self.wall_ns: Callable[[], int] = lambda: 0
-        self.to_key: Callable[[Any], bytes] | None = None
-        self.to_value: Callable[[Any], bytes | None] | None = None
+        self.wake = wake
+        self.wall_ns = wall_ns
+        self.to_key = serializer(settings.key_serializer)
+        self.to_value = serializer(settings.value_serializer)
         self.error: KafkaError | None = None
         self._metadata = metadata
         self._rng = rng
@@ -453,7 +455,3 @@ def headers_size(headers: Headers) -> int:
 def _size(record: RecordInput) -> int:
     _, key, value, headers = record
     return RECORD_OVERHEAD + len(key or b"") + len(value or b"") + headers_size(headers)
-
-
-def _nothing() -> None:
-    """Stand in until a façade says how to wake it."""

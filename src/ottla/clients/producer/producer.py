@@ -15,7 +15,6 @@ from ottla.clients.interceptors import Interceptors, ProducerRecord
 from ottla.clients.producer.accumulator import Accumulator, producer_closed
 from ottla.clients.producer.batches import Deliveries, run_callback
 from ottla.clients.producer.sender import Sender
-from ottla.clients.serdes import serializer
 from ottla.clients.settings import PRODUCER, read_settings
 from ottla.clients.transport import Runtime
 from ottla.config.definition import MAX_INT
@@ -53,16 +52,17 @@ class ProducerCore:
         _check_delivery_timeout(settings)
         self.runtime = Runtime(settings, environment)
         self.client = self.runtime.client
-        rng = self.runtime.environment.rng
         self.accumulator = Accumulator(
-            settings, self.client.metadata, rng=rng, lock=threading.Lock(), owner=self
+            settings,
+            self.client.metadata,
+            rng=self.runtime.environment.rng,
+            wake=self.runtime.wake,
+            wall_ns=self.runtime.environment.wall_ns,
+            lock=threading.Lock(),
+            owner=self,
         )
-        self.accumulator.wake = self.runtime.wake
-        self.accumulator.wall_ns = self.runtime.environment.wall_ns
-        self.accumulator.to_key = serializer(settings.key_serializer)
-        self.accumulator.to_value = serializer(settings.value_serializer)
         self.sender = Sender(settings, self.client, self.accumulator)
-        self.client.machines.append(self.sender)
+        self.client.register(self.sender)
         self.now_ms = self.runtime.now_ms
         self._woken_ms = -MAX_INT
         """When a blocked append last requested a poll."""
