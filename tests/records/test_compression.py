@@ -17,7 +17,6 @@ from ottla.records.compression import (
     DecompressionLimitExceeded,
     Decompressor,
     compress,
-    compress_in_slices,
     decompress,
 )
 
@@ -289,17 +288,6 @@ def test_pieces_are_told_while_they_are_decompressed(codec: Compression) -> None
 
     with pytest.raises(DecompressionLimitExceeded):
         Decompressor(stop).decompress(codec, many[codec])
-
-
-@pytest.mark.parametrize("codec", list(Compression))
-@pytest.mark.parametrize("size", [0, 1000, (1 << 20) + 1000, 3 << 20])
-def test_slices_compress_to_the_same(codec: Compression, size: int) -> None:
-    """Compression in slices round-trips."""
-    data = random.Random(3).randbytes(1000) * (size // 1000)
-    called: list[int] = []
-    packed = compress_in_slices(codec, data, None, called.append)
-    assert bytes(decompress(codec, packed)) == data
-    assert called or not size
 
 
 @pytest.mark.parametrize("window_log", [20, 23, 27])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records import large_batches, validator
+from ottla.records import codec_streams, large_batches, record_stream, validator
 from ottla.records.batch import HEADER_BYTES, RecordBatch, TimestampType
 from ottla.records.builder import assemble_batch, encode_batch
 from ottla.records.compression import Compression, DecompressionLimitExceeded, compress
@@ -33,12 +33,18 @@ ROWS: list[Any] = [
 GAPS = [0, 2, *range(2, 40)]
 
 
-@pytest.fixture(autouse=True)
-def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make many slices of few records."""
-    monkeypatch.setattr(large_batches, "_SCANNED_RECORDS", 7)
-    monkeypatch.setattr(large_batches, "_LOOKED_AT_RECORDS", 3)
-    monkeypatch.setattr(large_batches, "_SLICE_BYTES", 100)
+@pytest.fixture(
+    autouse=True,
+    params=[(1 << 18, 1 << 18), (64, 1 << 18), (64, 40)],
+    ids=["one chunk", "records across chunks", "large records"],
+)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Make many chunks and runs of few records."""
+    chunk_bytes, joined_bytes = request.param
+    monkeypatch.setattr(codec_streams, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(record_stream, "_JOINED_BYTES", joined_bytes)
+    monkeypatch.setattr(record_stream, "_RUN_RECORDS", 3)
+    monkeypatch.setattr(record_stream, "_RUN_BYTES", 100)
 
 
 def batch_of(
@@ -240,7 +246,7 @@ def test_a_record_of_very_many_headers_is_refused(monkeypatch: pytest.MonkeyPatc
     """The walk over one record's headers cannot stop in between, so they are bounded."""
     out = bytearray()
     append_record(out, 0, 0, b"k", None, SCANS[0].header_bytes((("", None),) * 1_000_001))
-    monkeypatch.setattr(large_batches, "_SLICE_BYTES", 1 << 20)
+    monkeypatch.setattr(record_stream, "_RUN_BYTES", 1 << 20)
     with pytest.raises(KafkaError) as error:
         by_worker(batch_of(out, count=1))
     assert error.value.code is ErrorCode.INVALID_RECORD

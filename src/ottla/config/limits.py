@@ -26,10 +26,10 @@ class LimitSettings(ConfigTable):
         at_least(1),
         LOW,
     )
-    decompressed_total_bytes: Long = key(
-        256 * _MIB,
-        "Most decompressed bytes of all batches in validation; others wait, one always runs.",
-        at_least(1),
+    decompression_memory_bytes: Long = key(
+        32 * _MIB,
+        "Most memory in which produced batches are decompressed at the same time; others wait.",
+        at_least(16 * _MIB),
         LOW,
     )
     producer_states_max: Int = key(

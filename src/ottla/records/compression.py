@@ -13,12 +13,21 @@ from __future__ import annotations
 import zlib
 from enum import IntEnum
 from mmap import mmap
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import cramjam
-import xxhash
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.records.block_framing import (
+    PIECES_A_CALL,
+    XERIAL_MAGIC,
+    Lz4Block,
+    is_xerial,
+    lz4_blocks,
+    lz4_header,
+    snappy_length,
+    xerial_blocks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,19 +37,14 @@ if TYPE_CHECKING:
 DEFAULT_LIMIT_BYTES: Final = 100 * 1024 * 1024
 _FIRST_BUFFER_BYTES: Final = 16 * 1024
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
-_GZIP_WINDOW: Final = 31  # 32 KiB of window, gzip's own header and trailer
+GZIP_WINDOW: Final = 31  # 32 KiB of window, gzip's own header and trailer
 _GZIP_OUTPUT_BYTES: Final = 1024 * 1024
 _GZIP_INPUT_BYTES: Final = 1024
-_PIECES_A_CALL: Final = 256
 _PAGES_FROM_BYTES: Final = 4 * 1024 * 1024
 _DIRECT_BYTES: Final = 2 * 1024 * 1024
-_SLICE_BYTES: Final = 1024 * 1024
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-_XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
-_XERIAL_BLOCK_BYTES: Final = 32 * 1024
-_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
-_MALFORMED_LZ4_BLOCK: Final = "Failed to decompress records: malformed lz4 block"
-_LZ4_BLOCK_BYTES: Final = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
+XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+XERIAL_BLOCK_BYTES: Final = 32 * 1024
+MALFORMED_LZ4_BLOCK: Final = "Failed to decompress records: malformed lz4 block"
 
 
 class _Codec(Protocol):
@@ -91,45 +95,13 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> Buff
     if codec == Compression.NONE:
         return data
     if codec == Compression.GZIP:
-        stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
+        stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, GZIP_WINDOW)
         return stream.compress(data) + stream.flush()
     if codec == Compression.SNAPPY:
         return _compress_snappy(data)
     if codec == Compression.LZ4:
         return _compress_lz4(data, level)
     return memoryview(cramjam.zstd.compress(data, 3 if level is None else level)).cast("B")
-
-
-def compress_in_slices(
-    codec: Compression, data: Buffer, level: int | None, on_piece: Callable[[int], None]
-) -> Buffer:
-    """Compress as `compress` does, with calls in between that may raise to cancel."""
-    view = memoryview(data)
-    starts = range(0, len(view), _SLICE_BYTES)
-    if codec in (Compression.NONE, Compression.SNAPPY):
-        on_piece(len(starts))
-        return compress(codec, data, level)  # as fast as a copy
-    stream = _compressor(codec, level)
-    parts: list[Buffer] = []
-    for index, start in enumerate(starts):
-        on_piece(index)
-        # bytes: lz4 accepts no other buffers
-        parts.append(_nothing_or(stream.compress(bytes(view[start : start + _SLICE_BYTES]))))
-    parts.append(stream.flush() if codec == Compression.GZIP else bytes(stream.finish()))
-    return b"".join(parts)
-
-
-def _compressor(codec: Compression, level: int | None) -> Any:
-    if codec == Compression.GZIP:
-        return zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW)
-    if codec == Compression.LZ4:
-        return _lz4_compressor(level)
-    return cramjam.zstd.Compressor(3 if level is None else level)
-
-
-def _nothing_or(part: Any) -> Buffer:
-    """Return the output of a compress call: only zlib's is bytes, others return a count."""
-    return part if isinstance(part, bytes) else b""
 
 
 def decompress(codec: Compression, data: Buffer, limit: int = DEFAULT_LIMIT_BYTES) -> Buffer:
@@ -144,33 +116,35 @@ class DecompressionLimitExceeded(KafkaError):
         super().__init__(ErrorCode.INVALID_RECORD, message)
 
 
-def _too_large(limit: int) -> DecompressionLimitExceeded:
+def limit_exceeded(limit: int) -> DecompressionLimitExceeded:
+    """Return the error for records that take more than limit bytes."""
     return DecompressionLimitExceeded(
         f"The records of a compressed batch take more than {limit} bytes."
     )
 
 
-def _ignore(_pieces: int) -> None:
+def ignore_pieces(_pieces: int) -> None:
     """Accept any number of pieces."""
 
 
 def _compress_snappy(data: Buffer) -> bytes:
     view = memoryview(data)
-    parts = [_XERIAL_HEADER]
-    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+    parts = [XERIAL_HEADER]
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
         parts.append(len(block).to_bytes(4, "big"))
         parts.append(block)
     return b"".join(parts)
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
-    stream = _lz4_compressor(level)
+    stream = lz4_compressor(level)
     stream.compress(bytes(data))  # accepts no other buffers
     return memoryview(stream.finish()).cast("B")
 
 
-def _lz4_compressor(level: int | None) -> Any:
+def lz4_compressor(level: int | None) -> Any:
+    """Return a compressor that writes frames as Kafka does."""
     # Kafka uses the fast compressor at its default level (9) and the high one at all others.
     frame_level = 0 if level is None or level == 9 else max(3, min(level, 12))
     return cramjam.lz4.Compressor(level=frame_level, content_checksum=False, block_linked=False)
@@ -184,7 +158,7 @@ class Decompressor:
 
     __slots__ = ("_buffer", "_on_piece")
 
-    def __init__(self, on_piece: Callable[[int], None] = _ignore) -> None:
+    def __init__(self, on_piece: Callable[[int], None] = ignore_pieces) -> None:
         self._buffer: bytearray | mmap = bytearray()
         self._on_piece = on_piece
 
@@ -231,7 +205,7 @@ class Decompressor:
                 capacity = len(output)
                 self._on_piece(1)
                 if capacity >= limit:
-                    raise _too_large(limit) from error
+                    raise limit_exceeded(limit) from error
                 capacity = min(limit, capacity * 4)
             else:
                 return output[:size]
@@ -244,7 +218,13 @@ class Decompressor:
         Kafka the checksum of the content is not verified.
         """
         on_piece = self._on_piece
-        blocks, block_bytes, bound = _lz4_frame(data, on_piece)
+        header = lz4_header(data)
+        block_bytes = header.block_bytes
+        blocks = list(lz4_blocks(data, header, on_piece))
+        bound = sum(
+            len(block) if is_plain else min(block_bytes, len(block) * 255)
+            for block, is_plain in blocks
+        )
         largest = min(bound, limit)
         capacity = max(_FIRST_BUFFER_BYTES, 4 * len(data))
         if largest <= max(capacity, _DIRECT_BYTES):
@@ -257,24 +237,23 @@ class Decompressor:
             size = _fill_from_lz4(blocks, block_bytes, output[:limit], on_piece)
         if size is None:
             if bound > limit:
-                raise _too_large(limit)
-            raise CorruptMessage(_MALFORMED_LZ4_BLOCK)
+                raise limit_exceeded(limit)
+            raise CorruptMessage(MALFORMED_LZ4_BLOCK)
         return output[:size]
 
     def _decompress_snappy(self, data: memoryview, limit: int) -> memoryview:
         """Read xerial's framing, or one raw block if its magic is missing."""
-        is_framed = bytes(data[:8]) == _XERIAL_MAGIC
-        blocks = _xerial_blocks(data, self._on_piece) if is_framed else [data]
+        blocks = list(xerial_blocks(data, self._on_piece)) if is_xerial(data) else [data]
         total = 0
         for block in blocks:
-            total += _snappy_length(block)
+            total += snappy_length(block)
             if total > limit:
-                raise _too_large(limit)
+                raise limit_exceeded(limit)
         output = self._take(total)
         position = 0
         try:
             for index, block in enumerate(blocks):
-                if not index % _PIECES_A_CALL:
+                if not index % PIECES_A_CALL:
                     self._on_piece(index)
                 # the codec refuses a raw block whose output differs from its announced size
                 position += cramjam.snappy.decompress_raw_into(block, output[position:])
@@ -298,11 +277,11 @@ def _decompress_gzip(data: Buffer, limit: int, on_piece: Callable[[int], None]) 
         try:
             part, used = _gzip_member(view, limit - len(plain), _GZIP_INPUT_BYTES, on_piece)
         except CorruptMessage:
-            if _has_gzip_header(view):
+            if has_gzip_header(view):
                 raise
             break  # trailing garbage, which Java's GZIPInputStream skips too
         except DecompressionLimitExceeded as error:
-            raise _too_large(limit) from error
+            raise limit_exceeded(limit) from error
         if member_count == 1:
             plain = bytearray(plain)
         plain += part
@@ -310,7 +289,7 @@ def _decompress_gzip(data: Buffer, limit: int, on_piece: Callable[[int], None]) 
     return plain
 
 
-def _has_gzip_header(view: memoryview) -> bool:
+def has_gzip_header(view: memoryview) -> bool:
     """Return whether view begins with a complete and valid member header."""
     data = bytes(view)
     if len(data) < 10 or not data.startswith(_GZIP_MAGIC):
@@ -338,7 +317,7 @@ def _gzip_member(
 
     The library receives `step` bytes of input first, then twice as many each time.
     """
-    stream = zlib.decompressobj(_GZIP_WINDOW)
+    stream = zlib.decompressobj(GZIP_WINDOW)
     plain: bytes | bytearray = b""
     fed = 0
     feed: Buffer = b""
@@ -358,132 +337,15 @@ def _gzip_member(
             plain = plain if type(plain) is bytearray else bytearray(plain)
             plain += part
         if len(plain) > room:
-            raise _too_large(room)
+            raise limit_exceeded(room)
         if not part and not feed and fed == len(view) and not stream.eof:
             raise CorruptMessage("Failed to decompress records: Unexpected end of GZIP stream")
         on_piece(1)
     return plain, fed - len(stream.unused_data)
 
 
-def _xerial_blocks(data: memoryview, on_piece: Callable[[int], None]) -> list[memoryview]:
-    blocks: list[memoryview] = []
-    position, size = 16, len(data)
-    if size < 16:
-        raise CorruptMessage("Failed to decompress records: snappy header is truncated")
-    while position < size:
-        if not len(blocks) % _PIECES_A_CALL:
-            on_piece(len(blocks))
-        if bytes(data[position : position + 8]) == _XERIAL_MAGIC:  # streams may be concatenated
-            version = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
-            if version < 1:  # xerial's reader ignores the version in the stream's first header
-                raise CorruptMessage(
-                    f"Failed to decompress records: incompatible snappy version {version}"
-                )
-            position += 16
-            continue
-        length = int.from_bytes(data[position : position + 4], "big")
-        position += 4
-        if position + length > size:
-            raise CorruptMessage("Failed to decompress records: snappy block is truncated")
-        blocks.append(data[position : position + length])
-        position += length
-    return blocks
-
-
-def _snappy_length(block: memoryview) -> int:
-    """Return the length in a raw block's preamble, which the codec enforces."""
-    value = shift = 0
-    for byte in block[:5]:
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value
-        shift += 7
-    raise CorruptMessage("Failed to decompress records: snappy block has no length")
-
-
-class _Lz4Block(NamedTuple):
-    """One block of a frame: its bytes, and whether they are stored uncompressed."""
-
-    data: memoryview
-    is_plain: bool
-
-
-class _Lz4Frame(NamedTuple):
-    """A frame: its blocks, and the maximum output of one and of all."""
-
-    blocks: list[_Lz4Block]
-    block_bytes: int
-    bound: int
-
-
-def _lz4_frame(data: memoryview, on_piece: Callable[[int], None]) -> _Lz4Frame:
-    """Return the first frame; raises CorruptMessage for one that Kafka does not read."""
-    if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
-        raise CorruptMessage("Failed to decompress records: Stream unsupported (invalid magic)")
-    flags = data[4]
-    if flags & 0x03 or data[5] & 0x8F:  # including a dictionary id
-        raise CorruptMessage("Failed to decompress records: lz4 reserved bits must be 0")
-    if flags >> 6 != 1:
-        raise CorruptMessage(f"Failed to decompress records: lz4 version {flags >> 6}")
-    if not flags & 0x20:
-        raise CorruptMessage("Failed to decompress records: Dependent block stream is unsupported")
-    block_bytes = _LZ4_BLOCK_BYTES.get(data[5] >> 4)
-    if block_bytes is None:
-        raise CorruptMessage("Failed to decompress records: lz4 block size")
-    position = 15 if flags & 0x08 else 7
-    if (
-        position > len(data)
-        or xxhash.xxh32_intdigest(data[4 : position - 1]) >> 8 & 255 != (data[position - 1])
-    ):
-        raise CorruptMessage("Failed to decompress records: Stream frame descriptor corrupted")
-    blocks, bound, position = _read_lz4_blocks(
-        data, position, block_bytes, flags, on_piece=on_piece
-    )
-    if flags & 0x04 and position + 4 > len(data):
-        raise CorruptMessage("Failed to decompress records: Stream ended prematurely")
-    return _Lz4Frame(blocks, block_bytes, bound)
-
-
-def _read_lz4_blocks(
-    data: memoryview,
-    position: int,
-    block_bytes: int,
-    flags: int,
-    *,
-    on_piece: Callable[[int], None],
-) -> tuple[list[_Lz4Block], int, int]:
-    """Return the blocks, their maximum output, and the position after the end mark."""
-    checksum_bytes = 4 if flags & 0x10 else 0
-    blocks: list[_Lz4Block] = []
-    bound = 0
-    while True:
-        if not len(blocks) % _PIECES_A_CALL:
-            on_piece(len(blocks))
-        if position + 4 > len(data):
-            raise CorruptMessage("Failed to decompress records: Stream ended prematurely")
-        word = int.from_bytes(data[position : position + 4], "little")
-        position += 4
-        length = word & 0x7FFF_FFFF
-        if not length:  # Kafka also reads an empty uncompressed block as the end mark
-            return blocks, bound, position
-        if length > block_bytes:
-            raise CorruptMessage(
-                f"Failed to decompress records: Block size {length} exceeded max: {block_bytes}"
-            )
-        block = _Lz4Block(data[position : position + length], bool(word >> 31))
-        position += length + checksum_bytes
-        if position > len(data):
-            raise CorruptMessage("Failed to decompress records: Stream ended prematurely")
-        if checksum_bytes and xxhash.xxh32_intdigest(block.data) != int.from_bytes(
-            data[position - 4 : position], "little"
-        ):
-            raise CorruptMessage("Failed to decompress records: Block checksum mismatch")
-        blocks.append(block)
-        bound += length if block.is_plain else min(block_bytes, length * 255)
-
-
 def _fill_from_lz4(
-    blocks: list[_Lz4Block],
+    blocks: list[Lz4Block],
     block_bytes: int,
     output: memoryview,
     on_piece: Callable[[int], None],
@@ -495,7 +357,7 @@ def _fill_from_lz4(
     """
     position = 0
     for index, (block, is_plain) in enumerate(blocks):
-        if not index % _PIECES_A_CALL:
+        if not index % PIECES_A_CALL:
             on_piece(index)
         if is_plain:
             if position + len(block) > len(output):
@@ -509,7 +371,7 @@ def _fill_from_lz4(
             )
         except cramjam.DecompressionError as error:
             if position + block_bytes <= len(output):
-                raise CorruptMessage(_MALFORMED_LZ4_BLOCK) from error
+                raise CorruptMessage(MALFORMED_LZ4_BLOCK) from error
             return None
     return position
 

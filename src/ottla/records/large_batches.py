@@ -1,8 +1,10 @@
-"""Checks a client's batch whose records are too many for the loop, in slices and within limits.
+"""Checks a client's batch whose records are too many for the loop, as a stream and within limits.
 
 It runs on another thread, which shares the interpreter's lock: no single step takes it for more
-than some ms, whatever the records are, and between two steps the time spent is looked at. Nothing
-is decoded as a whole, so memory stays below a few times the limit of bytes.
+than some ms, whatever the records are, and between two steps the time spent is looked at. Records
+are decompressed in chunks (`records/codec_streams.py`) and checked across them
+(`records/record_stream.py`), and compressed again in the same pass where the topic has another
+codec, so that neither their bytes nor their number decide how much memory it takes.
 
 Records are refused for the same reasons as in `records/validator.py`. Differences: at most 1,000
 records are named in the answer, a record may have a million headers, and a batch built anew keeps
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessage, ErrorCode
 from ottla.records.batch import (
+    ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CONTROL_FLAG,
     HEADER,
@@ -27,13 +30,10 @@ from ottla.records.batch import (
     TimestampType,
 )
 from ottla.records.builder import assemble_batch, attributes_of
-from ottla.records.compression import (
-    Compression,
-    DecompressionLimitExceeded,
-    Decompressor,
-    compress_in_slices,
-)
-from ottla.records.scan import append_renumbered, outline_records, scan_records, slice_end
+from ottla.records.codec_streams import CompressedStream, decompressed_chunks, working_bytes
+from ottla.records.compression import Compression, DecompressionLimitExceeded
+from ottla.records.record_stream import RecordStream, Run
+from ottla.records.scan import append_renumbered, outline_records, scan_records
 from ottla.records.validation_rules import (
     NO_KEY,
     CheckedBatch,
@@ -50,13 +50,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ottla.records.validation_rules import OffloadRequired
-    from ottla.types import Buffer
 
 MAX_NAMED_RECORDS: Final = 1000
-_SCANNED_RECORDS: Final = 32 * 1024
-_LOOKED_AT_RECORDS: Final = 4 * 1024
-_SLICE_BYTES: Final = 1024 * 1024
+# As in scan.py, whose constants are C's where it is compiled.
 _MALFORMED: Final = 1
+_NOT_CONSECUTIVE: Final = 2
+_MIB: Final = 1024 * 1024
+_COMPRESSOR_BYTES: Final = 8 * _MIB
+"""What zstd's compressor takes at its default level, the others less."""
 
 
 class DecompressionLimits(NamedTuple):
@@ -66,15 +67,21 @@ class DecompressionLimits(NamedTuple):
     """Bytes of its records when they are plain."""
     max_cpu_ms: int
     """Time of the processor on the thread that checks it."""
+    max_working_bytes: int = 16 * _MIB
+    """Memory for the window of its codec."""
 
 
-class _Slice(NamedTuple):
-    """Some records of a batch, one after another."""
-
-    first_index: int
-    record_count: int
-    start: int
-    end: int
+def memory_bytes(large: OffloadRequired, limits: DecompressionLimits) -> int:
+    """Return the memory that `check_large_batch` takes, besides the batch and what it becomes."""
+    codec = large.view[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK
+    if codec > Compression.ZSTD:
+        return 0
+    data = large.view[HEADER_BYTES:]
+    needed = working_bytes(Compression(codec), data, limits.max_working_bytes)
+    target = large.rules.compression_type
+    if target not in {None, codec}:
+        needed += _COMPRESSOR_BYTES
+    return needed
 
 
 def check_large_batch(
@@ -82,8 +89,8 @@ def check_large_batch(
 ) -> CheckedBatch:
     """Check the records of a batch whose header is good; `cpu_s` is the thread's own time.
 
-    Raises UnfoldsTooFar (INVALID_RECORD) when it costs more than the limits, and what `validate`
-    raises for records.
+    Raises DecompressionLimitExceeded (INVALID_RECORD) when it costs more than the limits, and what
+    `validate` raises for records.
     """
     return _Check(large, now_ms, limits, cpu_s).run()
 
@@ -99,35 +106,47 @@ class _Check:
         cpu_s: Callable[[], float],
     ) -> None:
         self._view = large.view
-        self._rules = large.rules
+        self._rules = rules = large.rules
         self._now_ms = now_ms
         self._header = HEADER.unpack_from(large.view, 0)
         self._limits = limits
         self._cpu_s = cpu_s
         self._deadline_s = cpu_s() + limits.max_cpu_ms / 1000
-        self._plain = large.view
-        self._start = HEADER_BYTES
+        attributes = self._header[5]
+        self._codec = attributes & COMPRESSION_MASK
+        target = rules.compression_type
+        if target is None or (not self._codec and attributes & CONTROL_FLAG):
+            target = Compression(self._codec) if self._codec <= Compression.ZSTD else None
+        self._target = target
+        self._earliest, self._latest = time_range(now_ms, rules)
+        self._has_append_time = bool(attributes & LOG_APPEND_TIME_FLAG)
+        self._is_partial = bool(self._codec) and target == self._codec
+        self._code = ErrorCode.INVALID_RECORD
+        self._errors: list[tuple[int, str]] = []
+        self._error_count = 0
+        self._largest = NO_TIMESTAMP
+        self._in_sequence = True
 
     def run(self) -> CheckedBatch:
-        attributes, rules = self._header[5], self._rules
-        codec = attributes & COMPRESSION_MASK
-        self._unfold(codec)
-        verdict, largest = self._scan()
-        renumber = False
-        if verdict or attributes & LOG_APPEND_TIME_FLAG:
-            renumber, largest = self._validate()
-            if verdict & _MALFORMED:
-                raise invalid()
-        target = rules.compression_type
-        if target is None or (not codec and attributes & CONTROL_FLAG):
-            target = Compression(codec)
-        if renumber and codec and target == codec:
-            raise out_of_sequence(rules)
-        view = self._view
-        if renumber or target != codec:
-            view = self._rebuild(Compression(target), largest, renumber=renumber)
-        stamped = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
-        return CheckedBatch(view, largest, stamped)
+        """Check the records, and build the batch again where the topic keeps it otherwise."""
+        output = None if self._target == self._codec else self._new_output()
+        self._read(output)
+        if self._errors:
+            raise refusal(self._code, self._errors, self._error_count)
+        if not self._in_sequence and self._target == self._codec:
+            if self._codec:
+                raise out_of_sequence(self._rules)
+            output = self._new_output()
+            self._read(output)
+        view = self._view if output is None else self._rebuilt(output)
+        stamped = self._rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+        return CheckedBatch(view, self._largest, stamped)
+
+    def _new_output(self) -> CompressedStream:
+        rules = self._rules
+        assert self._target is not None
+        room = rules.max_message_bytes - HEADER_BYTES
+        return CompressedStream(self._target, rules.compression_level, room)
 
     def _look_at_the_time(self, _pieces: int = 0) -> None:
         if self._cpu_s() > self._deadline_s:
@@ -136,122 +155,108 @@ class _Check:
                 f"{self._limits.max_cpu_ms} ms of time to check."
             )
 
-    def _unfold(self, codec: int) -> None:
-        max_bytes = self._limits.max_bytes
-        if not codec:
-            return
+    def _read(self, output: CompressedStream | None) -> None:
+        """Check all records and write them to output."""
         try:
-            plain = Decompressor(self._look_at_the_time).decompress(
-                Compression.from_id(codec), self._view[HEADER_BYTES:], max_bytes
+            records = RecordStream(
+                self._chunks(),
+                self._header[12],
+                self._look_at_the_time,
+                None if output is None else output.write,
             )
-        except CorruptMessage as error:
-            raise invalid(error.message) from error
-        self._look_at_the_time()
-        self._plain, self._start = memoryview(plain), 0
-
-    def _slices(self, max_records: int) -> Iterator[_Slice]:
-        """Cut the records into slices; stops where the lengths make no sense."""
-        index, position = 0, self._start
-        count = self._header[12]
-        while index < count:
-            wanted = min(max_records, count - index)
-            found, end = slice_end(self._plain, position, wanted, _SLICE_BYTES)
-            if not found:
-                return
-            yield _Slice(index, found, position, end)
-            self._look_at_the_time()
-            index, position = index + found, end
-
-    def _scan(self) -> tuple[int, int]:
-        """Return what `scan_records` says of all records: flags, and the largest timestamp."""
-        rules, header, plain = self._rules, self._header, self._plain
-        earliest, latest = time_range(self._now_ms, rules)
-        verdict, largest, position, left = 0, NO_TIMESTAMP, self._start, header[12]
-        for one in self._slices(_SCANNED_RECORDS):
-            found, latest_here, _ = scan_records(
-                plain,
-                one.start,
-                one.end,
-                one.record_count,
-                header[7],
-                earliest,
-                latest,
-                rules.is_compacted,
-                one.first_index,
-            )
-            verdict |= found
-            largest = max(largest, latest_here)
-            position, left = one.end, left - one.record_count
-        if left or position != len(plain):
-            verdict |= _MALFORMED
-        return verdict, largest
-
-    def _validate(self) -> tuple[bool, int]:
-        """Look at the records one by one; whether offsets must be mended, and the largest time."""
-        appended = bool(self._header[5] & LOG_APPEND_TIME_FLAG)
-        codec = self._header[5] & COMPRESSION_MASK
-        is_partial = bool(codec) and self._rules.compression_type in {None, codec}
-        base_timestamp, max_timestamp = self._header[7], self._header[8]
-        code, errors, error_count = ErrorCode.INVALID_RECORD, [], 0
-        renumber, largest = False, NO_TIMESTAMP
-        for one in self._slices(_LOOKED_AT_RECORDS):
-            for index, outline in enumerate(self._outlines(one), one.first_index):
-                offset, delta, key_size, value_size = outline
-                timestamp = max_timestamp if appended else base_timestamp + delta
-                renumber = renumber or offset != index
-                largest = max(largest, timestamp)
-                if self._rules.is_compacted and key_size < 0:
-                    problem: str | None = f"{NO_KEY} {self._rules.topic_partition}"
+            for one in records:
+                if isinstance(one, Run):
+                    self._check_run(one, output)
                 else:
-                    sizes = max(key_size, 0), max(value_size, 0)
-                    problem = timestamp_problem(
-                        (offset, timestamp, *sizes),
-                        self._now_ms,
-                        self._rules,
-                        appended=appended,
-                        is_partial=is_partial,
-                    )
-                    code = code if problem is None else ErrorCode.INVALID_TIMESTAMP
-                if problem is not None:
-                    error_count += 1
-                    if error_count <= MAX_NAMED_RECORDS:
-                        errors.append((index, problem))
-        if errors:
-            raise refusal(code, errors, error_count)
-        return renumber, largest
-
-    def _outlines(self, one: _Slice) -> list[tuple[int, int, int, int]]:
-        try:
-            return outline_records(
-                self._plain, one.start, one.end, one.first_index, one.record_count
-            )
+                    self._check_record(*one)
         except CorruptMessage as error:
             raise invalid(error.message) from error
 
-    def _rebuild(self, codec: Compression, largest: int, *, renumber: bool) -> memoryview:
-        """Return the batch in another codec, or with offsets one after another."""
+    def _chunks(self) -> Iterator[memoryview]:
+        limits = self._limits
+        return decompressed_chunks(
+            Compression.from_id(self._codec),
+            self._view[HEADER_BYTES:],
+            limits.max_bytes if self._codec else len(self._view),
+            limits.max_working_bytes,
+            self._look_at_the_time,
+        )
+
+    def _check_run(self, run: Run, output: CompressedStream | None) -> None:
+        first_index, count, view, start, end = run
+        flags, largest, _ = scan_records(
+            view,
+            start,
+            end,
+            count,
+            self._header[7],
+            self._earliest,
+            self._latest,
+            self._rules.is_compacted,
+            first_index,
+        )
+        if flags & _NOT_CONSECUTIVE:
+            self._in_sequence = False
+        if flags & ~_NOT_CONSECUTIVE or self._has_append_time:
+            error_count = self._error_count
+            for index, outline in enumerate(
+                outline_records(view, start, end, first_index, count), first_index
+            ):
+                self._check_record(index, *outline)
+            if flags & _MALFORMED and error_count == self._error_count:
+                raise invalid()
+        else:
+            self._largest = max(self._largest, largest)
+        if output is None or self._error_count:
+            return
+        if flags & _NOT_CONSECUTIVE:
+            numbered = bytearray()
+            append_renumbered(numbered, view, start, first_index, count)
+            output.write(numbered)
+        else:
+            output.write(view[start:end])
+
+    def _check_record(
+        self, index: int, offset: int, delta: int, key_size: int, value_size: int
+    ) -> None:
+        """Check one record by its outline and note what is wrong with it."""
+        rules = self._rules
+        timestamp = self._header[8] if self._has_append_time else self._header[7] + delta
+        self._in_sequence = self._in_sequence and offset == index
+        self._largest = max(self._largest, timestamp)
+        if rules.is_compacted and key_size < 0:
+            problem: str | None = f"{NO_KEY} {rules.topic_partition}"
+        else:
+            problem = timestamp_problem(
+                (offset, timestamp, max(key_size, 0), max(value_size, 0)),
+                self._now_ms,
+                rules,
+                appended=self._has_append_time,
+                is_partial=self._is_partial,
+            )
+            if problem is not None:
+                self._code = ErrorCode.INVALID_TIMESTAMP
+        if problem is not None:
+            self._error_count += 1
+            if self._error_count <= MAX_NAMED_RECORDS:
+                self._errors.append((index, problem))
+
+    def _rebuilt(self, output: CompressedStream) -> memoryview:
+        """Return the batch around the records that were written to output."""
         batch = RecordBatch(self._view)
         check_producer(batch)
-        payload: Buffer = self._plain[self._start :]
-        if renumber:
-            payload = bytearray()
-            for one in self._slices(_LOOKED_AT_RECORDS):
-                append_renumbered(
-                    payload, self._plain, one.start, one.first_index, one.record_count
-                )
-        packed = compress_in_slices(
-            codec, payload, self._rules.compression_level, self._look_at_the_time
-        )
-        check_rebuilt_size(HEADER_BYTES + len(packed), self._rules)
+        packed = output.finish()
+        check_rebuilt_size(HEADER_BYTES + output.size, self._rules)
+        assert self._target is not None
         built = assemble_batch(
             packed,
             attributes=attributes_of(
-                codec, TimestampType.CREATE_TIME, transactional=batch.is_transactional
+                self._target, TimestampType.CREATE_TIME, transactional=batch.is_transactional
             ),
             record_count=batch.record_count,
             last_offset_delta=batch.record_count - 1,
             base_timestamp=batch.base_timestamp,
-            max_timestamp=largest,
+            max_timestamp=self._largest,
             producer_id=batch.producer_id,
             producer_epoch=batch.producer_epoch,
             base_sequence=batch.base_sequence,

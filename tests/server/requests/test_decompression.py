@@ -6,6 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import cramjam
 import pytest
 
 from ottla.config.limits import LimitSettings
@@ -284,10 +285,10 @@ class Workshop:
 
 
 def make(shop: Workshop, cpu_s: Callable[[], float] = lambda: 0.0, **texts: str) -> Decompression:
-    """Return an Unfolding of 10 MiB a batch and 25 MiB in all, unless told otherwise."""
+    """Return one with limits of 10 MiB of output and 16 MiB of memory by default."""
     given = {
         "decompressed.max.bytes": str(10 << 20),
-        "decompressed.total.bytes": str(25 << 20),
+        "decompression.memory.bytes": str(16 << 20),
         **{name.replace("_", "."): text for name, text in texts.items()},
     }
     return Decompression(LimitSettings(LimitSettings.read(given).values, given), shop.run, cpu_s)
@@ -299,28 +300,58 @@ def oversized(size: int = 3 << 20) -> OffloadRequired:
     return OffloadRequired(memoryview(bytearray(large(size=size))), rules)
 
 
-def test_others_wait_while_the_budget_is_used_up() -> None:
-    """Two batches of 10 MiB run within 25 MiB; the third begins when one is done."""
+def with_window(size: int) -> OffloadRequired:
+    """Return a batch whose only block of snappy takes that many bytes."""
+    raw = bytes(cramjam.snappy.compress_raw(bytes(size)))
+    header = encode_batch([(NOW_MS, b"k", b"v", ())], compression=Compression.SNAPPY)[:61]
+    return OffloadRequired(memoryview(header + raw), ValidationRules(topic_partition="t-0"))
+
+
+def test_others_wait_while_the_memory_is_used() -> None:
+    """Two batches of 5 MiB and 2 of overhead run in 16 MiB; the third begins when one is done."""
     shop = Workshop()
-    unfold = make(shop)
-    answers = [unfold.check(oversized(), now_ms=NOW_MS, client="c") for _ in range(3)]
-    assert (unfold.running_count, unfold.waiting_count, len(shop.jobs)) == (2, 1, 2)
+    checks = make(shop)
+    answers = [checks.check(with_window(5 << 20), now_ms=NOW_MS, client="c") for _ in range(3)]
+    assert (checks.running_count, checks.waiting_count, len(shop.jobs)) == (2, 1, 2)
     shop.work()
     assert [one.done for one in answers] == [True, False, False]
-    assert (unfold.running_count, unfold.waiting_count) == (2, 0)
+    assert (checks.running_count, checks.waiting_count) == (2, 0)
     shop.work()
     shop.work()
     assert all(one.done for one in answers)
-    assert (unfold.checked_count, unfold.refused_count) == (3, 0)
+    assert (checks.checked_count, checks.refused_count) == (3, 0)
 
 
-def test_one_batch_runs_whatever_the_budget() -> None:
-    """A total smaller than what one batch may take lets them through one by one."""
+def test_small_windows_run_together() -> None:
+    """Memory is counted by what the codec keeps, not by what the records take."""
     shop = Workshop()
-    unfold = make(shop, decompressed_total_bytes="1")
-    for _ in range(2):
-        unfold.check(oversized(), now_ms=NOW_MS, client="c")
-    assert (unfold.running_count, unfold.waiting_count) == (1, 1)
+    checks = make(shop)
+    for _ in range(4):
+        checks.check(oversized(9 << 20), now_ms=NOW_MS, client="c")
+    assert checks.running_count >= 3
+
+
+def test_recompression_counts_its_compressor() -> None:
+    """A topic with another codec takes more memory."""
+    rules = ValidationRules(compression_type=Compression.GZIP)
+    view = oversized().view
+    limits = large_batches.DecompressionLimits(1 << 24, 1000)
+    kept, changed = (
+        large_batches.memory_bytes(OffloadRequired(view, one), limits)
+        for one in (ValidationRules(), rules)
+    )
+    assert changed == kept + (8 << 20)
+
+
+def test_a_window_beyond_half_of_the_memory_is_refused() -> None:
+    """So that two batches can always be checked at once."""
+    shop = Workshop()
+    checks = make(shop)
+    pending = checks.check(with_window(9 << 20), now_ms=NOW_MS, client="c")
+    shop.work()
+    assert isinstance(pending.error, KafkaError)
+    assert pending.error.code is ErrorCode.INVALID_RECORD
+    assert checks.refused_count == 1
 
 
 def test_both_limits_refuse_and_count() -> None:
@@ -345,7 +376,7 @@ def test_too_many_that_wait_are_sent_away(monkeypatch: pytest.MonkeyPatch) -> No
     """The batches themselves take memory while they wait: bounded, and clients try again."""
     shop = Workshop()
     unfold = make(shop)
-    batch = oversized()
+    batch = with_window(5 << 20)
     monkeypatch.setattr(decompression, "MAX_WAITING_BYTES", len(batch.view) + 1)
     answers = [unfold.check(batch, now_ms=NOW_MS, client="c") for _ in range(4)]
     error = answers[-1].error

@@ -1,7 +1,8 @@
-"""Batches that would hold the loop: checked by workers, a bounded number of bytes at a time.
+"""Batches that would hold the loop: workers check them within a bounded amount of memory.
 
-A job is granted as many bytes as one batch may unfold to at most; jobs beyond the budget wait in
-order of arrival. Nothing of the log is touched here: who asked appends what comes back.
+A job is granted the memory that its codec needs for its window (`large_batches.memory_bytes`);
+jobs beyond the node's `decompression.memory.bytes` wait in order of arrival. Nothing of the log is
+touched here: the caller appends the checked batch.
 
 Kafka: none; there every request is checked on one of num.io.threads threads.
 """
@@ -30,12 +31,13 @@ MAX_WAITING_BYTES = 256 * 1024 * 1024
 
 
 class _Job(NamedTuple):
-    """One batch, when it came (ms), who sent it, and whoever waits for the verdict."""
+    """One batch, when it came (ms), who sent it, its result, and the memory it needs."""
 
     large: OffloadRequired
     now_ms: int
     client: str
     pending: Pending[CheckedBatch]
+    memory_bytes: int
 
 
 class Decompression:
@@ -49,14 +51,17 @@ class Decompression:
     ) -> None:
         """`cpu_s` is asked on the worker's thread for the time that this thread used."""
         self._limits = DecompressionLimits(
-            settings.decompressed_max_bytes, settings.decompression_max_cpu_ms
+            settings.decompressed_max_bytes,
+            settings.decompression_max_cpu_ms,
+            settings.decompression_memory_bytes // 2,
         )
-        self._total_bytes = settings.decompressed_total_bytes
+        self._memory_bytes = settings.decompression_memory_bytes
         self._run_in_worker = run_in_worker
         self._cpu_s = cpu_s
         self._waiting: deque[_Job] = deque()
         self._waiting_bytes = 0
         self._is_closed = False
+        self._granted_bytes = 0
         self.running_count = 0
         self.checked_count = 0
         """Batches that workers have checked, good and bad."""
@@ -69,12 +74,13 @@ class Decompression:
         return len(self._waiting)
 
     def check(self, large: OffloadRequired, *, now_ms: int, client: str) -> Pending[CheckedBatch]:
-        """Return the batch once a worker found it good, or what `validate` raises for records.
+        """Return the batch once a worker has checked it, or what `validate` raises for records.
 
-        UnfoldsTooFar (INVALID_RECORD) when it costs more than the limits; REQUEST_TIMED_OUT, which
-        clients send again, when more batches wait than the node has memory for.
+        DecompressionLimitExceeded (INVALID_RECORD) when it costs more than the limits;
+        REQUEST_TIMED_OUT, on which clients retry, when too many bytes of batches wait.
         """
-        job = _Job(large, now_ms, client, Pending())
+        memory_bytes = large_batches.memory_bytes(large, self._limits)
+        job = _Job(large, now_ms, client, Pending(), memory_bytes)
         if self._waiting_bytes + len(large.view) > MAX_WAITING_BYTES or self._is_closed:
             job.pending.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
             return job.pending
@@ -84,13 +90,14 @@ class Decompression:
         return job.pending
 
     def _start(self) -> None:
-        """Begin with those that the budget has room for; one batch always may run."""
-        max_bytes = self._limits.max_bytes
+        """Begin with those that there is memory for; one batch always may run."""
         while self._waiting and (
-            not self.running_count or (self.running_count + 1) * max_bytes <= self._total_bytes
+            not self.running_count
+            or self._granted_bytes + self._waiting[0].memory_bytes <= self._memory_bytes
         ):
             job = self._waiting.popleft()
             self._waiting_bytes -= len(job.large.view)
+            self._granted_bytes += job.memory_bytes
             self.running_count += 1
             self._run(job)
 
@@ -108,6 +115,7 @@ class Decompression:
     def _done(self, job: _Job, checked: CheckedBatch | None, error: Exception | None) -> None:
         if self._is_closed:
             return  # the logs may be closed already
+        self._granted_bytes -= job.memory_bytes
         self.running_count -= 1
         self.checked_count += 1
         self._start()
@@ -125,6 +133,6 @@ class Decompression:
             job.pending.fail(error or KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def close(self) -> None:
-        """Let nothing be appended any more; who waits is not answered."""
+        """Append nothing any more; pending checks are not answered."""
         self._is_closed = True
         self._waiting.clear()
