@@ -92,10 +92,11 @@ async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
     from ottla.errors import OttlaError
     from ottla.server.node.node import Node
     from ottla.server.node.startup import PortTaken
-    from ottla.server.system.process import raise_descriptor_limit
+    from ottla.server.system.process import keep_freed_memory, raise_descriptor_limit
     from ottla.server.system.real import RealEnvironment
 
     raise_descriptor_limit()
+    keep_freed_memory()
     node = Node(settings.config, RealEnvironment(), may_format=settings.is_development)
     stopped = _signals()
     try:

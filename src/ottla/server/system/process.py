@@ -5,6 +5,7 @@ Kafka: what the JVM and its own start scripts ask the system for.
 
 from __future__ import annotations
 
+import ctypes
 import resource
 import socket
 from contextlib import suppress
@@ -16,6 +17,8 @@ import psutil
 from ottla.server.system.environment import Limits
 from ottla.types import Uuid
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
+_KEPT_BYTES = 8 * 1024 * 1024
 _MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -25,6 +28,19 @@ def raise_descriptor_limit() -> None:
     if soft != hard:
         with suppress(OSError, ValueError):  # an unlimited hard limit may be refused
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def keep_freed_memory() -> None:
+    """Let glibc's allocator keep up to 8 MiB of freed memory for the next request.
+
+    The buffers of a produced batch of 1 MB are allocated and freed with every request. Returned to
+    the system their pages fault again each time, which is half of the cost of such a request. Other
+    allocators are left as they are.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES // 2)
 
 
 def process_limits() -> Limits:
