@@ -49,7 +49,7 @@ class Echo:
             connection.respond([struct.pack(">i", size), FileSlice(self.large, 0, size)])
         elif body.startswith(b"around"):
             part = FileSlice(self.large, 7, int(body[6:]))
-            connection.respond_around(struct.pack(">i", part.size + 3), part, b"end")
+            connection.respond((struct.pack(">i", part.size + 3), part, b"end"))
         else:
             connection.respond([struct.pack(">i", len(body)), body])
 

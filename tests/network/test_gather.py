@@ -69,7 +69,8 @@ def test_nothing_is_lost_wherever_the_socket_stops(
     queue, writer = SendQueue(), Picky(pair[0], [])
     for stops in (list(budget), []):
         writer = Picky(pair[0], stops)
-        is_out = queue.send_around(writer, HEAD, part, BEHIND)  # type: ignore[arg-type] # as above
+        queue.add([HEAD, part, BEHIND])
+        is_out = queue.flush(writer)  # type: ignore[arg-type] # as above
         assert is_out is not bool(queue.items)
         assert queue.size_bytes <= len(whole)
         assert _received(pair[1], queue, writer, len(whole)) == whole
@@ -85,7 +86,7 @@ def test_a_file_that_ends_early_breaks_the_connection(
     file = OpenFile(FILE_BYTES)
     queue = SendQueue()
     part = FileSlice(file, 0, len(FILE_BYTES) + 1)
-    assert not queue.send_around(pair[0], HEAD, part, BEHIND)
+    queue.add([HEAD, part, BEHIND])
     with pytest.raises(OSError, match="ended before"):
         _received(pair[1], queue, Picky(pair[0], []), 1 << 30)
     queue.clear()

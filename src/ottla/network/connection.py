@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.errors import OttlaError
 from ottla.network.framing import NO_ROOM
-from ottla.network.gather import SMALL_SLICE_BYTES, SendQueue
+from ottla.network.gather import SendQueue
 from ottla.network.limits import frame_limit_ms
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ottla.network.framing import FrameReader
-    from ottla.types import FileSlice, SendItem
+    from ottla.types import SendItem
 
 log = logging.getLogger("ottla.network")
 _SIZE_BYTES = 4
@@ -238,23 +238,6 @@ class Connection:
             self._is_busy = False
             if not self._is_handling:
                 self.request_done()
-
-    def respond_around(self, head: bytes, part: FileSlice, behind: bytes) -> None:
-        """Respond with a slice between two small buffers."""
-        if self._queue.items or part.size <= SMALL_SLICE_BYTES:
-            self.respond((head, part, behind))
-            return
-        if self.is_closed:
-            return
-        try:
-            if not self._queue.send_around(self._socket, head, part, behind):
-                self._await_room()
-        except OSError:
-            self.close()
-            return
-        self._is_busy = False
-        if not self._is_handling:
-            self.request_done()
 
     def _queued(self, items: Sequence[SendItem]) -> bool:
         """Queue buffers and send what the socket takes; False when the connection is broken."""

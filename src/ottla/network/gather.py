@@ -81,41 +81,6 @@ class SendQueue:
             self._cork(sock, on=False)
         return True
 
-    def send_around(self, sock: socket.socket, head: bytes, part: FileSlice, behind: bytes) -> bool:
-        """Send a large slice between two small buffers, with nothing queued before them.
-
-        Does what `add` and `flush` do, in fewer steps, and raises and returns what `flush` does.
-        """
-        sent = 0
-        try:
-            if _CORK is not None:
-                sock.setsockopt(socket.IPPROTO_TCP, _CORK, 1)
-            sent = sock.send(head)
-            if sent == len(head):
-                sent += part.file.send_to(sock, part.position, part.size)
-                if sent == len(head) + part.size:
-                    sent += sock.send(behind)
-        except BlockingIOError:
-            pass
-        if sent == len(head) + part.size + len(behind):
-            if _CORK is not None:
-                sock.setsockopt(socket.IPPROTO_TCP, _CORK, 0)
-            return True
-        self._is_corked = True
-        self._add_rest(sent, head, part, behind)
-        return False
-
-    def _add_rest(self, sent: int, head: bytes, part: FileSlice, behind: bytes) -> None:
-        """Queue what is left of three neighbours."""
-        self.size_bytes += len(head) + part.size + len(behind) - sent
-        if sent < len(head):
-            self.items.append(memoryview(head)[sent:])
-        sent = max(0, sent - len(head))
-        if sent < part.size:
-            part.file.pin()
-            self.items.append(FileSlice(part.file, part.position + sent, part.size - sent))
-        self.items.append(memoryview(behind)[max(0, sent - part.size) :])
-
     def clear(self) -> None:
         """Drop what was not sent."""
         for item in self.items:

@@ -95,7 +95,7 @@ def _answer_again(
     """Read again after a wait; a client that has continued its session meanwhile gets no data."""
     if plan.is_overtaken:
         return FetchAnswer(int(ErrorCode.INVALID_FETCH_SESSION_EPOCH), plan.session_id, ())
-    read = FetchRead(ctx, request, plan, has_waited=True)
+    read = FetchRead(ctx, request, plan)
     read.run()
     return _answer(ctx, read)
 
@@ -107,7 +107,6 @@ class FetchRead:
         "_bytes_left",
         "_ctx",
         "_has_error",
-        "_has_waited",
         "_isolation",
         "_leader_ids",
         "_request",
@@ -119,13 +118,10 @@ class FetchRead:
         "size_bytes",
     )
 
-    def __init__(
-        self, ctx: Context, request: FetchValues, plan: FetchPlan, *, has_waited: bool = False
-    ) -> None:
+    def __init__(self, ctx: Context, request: FetchValues, plan: FetchPlan) -> None:
         self._ctx = ctx
         self._request = request
         self.plan = plan
-        self._has_waited = has_waited
         self._isolation = _COMMITTED if request.isolation_level else _UNCOMMITTED
         self._bytes_left = min(request.max_bytes, ctx.broker.fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, self._bytes_left)
@@ -213,13 +209,16 @@ class FetchRead:
         )
 
     def _find(self, requested: FetchPartition) -> Partition:
-        topic = requested.key.topic
+        """Return the replica; as in Kafka, a session remembers the name behind a topic id."""
+        topic, broker = requested.key.topic, self._ctx.broker
         if self._ctx.api_version >= _TOPIC_IDS_FROM:
-            name = self._ctx.broker.topic_name(requested.key.topic_id)
+            name = broker.topic_name(requested.key.topic_id)
+            if name is None and requested.replica is not None:
+                known = requested.replica.topic_partition.topic
+                is_recreated = broker.topic_id(known) is not None
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID if is_recreated else _UNKNOWN[0])
             if name is None:
-                # as in Kafka, a topic that is deleted while the fetch waits was known by its id
-                was_known = self._has_waited and requested.replica is not None
-                raise KafkaError(_UNKNOWN[0] if was_known else _UNKNOWN[1])
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             topic = name
         requested.replica = self._ctx.broker.replicas.get(topic, requested.key.partition)
         return requested.replica
