@@ -125,7 +125,7 @@ def test_an_answer_names_only_what_changed(cache: FetchSessionCache) -> None:
 
 
 def test_served_partitions_go_to_the_end(cache: FetchSessionCache) -> None:
-    """A byte limit starves nobody: who got data waits for the others."""
+    """A byte limit starves no partition: one that was served goes to the end."""
     plan = cache.plan(request(0, 1, 2), 12, 0)
     assert plan.session is not None
     plan.session.serve_later([next(iter(plan.session.partitions))])

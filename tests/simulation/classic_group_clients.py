@@ -83,7 +83,7 @@ class Client:
         self._forget()
 
     def restart(self) -> None:
-        """Begin anew, without memory."""
+        """Restart, without memory."""
         self.is_alive = True
         self._forget()
 
@@ -212,7 +212,7 @@ class Client:
         self._ask(self.world.coordinator.offset_commit(request, self._context(9)), on_commit)
 
     def leave(self) -> None:
-        """Leave politely, then begin anew later."""
+        """Leave the group, then join again later."""
         if not self.member_id or self.instance is not None:
             return
         request = LeaveGroupRequest(

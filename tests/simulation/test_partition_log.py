@@ -380,10 +380,10 @@ class _Run:
 
     def plan_fault(self) -> None:
         at = self.disk.calls + self.rng.randrange(1, 30)
-        luck = self.rng.random()
-        if luck < 0.45:
+        draw = self.rng.random()
+        if draw < 0.45:
             self.disk.crash_at(at)
-        elif luck < 0.75:
+        elif draw < 0.75:
             self.disk.fail_at(at, self.rng.choice([errno.EIO, errno.ENOSPC]))
         else:
             self.run_out_of_descriptors(at)

@@ -57,7 +57,7 @@ def test_time_jumps_to_the_next_timer_in_the_order_of_setting() -> None:
 
 
 def test_waiting_for_nothing_is_a_deadlock() -> None:
-    """A future that nobody completes ends the run instead of hanging it."""
+    """A future that is never completed ends the run instead of hanging it."""
     loop = SimulatedLoop()
 
     async def work() -> None:

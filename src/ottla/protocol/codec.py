@@ -75,7 +75,7 @@ def to_bytes(message: Struct, version: int) -> bytes:
 
 
 def decode_at(cls: type[S], version: int, buffer: memoryview, position: int = 0) -> tuple[S, int]:
-    """Decode one message at position; return it and the position behind it.
+    """Decode one message at position; return it and the position after it.
 
     Raises CorruptMessage for bytes that are no such message, UnsupportedVersion for a version
     outside the class's range. Records are views of the buffer, everything else is a copy.

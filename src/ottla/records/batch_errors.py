@@ -36,7 +36,7 @@ It is Kafka's default of max.message.bytes: an uncompressed batch of that size i
 
 
 class UnreadableRecords(KafkaError):
-    """Bytes that are not one batch of format 2: refused before the log is asked."""
+    """Bytes that are not one batch of format 2: refused before the append."""
 
 
 def only_batch(view: memoryview, *, is_client: bool) -> memoryview:

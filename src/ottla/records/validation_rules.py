@@ -1,4 +1,4 @@
-"""What a topic asks of records, and what a client is told of those that do not keep to it.
+"""A topic's rules for records, and the errors that a client gets for records that break them.
 
 Kafka: the fields of org.apache.kafka.storage.internals.log.LogValidator, RecordValidationException.
 """
@@ -58,7 +58,7 @@ class CheckedBatch(NamedTuple):
     """A client's batch whose records were checked: only its place in the log is missing."""
 
     view: memoryview
-    """The client's batch, or one that was built anew."""
+    """The client's batch, or the one rebuilt from it."""
     largest: int
     """Largest timestamp of its records (ms), -1 for none."""
     is_log_append_time: bool
@@ -149,7 +149,7 @@ def _int64(value: int) -> int:
 def refusal(
     code: ErrorCode, errors: Sequence[tuple[int, str]], count: int
 ) -> RecordValidationError:
-    """Return what a client is told of records that break a rule, `count` of them in all."""
+    """Return the error for records that break a rule, `count` of them in all."""
     if code == ErrorCode.INVALID_TIMESTAMP:
         message = "One or more records have been rejected due to invalid timestamp"
         return RecordValidationError(code, message, errors)
@@ -165,7 +165,7 @@ def refusal(
 
 
 def check_producer(batch: RecordBatch) -> None:
-    """Refuse to build a batch anew whose producer Kafka's builder does not take.
+    """Refuse to rebuild a batch whose producer Kafka's builder does not accept.
 
     An id below -1 is one to it, and goes to the log as it is.
     """
@@ -176,7 +176,7 @@ def check_producer(batch: RecordBatch) -> None:
 
 
 def check_rebuilt_size(size: int, rules: ValidationRules) -> None:
-    """Refuse a batch that was built anew and became too large: MESSAGE_TOO_LARGE."""
+    """Refuse a rebuilt batch that became too large: MESSAGE_TOO_LARGE."""
     if size > rules.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,

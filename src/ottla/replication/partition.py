@@ -74,13 +74,13 @@ class Partition:
         self.leader_id, self.leader_epoch, self.is_leader = leader_id, leader_epoch, False
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
-        """Raise what a client is told with a wrong leader or epoch, or when the disk failed."""
+        """Raise the error for a wrong leader or epoch, or for a failed disk."""
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.check_epoch(current_leader_epoch)
 
     def check_epoch(self, current_leader_epoch: int = NO_EPOCH) -> None:
-        """Raise what a client is told with a wrong epoch, or when the disk failed."""
+        """Raise the error for a wrong epoch, or for a failed disk."""
         if self.log.failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         if current_leader_epoch not in (NO_EPOCH, self.leader_epoch):

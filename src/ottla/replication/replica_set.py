@@ -26,7 +26,7 @@ _CLIENT: Final = AppendOrigin.CLIENT  # an enum's members are found slowly
 
 
 class ReplicaSet:
-    """Partitions by (topic, partition), the storage behind them, and who is told of appends."""
+    """Partitions by (topic, partition), their storage, and the listeners of appends."""
 
     def __init__(self, node_id: int, logs: LogSet) -> None:
         self.node_id = node_id

@@ -168,8 +168,8 @@ def test_only_clients_records_are_refused_and_go_on_by_themselves(
     assert path in ended.getMessage()
 
 
-def test_the_node_looks_by_itself(disk: FakeDisk) -> None:
-    """Nobody has to ask: within seconds produces are refused, and within seconds taken again."""
+def test_the_node_checks_periodically(disk: FakeDisk) -> None:
+    """Within seconds produces are refused, and within seconds accepted again."""
     with Cluster() as cluster:
         assert create_topic(cluster, "t") == [0]
         peer = Peer(cluster.bootstrap)
@@ -193,7 +193,7 @@ def test_a_node_that_starts_short_of_space_refuses_from_the_first_record(disk: F
 
 
 def test_one_of_two_directories_is_short(tmp_path: Path, disk: FakeDisk) -> None:
-    """The other one serves on and gets the new partitions; nobody's acks=0 is lost in silence."""
+    """The other one serves on and gets the new partitions; acks=0 closes the connection."""
     with Cluster(data_dir=f"{tmp_path / 'a'},{tmp_path / 'b'}") as cluster:
         names = ["one", "two", "three", "four"]
         assert set(create_topic(cluster, *names)) == {0}
@@ -213,11 +213,11 @@ def test_one_of_two_directories_is_short(tmp_path: Path, disk: FakeDisk) -> None
         )
         with pytest.raises(EOFError):
             peer.ask(ProduceRequest(acks=0, timeout_ms=5000, topic_data=[data]), PRODUCE_VERSION)
-        disk.left["/b"] = -1  # a look that fails changes nothing
+        disk.left["/b"] = -1  # a check that fails changes nothing
         look(cluster)
         peer = Peer(cluster.bootstrap)
         assert produce(peer, short[0], batch()) == KAFKA_STORAGE_ERROR
-        assert produce(peer, "nobody", batch()) == 3
+        assert produce(peer, "unknown", batch()) == 3
         counted = cluster.run(lambda node: node.broker.replicas.refused_for_space_count)
         assert counted == len(short) + 2
         peer.close()

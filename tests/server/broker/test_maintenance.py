@@ -32,7 +32,7 @@ NODE = PROPERTIES | {"log.initial.task.delay.ms": str(FIRST_MS)}
 
 
 class Machine:
-    """Clocks, a disk with logs of ten segments each, and the upkeep over them."""
+    """Clocks, a disk with logs of ten segments each, and their maintenance."""
 
     wall_ms = NOW_MS
     gone_ms = 0

@@ -59,7 +59,7 @@ def _advertised(peer: Peer) -> set[int]:
 
 
 def test_a_receiver_gets_what_clients_measure(cluster: Cluster) -> None:
-    """Metrics arrive decompressed, with the client's names and whether it says goodbye."""
+    """Metrics arrive decompressed, with the client's names and whether it terminates."""
     peer = Peer(cluster.bootstrap)
     hello = ApiVersionsRequest(client_software_name="probe", client_software_version="1.2")
     peer.ask(hello, 4)
@@ -68,7 +68,7 @@ def test_a_receiver_gets_what_clients_measure(cluster: Cluster) -> None:
     assert asked.requested_metrics == []
     assert _push(peer, asked.subscription_id, gzip.compress(b"12 apples"), compression_type=1) == 0
     assert _push(peer, asked.subscription_id, b"bye", terminating=True) == 0
-    (context, payload), (_, goodbye) = Receiver.received
+    (context, payload), (_, last) = Receiver.received
     assert (context.client_software_name, context.client_software_version) == ("probe", "1.2")
     assert (context.client_address, context.listener_name) == ("127.0.0.1", "PLAINTEXT")
     assert context.client_port == peer.sock.getsockname()[1]
@@ -77,11 +77,11 @@ def test_a_receiver_gets_what_clients_measure(cluster: Cluster) -> None:
         False,
         "OTLP",
     )
-    assert (goodbye.data, goodbye.is_terminating) == (b"bye", True)
+    assert (last.data, last.is_terminating) == (b"bye", True)
 
 
 def test_subscriptions_choose_clients_and_metrics(cluster: Cluster) -> None:
-    """Matching subscriptions add up, the shortest interval counts, a change is told at once."""
+    """Matching subscriptions add up, the shortest interval counts, a change is reported at once."""
     peer = Peer(cluster.bootstrap)
     first = _get(peer)
     assert _get(peer).error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -102,7 +102,7 @@ def test_subscriptions_choose_clients_and_metrics(cluster: Cluster) -> None:
 
 
 def test_what_is_refused(cluster: Cluster) -> None:
-    """Too soon, too large, unknown codec, broken bytes, a failing receiver, after the goodbye."""
+    """Too soon, too large, unknown codec, bad bytes, a failing receiver, after the last push."""
     peer = Peer(cluster.bootstrap)
     subscription_id = _get(peer).subscription_id
     too_large = bytes(1_048_577)

@@ -235,7 +235,7 @@ def test_a_scraper_that_wants_openmetrics_and_gzip_gets_them(cluster: Cluster) -
 
 
 def test_a_stuck_loop_is_not_alive(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the loop answers nobody, the probes say so and a scrape does not hang."""
+    """While the loop is blocked, the probes report it and a scrape does not hang."""
     monkeypatch.setattr("ottla.server.http.health.LIVE_LIMIT_S", 0.05)
     is_held, free = threading.Event(), threading.Event()
 

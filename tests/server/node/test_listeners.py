@@ -32,14 +32,14 @@ def test_the_advertised_port_is_told() -> None:
     assert told[2] != 29092
 
 
-def test_a_listener_on_every_interface_is_told_by_the_machines_name() -> None:
-    """As in Kafka; localhost would be of use to nobody else."""
+def test_a_listener_on_every_interface_is_advertised_by_the_host_name() -> None:
+    """As in Kafka; localhost would not reach it from another machine."""
     host, told, bound = _told({"listeners": "PLAINTEXT://:0,CONTROLLER://127.0.0.1:0"})
     assert (host, told) == (own_host_name(), bound)
 
 
 def _raise(*_: object) -> str:
-    raise OSError("nobody knows")
+    raise OSError("unknown host")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_own_name(
     [("203.0.113.9", "Cannot assign requested address"), ("a..b", "Name or service not known")],
 )
 def test_an_address_that_cannot_be_had_is_not_called_taken(host: str, reason: str) -> None:
-    """Nobody holds it, and the next port would not help: the text says what is wrong."""
+    """The port is free, and the next one would fail too: the message names the cause."""
     for config in (
         {"listeners": f"PLAINTEXT://{host}:19092,CONTROLLER://127.0.0.1:0"},
         {"metrics.listener": f"{host}:19092"},

@@ -21,7 +21,7 @@ from ottla.types import Uuid
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STRANGER = Uuid(bytes(15) + b"\x09")
+OTHER_DIRECTORY = Uuid(bytes(15) + b"\x09")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_voters_stay_as_they_are(admin: Admin) -> None:
         admin.add_raft_voter(voter.replica_id, voter.directory_id, endpoints)
     assert caught.value.code is ErrorCode.DUPLICATE_VOTER
     with pytest.raises(KafkaError, match="more than one voter is not supported yet"):
-        admin.add_raft_voter(9, STRANGER, endpoints)
+        admin.add_raft_voter(9, OTHER_DIRECTORY, endpoints)
     with pytest.raises(KafkaError) as caught:
         admin.remove_raft_voter(voter.replica_id, voter.directory_id)
     assert caught.value.code is ErrorCode.VOTER_NOT_FOUND
@@ -89,7 +89,7 @@ def test_fenced_brokers_are_told_on_demand() -> None:
         request = registration(
             broker_id=2,
             cluster_id=cluster.run(lambda node: node.controller.cluster_id),
-            incarnation_id=STRANGER,
+            incarnation_id=OTHER_DIRECTORY,
             listeners=[
                 registration.Listener(
                     name="PLAINTEXT", host="elsewhere", port=9, security_protocol=0

@@ -130,7 +130,7 @@ def test_one_of_ottlas_own_settings_hides_no_other_problem() -> None:
 
 
 def test_settings_of_single_listeners_are_read_at_start() -> None:
-    """A limit that is no number ends the start, as in Kafka: it would limit nobody."""
+    """A limit that is not a number fails the start, as in Kafka."""
     name = "listener.name.plaintext.max.connections"
     assert node_settings(None, {name: "5"}).config.given[name] == "5"
     with pytest.raises(ConfigErrors) as told:

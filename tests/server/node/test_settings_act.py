@@ -44,7 +44,7 @@ def _flushed(cluster: Cluster, name: str) -> int:
 
 @pytest.mark.parametrize("setting", ["flush_messages", "flush_ms"])
 def test_flushes_that_a_topic_asks_for(setting: str) -> None:
-    """So many records, or so much time, and a worker makes the log durable; else nobody does."""
+    """After so many records, or so much time, a worker flushes the log; by default none does."""
     with Cluster(
         config={"log.flush.scheduler.interval.ms": "20", "log.flush.interval.ms": "999999"}
     ) as cluster:

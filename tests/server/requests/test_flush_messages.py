@@ -171,7 +171,7 @@ def test_one_request_waits_for_the_flushes_of_all_its_partitions(disk: HeldDisk)
         for name in ("t", "u", "lazy"):
             assert produce(peer, name, batch()) == 0
         disk.text = f"{cluster.data_dir}/u-0/"
-        ask_produce(peer, "t", "nobody", "u", "lazy")
+        ask_produce(peer, "t", "unknown", "u", "lazy")
         assert disk.hangs.wait(20)
         wait_for(lambda: any("/t-0/" in path for path in disk.synced))
         witness = Peer(cluster.bootstrap)
@@ -232,7 +232,7 @@ def _roll(node: Any) -> None:
 
 
 def test_by_default_no_answer_waits(disk: HeldDisk) -> None:
-    """With the disk stalled for good, producers are answered as long as nobody asks for flushes."""
+    """With the disk stalled for good, producers are answered unless a topic asks for flushes."""
     with Cluster() as cluster:
         assert create_topic(cluster, "t") == [0]
         peer = Peer(cluster.bootstrap)

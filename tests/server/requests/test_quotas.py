@@ -104,7 +104,7 @@ def admin(cluster: Cluster) -> Iterator[ottla.Admin]:
 
 
 def test_quotas_are_altered_and_described(admin: ottla.Admin) -> None:
-    """Two keys of one entity, one of them removed later; a default; a refusal beside them."""
+    """Two keys of one entity, one of them removed later; a default; a refusal next to them."""
     app = {"user": "ann", "client-id": "app"}
     key = frozenset(app.items())
     limits = {"producer_byte_rate": 1000.0, "consumer_byte_rate": 2000.0}

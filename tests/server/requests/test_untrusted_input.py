@@ -1,4 +1,4 @@
-"""Bad bytes of every kind against a live node: it refuses them, and nobody else notices."""
+"""Bad bytes of every kind against a live node: it refuses them and serves the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.server.requests.untrusted_clients import Peer, create_topic, joined, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TOPIC = "strangers.here"
+TOPIC = "untrusted.here"
 RECORDS = [(1_700_000_000_000, b"k", b"value", ())]
 TLS_HELLO = bytes.fromhex("160301020001000" + "1fc0303") + bytes(400)
 METADATA = joined(frames.encode_request(MetadataRequest(topics=[]), 12, 1, "test"))
@@ -59,13 +59,13 @@ def witness(cluster: Cluster) -> Iterator[Peer]:
 @pytest.fixture
 def peer(cluster: Cluster, witness: Peer) -> Iterator[Peer]:
     """Give a connection to misbehave on."""
-    stranger = Peer(cluster.bootstrap)
-    yield stranger
-    stranger.close()
+    client = Peer(cluster.bootstrap)
+    yield client
+    client.close()
 
 
 def header(key: int, version: int, client: bytes = b"\0\1c") -> bytes:
-    """Return a request header with nothing behind it."""
+    """Return a request header with nothing after it."""
     return struct.pack(">hhi", key, version, 1) + client
 
 
@@ -111,9 +111,9 @@ def test_a_large_announcement_takes_no_memory_and_ends_in_time(
 ) -> None:
     """A hundred times 100 MiB announced, two bytes sent: nothing allocated, closed at 30 s."""
     before = psutil.Process().memory_info().rss
-    strangers = [Peer(cluster.bootstrap) for _ in range(100)]
-    for stranger in strangers:
-        stranger.sock.sendall(struct.pack(">i", 100 << 20) + b"ab")
+    clients = [Peer(cluster.bootstrap) for _ in range(100)]
+    for client in clients:
+        client.sock.sendall(struct.pack(">i", 100 << 20) + b"ab")
     assert witness.is_served()
     time.sleep(0.1)
     assert psutil.Process().memory_info().rss - before < 40 << 20
@@ -128,13 +128,13 @@ def test_a_large_announcement_takes_no_memory_and_ends_in_time(
     assert swept(0) == 0
     assert swept(29_000) == 0
     assert swept(36_000) == 100
-    for stranger in strangers:
-        assert stranger.sock.recv(1) == b""
-        stranger.close()
+    for client in clients:
+        assert client.sock.recv(1) == b""
+        client.close()
 
 
 def test_the_nodes_own_sweep_closes_a_silent_connection() -> None:
-    """connections.max.idle.ms is kept without anybody asking."""
+    """connections.max.idle.ms is applied periodically."""
     with Cluster(config={"connections.max.idle.ms": "400"}) as cluster:
         peer = Peer(cluster.bootstrap)
         assert peer.is_served()
@@ -335,7 +335,7 @@ def test_an_unknown_topic_id_is_answered(peer: Peer) -> None:
 
 def test_illegal_names_and_collisions_are_refused(cluster: Cluster, witness: Peer) -> None:
     """INVALID_TOPIC for each of them; a dot and an underscore in one place collide."""
-    names = ["", ".", "..", "a/b", "a b", "é", "x" * 250, "../../etc", "a\0b", "strangers_here"]
+    names = ["", ".", "..", "a/b", "a b", "é", "x" * 250, "../../etc", "a\0b", "clients_here"]
     assert set(create_topic(cluster, *names)) == {int(ErrorCode.INVALID_TOPIC_EXCEPTION)}
     assert create_topic(cluster, "x" * 249) == [0]
 

@@ -177,8 +177,8 @@ def test_segments_that_retention_took_hold_none_once_they_are_removed(tmp_path: 
     assert not list(tmp_path.glob("*/*.deleted"))
 
 
-def test_a_deleted_log_lets_go_of_segments_that_retention_took_before(tmp_path: Path) -> None:
-    """Nobody looks at them any more: they go with the partition's directory."""
+def test_a_deleted_log_releases_segments_that_retention_took_before(tmp_path: Path) -> None:
+    """No check visits them any more: they go with the partition's directory."""
     logs, _ = one_log(tmp_path, LogConfig(retention_ms=1))
     RetentionCheck(logs).step(NOW_MS + 10)
     drain(logs)

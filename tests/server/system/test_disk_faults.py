@@ -268,7 +268,7 @@ def test_a_place_that_takes_no_files_is_refused_in_one_line(tmp_path: Path) -> N
 
 
 def test_descriptors_that_run_out_pause_the_accepting_only(tmp_path: Path) -> None:
-    """With 128 of them and 120 strangers, the log goes on; newcomers are served when some leave."""
+    """With 128 of them and 120 clients, the log works; new clients are served when some leave."""
     ready = tmp_path / "ready.json"
 
     def prepare() -> None:
@@ -280,15 +280,15 @@ def test_descriptors_that_run_out_pause_the_accepting_only(tmp_path: Path) -> No
         bootstrap = json.loads(ready.read_text(encoding="utf-8"))["bootstrap"]
         first = Peer(bootstrap)
         assert first.is_served()
-        strangers = [Peer(bootstrap) for _ in range(120)]
+        clients = [Peer(bootstrap) for _ in range(120)]
         time.sleep(0.3)
         named = type("At", (), {"bootstrap": bootstrap})()
-        late = strangers[-1]
+        late = clients[-1]
         late.sock.settimeout(0.3)
         with pytest.raises(TimeoutError):
             late.is_served()
-        for stranger in strangers[:80]:
-            stranger.close()
+        for client in clients[:80]:
+            client.close()
         late.sock.settimeout(10)
         assert late.read_frame()
         assert create_topic(named, "t") == [0]

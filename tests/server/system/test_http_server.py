@@ -173,7 +173,7 @@ def test_scrapes_are_bounded_and_probes_are_not(monkeypatch: pytest.MonkeyPatch)
 def test_untrusted_clients_and_the_library_write_no_lines_of_their_own(
     server: HttpServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No line for what a stranger sends, and the library's errors are JSON like all others."""
+    """No line for untrusted input, and the library's errors are JSON like all others."""
     names = ("ottla", "uvicorn")
     before = [(one := logging.getLogger(name), one.handlers[:], one.propagate) for name in names]
     level = logging.getLogger("ottla").level

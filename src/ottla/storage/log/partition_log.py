@@ -231,7 +231,7 @@ class PartitionLog:
         return True
 
     def roll(self, now_ms: int, *, base_offset: int | None = None) -> Segment:
-        """Begin a new segment and return it; an active segment without data is made anew.
+        """Begin a new segment and return it; an active segment without data is recreated.
 
         KAFKA_STORAGE_ERROR when the disk fails, and then the log is fenced: half a new segment
         may lie there.
@@ -290,7 +290,7 @@ class PartitionLog:
             segment.close_files()
 
     def release_idle(self) -> int:
-        """Close what nobody used since the last call; return the number of segments."""
+        """Close the files of segments not used since the last call; return how many."""
         active = self.segments.active
         return sum(
             segment.release_if_idle(is_active=segment is active) for segment in self.segments

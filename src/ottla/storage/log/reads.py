@@ -50,7 +50,7 @@ class LogReads:
     ) -> FetchData:
         """Return batches from the one that holds offset on, as a slice of the file.
 
-        OFFSET_OUT_OF_RANGE below the start or above the end; nothing at or behind the limit that
+        OFFSET_OUT_OF_RANGE below the start or above the end; nothing at or after the limit that
         the isolation sets. With min_one_message the first batch comes whole, however large;
         without it there is nothing if the first batch does not fit. Later ones may be cut.
         """

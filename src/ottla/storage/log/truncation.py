@@ -123,12 +123,12 @@ class LogTruncation:
     def _cut(self, offset: int, now_ms: int) -> None:
         log = self._log
         number = log.segments.number_for(offset)
-        behind = [log.segments[at] for at in range(number + 1, len(log.segments))]
+        later = [log.segments[at] for at in range(number + 1, len(log.segments))]
         target = log.segments[number]
         self._lower_recovery_point(offset)
         log.leader_epochs.truncate_from_end(offset)
         log.log_start_offset = min(log.log_start_offset, offset)
-        self._delete_segments(behind, now_ms)
+        self._delete_segments(later, now_ms)
         cut = self._truncate_segment(target, offset, now_ms)
         log.size_bytes -= cut
         rebuild_producer_state(

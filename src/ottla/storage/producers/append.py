@@ -1,4 +1,4 @@
-"""What one append does to one producer: judged first, applied when the bytes are written.
+"""The effect of one append on one producer: validated first, applied once the bytes are written.
 
 Idempotence (KIP-98), unknown producers (KIP-360) and epoch bumps (KIP-890) are decided here.
 Kafka: org.apache.kafka.storage.internals.log.{ProducerAppendInfo, VerificationStateEntry}.
@@ -55,7 +55,7 @@ class Verification:
         self.supports_epoch_bump = supports_epoch_bump
 
     def lower_to(self, sequence: int, producer_epoch: int) -> None:
-        """Take note of a batch that may come before the one known; a newer epoch starts anew."""
+        """Record a batch that may precede the known one; a newer epoch replaces both."""
         if producer_epoch == self.producer_epoch:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
         elif producer_epoch > self.producer_epoch:
@@ -64,7 +64,7 @@ class Verification:
 
 
 def follows(last_sequence: int, next_sequence: int) -> bool:
-    """Whether next comes right behind last, 2^31-1 being followed by 0."""
+    """Whether next comes directly after last, 2^31-1 being followed by 0."""
     return next_sequence == (last_sequence + 1 if last_sequence != 0x7FFF_FFFF else 0)
 
 
@@ -106,7 +106,7 @@ class ProducerAppend:
         )
 
     def append_data(self, batch: BatchHeader | ValidatedBatch) -> None:
-        """Judge a data batch; KafkaError with the code that the producer gets."""
+        """Validate a data batch; KafkaError with the code for the producer."""
         updated = self.updated
         self.is_transactional |= batch.is_transactional
         epoch, offset = batch.producer_epoch, batch.base_offset
@@ -143,7 +143,7 @@ class ProducerAppend:
         timestamp: int,
         transaction_version: int,
     ) -> CompletedTransaction | None:
-        """Judge an end-transaction marker; None when no transaction was open."""
+        """Validate an end-transaction marker; None when no transaction was open."""
         updated = self.updated
         self.has_marker = self.is_transactional = True
         self._check_epoch(producer_epoch, offset, transaction_version)

@@ -33,14 +33,14 @@ class ProducerState:
     def __init__(
         self,
         directory: Directory,
-        folder: str,
+        partition_dir: str,
         *,
         partition: str,
         producer_id_expiration_ms: int,
         max_transaction_timeout_ms: int = 900_000,
     ) -> None:
         self._directory = directory
-        self._folder = folder
+        self._partition_dir = partition_dir
         self.partition = partition
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.max_transaction_timeout_ms = max_transaction_timeout_ms
@@ -171,7 +171,7 @@ class ProducerState:
     # Appends
 
     def prepare(self, producer_id: int, origin: AppendOrigin) -> ProducerAppend:
-        """Begin to judge an append of one producer; POLICY_VIOLATION for one too many."""
+        """Return the validation of an append; POLICY_VIOLATION for one producer too many."""
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = ProducerEntry(producer_id)
@@ -182,7 +182,7 @@ class ProducerState:
         )
 
     def apply(self, appends: Iterable[ProducerAppend]) -> None:
-        """Make judged appends part of the state, after their bytes were written."""
+        """Make validated appends part of the state, after their bytes were written."""
         for append in appends:
             updated = append.updated
             entry = self.producers.get(updated.producer_id)
@@ -218,11 +218,11 @@ class ProducerState:
 
     def snapshot_path(self, offset: int) -> str:
         """Return the path of the snapshot at offset."""
-        return join(self._folder, f"{offset:020d}{SNAPSHOT_SUFFIX}")
+        return join(self._partition_dir, f"{offset:020d}{SNAPSHOT_SUFFIX}")
 
-    def moved(self, folder: str) -> None:
+    def moved(self, partition_dir: str) -> None:
         """Take note that the partition's directory was renamed."""
-        self._folder = folder
+        self._partition_dir = partition_dir
 
     def take_snapshot(self) -> None:
         """Write the state at `end_offset`, not flushed, unless that was done already."""
@@ -249,7 +249,7 @@ class ProducerState:
         )
 
     def remove_stray_snapshots(self, segment_offsets: Collection[int]) -> None:
-        """Keep the snapshots of segments and the newest one, when it lies behind them all."""
+        """Keep the snapshots of segments and the newest one, when it is later than all of them."""
         newest_segment = max(segment_offsets, default=None)
         strays = [offset for offset in self.snapshots if offset not in segment_offsets]
         newest_stray = strays[-1] if strays else None

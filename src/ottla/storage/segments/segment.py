@@ -52,9 +52,9 @@ class Segment:
     __slots__ = (
         "_bytes_since_index",
         "_first_timestamp",
-        "_folder",
         "_is_index_full",
         "_max_timestamp",
+        "_partition_dir",
         "_tail_last_offsets",
         "_tail_positions",
         "base_offset",
@@ -76,12 +76,18 @@ class Segment:
     )
 
     def __init__(
-        self, directory: Directory, folder: str, base_offset: int, *, config: LogConfig, now_ms: int
+        self,
+        directory: Directory,
+        partition_dir: str,
+        base_offset: int,
+        *,
+        config: LogConfig,
+        now_ms: int,
     ) -> None:
-        path = join(folder, file_name(base_offset, ""))
+        path = join(partition_dir, file_name(base_offset, ""))
         limit = config.segment_index_bytes
         self.directory = directory
-        self._folder = folder
+        self._partition_dir = partition_dir
         self.base_offset = base_offset
         self.offset_index = OffsetIndex(
             directory, path + INDEX_SUFFIX, base_offset=base_offset, max_bytes=limit
@@ -110,10 +116,16 @@ class Segment:
 
     @classmethod
     def create(
-        cls, directory: Directory, folder: str, base_offset: int, *, config: LogConfig, now_ms: int
+        cls,
+        directory: Directory,
+        partition_dir: str,
+        base_offset: int,
+        *,
+        config: LogConfig,
+        now_ms: int,
     ) -> Segment:
         """Make the files of a new, active segment, over whatever has their names."""
-        self = cls(directory, folder, base_offset, config=config, now_ms=now_ms)
+        self = cls(directory, partition_dir, base_offset, config=config, now_ms=now_ms)
         self.file = directory.open(self.path(LOG_SUFFIX), create=True)
         if self.file.size():
             self.file.truncate(0)
@@ -126,10 +138,16 @@ class Segment:
 
     @classmethod
     def open(
-        cls, directory: Directory, folder: str, base_offset: int, *, config: LogConfig, now_ms: int
+        cls,
+        directory: Directory,
+        partition_dir: str,
+        base_offset: int,
+        *,
+        config: LogConfig,
+        now_ms: int,
     ) -> Segment:
         """Take up an existing segment; nothing but the log file's length is looked at."""
-        self = cls(directory, folder, base_offset, config=config, now_ms=now_ms)
+        self = cls(directory, partition_dir, base_offset, config=config, now_ms=now_ms)
         self.file = directory.open(self.path(LOG_SUFFIX))
         self.size = self.file.size()
         return self
@@ -139,7 +157,7 @@ class Segment:
 
     def path(self, suffix: str) -> str:
         """Return the path of one of its files."""
-        return join(self._folder, file_name(self.base_offset, suffix) + self.deleted_suffix)
+        return join(self._partition_dir, file_name(self.base_offset, suffix) + self.deleted_suffix)
 
     # Appending
 
@@ -192,7 +210,7 @@ class Segment:
             del offsets[: -TAIL_BATCHES // 2], positions[: -TAIL_BATCHES // 2]
 
     def begin_indexing(self) -> None:
-        """Start over, for a segment whose indexes are made anew."""
+        """Start over, for a segment whose indexes are rebuilt."""
         self._bytes_since_index = 0
         self._max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = self.base_offset
@@ -237,7 +255,7 @@ class Segment:
     ) -> bool:
         """Whether batches of this size and timestamp belong into a new segment.
 
-        Its age is told by record time where records have one, else by the clock.
+        Its age is measured by record time where records have one, else by the clock.
         """
         if self.size > 0:  # an empty segment does not age
             first = self._first_timestamp
@@ -264,7 +282,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp so far, -1 without one; read from the files when first asked."""
+        """The largest timestamp so far, -1 without one; read from the files on first use."""
         if self._max_timestamp == _UNKNOWN:
             self._read_max_timestamp()
         return self._max_timestamp
@@ -284,7 +302,7 @@ class Segment:
     # Reading
 
     def position_of(self, offset: int) -> int | None:
-        """Return where the batch that holds offset, or the next one, starts; None behind all."""
+        """Return where the batch that holds offset, or the next, starts; None after the last."""
         place = self.place_of(offset)
         return None if place is None else place[0]
 
@@ -357,7 +375,7 @@ class Segment:
         )
 
     def _heal(self) -> None:
-        """Make the indexes anew once; the log is what counts. CorruptMessage the second time."""
+        """Rebuild the indexes from the log, once; CorruptMessage the second time."""
         if self.indexes_rebuilt:
             raise CorruptMessage(f"{self} cannot be read, though its indexes are new")
         self.indexes_rebuilt = True
@@ -381,7 +399,7 @@ class Segment:
             return self._checked_position(self.offset_index.last())
 
     def next_offset(self) -> int:
-        """Return the offset behind the last whole batch, by the index and a short walk."""
+        """Return the offset after the last whole batch, by the index and a short walk."""
         last = self.base_offset - 1
         for header in walk_file(self.file, self.last_indexed_position(), self.size):
             last = header.last_offset
@@ -433,8 +451,8 @@ class Segment:
     def pin_for_sync(self, pinned: list[File], *, is_active: bool) -> None:
         """Pin the files that may hold bytes not yet durable and add each to `pinned`.
 
-        One by one: whoever has the list can let go of what was pinned before an OSError. The file
-        of a segment that nobody appends to any more is closed with its last `unpin`.
+        One by one: whoever has the list can unpin what was pinned before an OSError. The file of
+        a segment that takes no more appends is closed with its last `unpin`.
         """
         self.file.pin()
         pinned.append(self.file)
@@ -464,7 +482,7 @@ class Segment:
         self.file.close()
 
     def release_if_idle(self, *, is_active: bool) -> bool:
-        """Give descriptors and index memory back if nobody used it since the last call."""
+        """Release descriptors and index memory of a segment not used since the last call."""
         was_used, self.is_used = self.is_used, False
         if was_used:
             return False
@@ -483,9 +501,9 @@ class Segment:
         self.deleted_suffix = DELETED_SUFFIX
         self._renamed()
 
-    def moved(self, folder: str) -> None:
+    def moved(self, partition_dir: str) -> None:
         """Take note that the partition's directory was renamed."""
-        self._folder = folder
+        self._partition_dir = partition_dir
         self._renamed()
 
     def _renamed(self) -> None:
