@@ -156,7 +156,7 @@ class Broker:
 
     def op_flush(self) -> None:
         """Run the storage's jobs: everything before is durable then."""
-        self.logs.want_due_flushes(self.clock.time_ms)
+        self.logs.flushes.request_due(self.clock.time_ms)
         for job in self.logs.take_jobs():
             job.run()
             job.done(None)

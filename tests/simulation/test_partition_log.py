@@ -228,15 +228,15 @@ class _Run:
         self.log.assign_epoch(self.epoch)
 
     def op_flush(self) -> None:
-        self.logs._want_flush(self.log)
+        self.logs.flushes.request(self.log)
         self.run_jobs()
 
     def op_some_jobs(self) -> None:
         self.run_jobs(all_of_them=False)
 
     def op_checkpoint(self) -> None:
-        self.logs.checkpoint_recovery_points()
-        self.pending += self.logs.high_watermark_jobs()
+        self.logs.checkpoints.request_all()
+        self.pending += self.logs.checkpoints.high_watermark_jobs()
         self.run_jobs()
 
     def op_high_watermark(self) -> None:
@@ -298,7 +298,7 @@ class _Run:
     def op_retention(self) -> None:
         self.latest_start = max(self.latest_start, self.log.log_start_offset)
         RetentionCheck(self.logs).step(self.now_ms)
-        self.pending += self.logs.remove_due(self.now_ms)
+        self.pending += self.logs.removals.take_due(self.now_ms)
 
     def op_roll(self) -> None:
         if self.log.segments.active.size:

@@ -51,7 +51,7 @@ def test_a_truncation_without_descriptors_cuts_nothing() -> None:
     for _ in range(9):
         put(log)
     flush(log)
-    logs.checkpoint_recovery_points()
+    logs.checkpoints.request_all()
     drain(logs)
     disk.fail(lambda call: call.path.startswith(RECOVERY_POINTS), errno.EMFILE)
     with pytest.raises(KafkaError, match="before a-0 is truncated") as caught:
@@ -68,14 +68,14 @@ def test_a_checkpoint_without_descriptors_is_written_by_the_next_jobs() -> None:
     logs = open_set(disk)
     put(make(logs))
     flush(make(logs))
-    logs.checkpoint_recovery_points()
+    logs.checkpoints.request_all()
     disk.fail(lambda call: call.path.startswith(RECOVERY_POINTS), errno.EMFILE)
     drain(logs)
     assert disk.read_file(RECOVERY_POINTS) == b"0\n1\na 0 1\n"
 
 
 def checkpoint_job(logs: LogSet) -> StorageJob:
-    logs.checkpoint_recovery_points()
+    logs.checkpoints.request_all()
     (job,) = logs.take_jobs()
     return job
 
@@ -95,6 +95,6 @@ def test_a_superseded_checkpoint_job_has_no_effect() -> None:
     for job in reversed(jobs):
         job.run()
         job.done(None)
-    assert logs._checkpointed[A] == 4
+    assert logs.checkpoints._stored[A] == 4
     log.truncation.truncate_to(3, now_ms=NOW_MS)
     assert disk.read_file(RECOVERY_POINTS) == b"0\n1\na 0 3\n"

@@ -37,7 +37,7 @@ class Flushes:
             now_ms=NOW_MS,
             rng=Random(1),
         )
-        self.logs.on_flush_awaited = self._begin
+        self.logs.flushes.on_awaited = self._begin
         self.under_way: list[StorageJob] = []
         self.a, self.b = self._new(A), self._new(B)
 
@@ -47,7 +47,7 @@ class Flushes:
         return log
 
     def _begin(self, log: PartitionLog) -> None:
-        self.under_way += self.logs.take_flush(log, NOW_MS)
+        self.under_way += self.logs.flushes.take_one(log, NOW_MS)
 
     def finish(self, jobs: list[StorageJob] | None = None, error: OSError | None = None) -> None:
         """Run what is under way, or end it with an error."""
@@ -61,7 +61,7 @@ class Flushes:
     def append(self, log: PartitionLog, count: int = 1) -> Pending[None] | None:
         """Append a batch; return what its answer waits for."""
         put(log, count)
-        return self.logs.await_flushes().get(log.topic_partition)
+        return self.logs.flushes.wait_for_overdue().get(log.topic_partition)
 
 
 def waiting(wait: Pending[None] | None) -> Pending[None]:
@@ -124,7 +124,7 @@ def test_logs_wait_each_for_their_own_flush() -> None:
     put(flushes.a)
     put(flushes.b)
     put(flushes.b)
-    waits = flushes.logs.await_flushes()
+    waits = flushes.logs.flushes.wait_for_overdue()
     assert set(waits) == {A, B}
     first, second = flushes.under_way
     flushes.finish([second])
@@ -137,15 +137,15 @@ def test_a_duplicate_waits_as_its_first_answer_does() -> None:
     """A retried request is not acknowledged before its records are durable."""
     flushes = Flushes(1)
     send(flushes.a, 7, 0)
-    first = flushes.logs.await_flushes()[A]
+    first = flushes.logs.flushes.wait_for_overdue()[A]
     assert send(flushes.a, 7, 0).is_duplicate
-    again = flushes.logs.await_flushes()[A]
+    again = flushes.logs.flushes.wait_for_overdue()[A]
     assert not again.done
     flushes.finish()
     assert first.done
     assert again.done
     assert send(flushes.a, 7, 0).is_duplicate
-    assert not flushes.logs.await_flushes()
+    assert not flushes.logs.flushes.wait_for_overdue()
 
 
 def test_a_flush_that_fails_fails_all_logs_of_the_directory() -> None:
@@ -170,7 +170,7 @@ def test_a_flush_that_cannot_begin_fails_too(monkeypatch: pytest.MonkeyPatch) ->
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from OSError(errno.EIO, "simulated")
 
     monkeypatch.setattr(LogFlushes, "start", refuse)
-    (wait,) = flushes.logs.await_flushes().values()
+    (wait,) = flushes.logs.flushes.wait_for_overdue().values()
     assert code_of(wait) is ErrorCode.KAFKA_STORAGE_ERROR
     assert not flushes.logs.directories[0].is_online
     assert flushes.logs.take_jobs() == []
@@ -229,10 +229,10 @@ def test_a_follower_asks_for_a_flush_and_waits_for_none() -> None:
     """Follower appends complete no waits."""
     flushes = Flushes(1)
     put(flushes.a)
-    flushes.logs.await_flushes()
+    flushes.logs.flushes.wait_for_overdue()
     flushes.finish()
     records = content(flushes.a.reads.read(0, 1000).records)
     flushes.b.writes.append_as_follower(records, leader_epoch=0, now_ms=NOW_MS)
-    assert flushes.logs.await_flushes() == {}
+    assert flushes.logs.flushes.wait_for_overdue() == {}
     flushes.finish(flushes.logs.take_jobs())
     assert flushes.b.recovery_point == 1

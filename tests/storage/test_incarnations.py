@@ -26,7 +26,7 @@ def with_checkpoints(disk: SimulatedDisk) -> LogSet:
     log.update_high_watermark(9)
     log.truncation.delete_records_before(5)
     drain(logs)
-    logs.checkpoint_recovery_points()
+    logs.checkpoints.request_all()
     drain(logs)
     return logs
 
@@ -130,9 +130,9 @@ def test_a_deleted_directory_stays_while_a_flush_writes_into_it() -> None:
     waiting = logs.take_jobs()
     logs.delete(A, now_ms=NOW_MS)
     later_ms = NOW_MS + SMALL.file_delete_delay_ms
-    assert logs.remove_due(later_ms) == []
+    assert logs.removals.take_due(later_ms) == []
     finish(waiting)
-    finish(logs.remove_due(later_ms))
+    finish(logs.removals.take_due(later_ms))
     assert not [name for name in disk.list() if name.startswith("a-0")]
 
 
@@ -145,7 +145,7 @@ def test_a_removal_without_descriptors_is_tried_again() -> None:
     logs.delete(A, now_ms=NOW_MS)
     later_ms = NOW_MS + SMALL.file_delete_delay_ms
     disk.fail(lambda call: call.kind == "remove", errno.EMFILE)
-    finish(logs.remove_due(later_ms))
+    finish(logs.removals.take_due(later_ms))
     assert [name for name in disk.list() if name.startswith("a-0")]
-    finish(logs.remove_due(later_ms))
+    finish(logs.removals.take_due(later_ms))
     assert not [name for name in disk.list() if name.startswith("a-0")]

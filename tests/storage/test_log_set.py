@@ -15,7 +15,7 @@ from ottla.storage.directories.partition_metadata import (
     encode_partition_metadata,
 )
 from ottla.storage.log.config import LogConfig
-from ottla.storage.log_set.maintenance import MAX_FLUSHES
+from ottla.storage.log_set.flush_queue import MAX_FLUSHES
 from ottla.testing.disk import Call, SimulatedCrash, SimulatedDisk
 from ottla.types import TopicPartition, Uuid
 from tests.storage.logs import NOW_MS, TOPIC_ID, put
@@ -91,7 +91,7 @@ def test_deletion_renames_then_removes() -> None:
     other = Uuid(b"another incarnat")
     assert make(logs, A, other).log_end_offset == 0
     assert disk.read_file("recovery-point-offset-checkpoint") == b"0\n0\n"
-    for job in logs.remove_due(NOW_MS + 60_000):
+    for job in logs.removals.take_due(NOW_MS + 60_000):
         job.run()
         job.done(None)
     assert not [name for name in disk.list() if name.endswith("-delete")]
@@ -109,7 +109,7 @@ def test_directories_of_deleted_partitions_are_removed_after_a_restart() -> None
     logs.shutdown()
     logs = open_set(disk)
     assert logs.get(A) is None
-    for job in logs.remove_due(NOW_MS + 60_000):
+    for job in logs.removals.take_due(NOW_MS + 60_000):
         job.run()
         job.done(None)
     assert not [name for name in disk.list() if name.startswith("a-0")]
@@ -174,7 +174,7 @@ def test_a_truncation_lowers_the_checkpoint_first() -> None:
     for _ in range(9):
         put(log)
     run_jobs(logs)
-    logs.checkpoint_recovery_points()
+    logs.checkpoints.request_all()
     (late,) = logs.take_jobs()
     late.run()
     disk.trace = []
@@ -322,10 +322,10 @@ def test_flush_settings_reach_into_the_active_segment(config: LogConfig) -> None
     run_jobs(logs)
     assert log.recovery_point == 0
     log.reconfigure(config)
-    logs.want_due_flushes(NOW_MS + 499)
+    logs.flushes.request_due(NOW_MS + 499)
     assert logs.take_jobs(NOW_MS + 499) == []
     put(log)
-    logs.want_due_flushes(NOW_MS + 500)
+    logs.flushes.request_due(NOW_MS + 500)
     for job in logs.take_jobs(NOW_MS + 500):
         job.run()
         job.done(None)

@@ -43,7 +43,7 @@ def damaged(
     log.update_high_watermark(60)
     flush(log)
     log.truncation.delete_records_before(15)
-    logs.checkpoint_recovery_points()
+    logs.checkpoints.request_all()
     drain(logs)
     name = f"a-0/{log.segments.base_offsets[segment]:020d}"
     disk.kill()
@@ -61,7 +61,7 @@ def test_a_broken_log_keeps_its_place_in_the_checkpoints() -> None:
     before = damaged(disk, at=16, lose_index=True)
     logs = open_set(disk, config=SEGMENTED)
     assert set(logs.broken) == {A}
-    logs.checkpoint_recovery_points()
+    logs.checkpoints.request_all()
     drain(logs)
     assert disk.read_file("recovery-point-offset-checkpoint") == b"0\n1\na 0 60\n"
     assert disk.read_file("log-start-offset-checkpoint") == b"0\n1\na 0 15\n"
@@ -110,7 +110,7 @@ def test_a_broken_log_can_be_deleted_and_its_name_taken_again() -> None:
     assert replicas.why_missing(*A) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert make(logs, topic_id=OTHER).log_end_offset == 0
     assert disk.read_file("recovery-point-offset-checkpoint") == b"0\n0\n"
-    finish(logs.remove_due(NOW_MS + SEGMENTED.file_delete_delay_ms))
+    finish(logs.removals.take_due(NOW_MS + SEGMENTED.file_delete_delay_ms))
     assert not [name for name in disk.list() if name.endswith("-delete")]
     assert not logs.delete(TopicPartition("b", 0), now_ms=NOW_MS)
 

@@ -10,7 +10,7 @@ import pytest
 from ottla.errors import CorruptMessage
 from ottla.storage.batches import walk_file
 from ottla.storage.log.config import LogConfig
-from ottla.storage.log_set import maintenance
+from ottla.storage.log_set import removal_queue
 from ottla.storage.log_set.retention_check import RetentionCheck
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import TopicPartition
@@ -146,13 +146,13 @@ def test_files_are_removed_by_jobs_when_their_delay_is_over() -> None:
     logs = logs_of(disk, 2)
     RetentionCheck(logs).step(NOW_MS)
     assert deleted_files(disk)
-    assert logs.remove_due(NOW_MS + DELAY_MS - 1) == []
-    jobs = logs.remove_due(NOW_MS + DELAY_MS)
+    assert logs.removals.take_due(NOW_MS + DELAY_MS - 1) == []
+    jobs = logs.removals.take_due(NOW_MS + DELAY_MS)
     assert len(jobs) == 2
     assert deleted_files(disk)
     finish(jobs)
     assert deleted_files(disk) == []
-    assert logs.remove_due(NOW_MS + 2 * DELAY_MS) == []
+    assert logs.removals.take_due(NOW_MS + 2 * DELAY_MS) == []
 
 
 def test_files_that_a_truncation_left_are_removed() -> None:
@@ -165,7 +165,7 @@ def test_files_that_a_truncation_left_are_removed() -> None:
     log.truncation.truncate_to(3, now_ms=NOW_MS)
     assert deleted_files(disk)
     RetentionCheck(logs).step(NOW_MS)
-    finish(logs.remove_due(NOW_MS + DELAY_MS))
+    finish(logs.removals.take_due(NOW_MS + DELAY_MS))
     assert deleted_files(disk) == []
     assert not log.truncation.has_deleted_segments
 
@@ -192,12 +192,12 @@ def test_segments_without_timestamps_age_from_their_last_write() -> None:
 
 def test_removals_are_begun_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is over the limit is for the next call."""
-    monkeypatch.setattr(maintenance, "MAX_REMOVALS", 2)
+    monkeypatch.setattr(removal_queue, "MAX_REMOVALS", 2)
     disk = SimulatedDisk()
     logs = logs_of(disk, 3)
     RetentionCheck(logs).step(NOW_MS)
-    first = logs.remove_due(NOW_MS + DELAY_MS)
-    second = logs.remove_due(NOW_MS + DELAY_MS)
+    first = logs.removals.take_due(NOW_MS + DELAY_MS)
+    second = logs.removals.take_due(NOW_MS + DELAY_MS)
     assert [len(first), len(second)] == [2, 1]
     finish(first + second)
     assert deleted_files(disk) == []
@@ -208,12 +208,12 @@ def test_a_partition_deleted_before_its_segments_are_removed() -> None:
     disk = SimulatedDisk()
     logs = logs_of(disk, 1)
     RetentionCheck(logs).step(NOW_MS)
-    jobs = logs.remove_due(NOW_MS + DELAY_MS)
+    jobs = logs.removals.take_due(NOW_MS + DELAY_MS)
     logs.delete(TopicPartition("t", 0), now_ms=NOW_MS + DELAY_MS)
     finish(jobs)
     assert logs.directories[0].is_online
     assert deleted_files(disk)
-    finish(logs.remove_due(NOW_MS + 2 * DELAY_MS))
+    finish(logs.removals.take_due(NOW_MS + 2 * DELAY_MS))
     assert deleted_files(disk) == []
 
 
@@ -222,7 +222,7 @@ def test_a_removal_that_fails_takes_the_directory_offline() -> None:
     disk = SimulatedDisk()
     logs = logs_of(disk, 1)
     RetentionCheck(logs).step(NOW_MS)
-    jobs = logs.remove_due(NOW_MS + DELAY_MS)
+    jobs = logs.removals.take_due(NOW_MS + DELAY_MS)
     disk.fail(lambda call: call.kind == "remove", errno.EIO)
     finish(jobs)
     assert not logs.directories[0].is_online

@@ -40,7 +40,7 @@ class ReplicaSet:
         self.is_short_of_space = False
         """Whether some directory has less left than its reserve: clients are refused there."""
         self.refused_for_space_count = 0
-        self.overdue_flushes = logs.flush_waits.overdue
+        self.overdue_flushes = logs.flushes.waits.overdue
         """Logs whose last append may not be answered yet; most often empty."""
 
     def __iter__(self) -> Iterator[Partition]:
@@ -165,10 +165,10 @@ class ReplicaSet:
 
     def _notify_coordinator(self, partition: Partition, origin: AppendOrigin) -> None:
         """Tell what is committed; after its own append not before flush.messages is met."""
-        if origin is AppendOrigin.CLIENT or not self.logs.flush_waits.overdue:
+        if origin is AppendOrigin.CLIENT or not self.logs.flushes.waits.overdue:
             _committed(partition)
             return
-        for wait in self.logs.await_flushes().values():
+        for wait in self.logs.flushes.wait_for_overdue().values():
             wait.on_done(lambda done: None if done.error else _committed(partition))
 
     def _refuse_for_space(self, partition: Partition) -> None:

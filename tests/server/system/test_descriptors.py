@@ -170,7 +170,7 @@ def test_segments_that_retention_took_hold_none_once_they_are_removed(tmp_path: 
     assert content(FileSlice(old.file, 0, 10))
     drain(logs)
     assert len(held_but_lock(tmp_path)) >= 1
-    jobs = logs.remove_due(NOW_MS + 10 + config.file_delete_delay_ms)
+    jobs = logs.removals.take_due(NOW_MS + 10 + config.file_delete_delay_ms)
     assert len(jobs) == 1
     finish(jobs)
     assert held_but_lock(tmp_path) == []

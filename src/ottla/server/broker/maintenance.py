@@ -60,7 +60,7 @@ class Maintenance:
         self._replicas = replicas
         self._logs = replicas.logs
         self._config = config
-        self._logs.on_flush_awaited = self._flush_soon
+        self._logs.flushes.on_awaited = self._flush_soon
         self._clock = clock
         self._steps = ClockJumpDetector(clock.now_ms(), clock.monotonic_ms())
         self._timer = timer
@@ -117,13 +117,13 @@ class Maintenance:
             self._workers.run(job.run, lambda _none, error, job=job: job.done(error))  # type: ignore[misc] # a lambda's default binds the loop's value
 
     def _flush_soon(self, log: PartitionLog) -> None:
-        self._submit(self._logs.take_flush(log, self._clock.now_ms()))
+        self._submit(self._logs.flushes.take_one(log, self._clock.now_ms()))
 
     def _run_jobs(self) -> None:
         self._watch_directories()
         self._watch_clock()
         self._submit(self._logs.take_jobs(self._clock.now_ms()))
-        self._submit(self._logs.remove_due(self._clock.now_ms()))
+        self._submit(self._logs.removals.take_due(self._clock.now_ms()))
 
     def _watch_directories(self) -> None:
         """Say once that a directory went offline; a node that can serve nothing more halts."""
@@ -141,10 +141,10 @@ class Maintenance:
     def _save_watermarks(self) -> None:
         if self._replicas.append_count != self._saved_at:
             self._saved_at = self._replicas.append_count
-            self._submit(self._logs.high_watermark_jobs())
+            self._submit(self._logs.checkpoints.high_watermark_jobs())
 
     def _save_recovery_points(self) -> None:
-        self._logs.checkpoint_recovery_points()
+        self._logs.checkpoints.request_all()
 
     def _apply_retention(self) -> None:
         if self._check is None:
@@ -190,7 +190,7 @@ class Maintenance:
             )
 
     def _flush_due(self) -> None:
-        self._logs.want_due_flushes(self._clock.now_ms())
+        self._logs.flushes.request_due(self._clock.now_ms())
 
 
 def _attempt(task: Callable[[], None]) -> None:

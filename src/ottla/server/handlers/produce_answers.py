@@ -76,7 +76,7 @@ def after_flushes(ctx: Context, answers: list[PartitionAnswer], then: Callable[[
     if not replicas.overdue_flushes:
         then()
         return
-    waits: dict[TopicPartition, Pending[Any]] = dict(replicas.logs.await_flushes())
+    waits: dict[TopicPartition, Pending[Any]] = dict(replicas.logs.flushes.wait_for_overdue())
     remaining = len(waits)
 
     def one_is_over(_wait: Pending[None]) -> None:

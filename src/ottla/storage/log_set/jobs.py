@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.flush import FlushJob
     from ottla.storage.log.partition_log import PartitionLog
-    from ottla.storage.log_set.maintenance import LogMaintenance
+    from ottla.storage.log_set.checkpoint_queue import CheckpointQueue
+    from ottla.storage.log_set.flush_queue import FlushQueue
+    from ottla.storage.log_set.removal_queue import RemovalQueue
+    from ottla.storage.log_set.table import LogTable
     from ottla.types import TopicPartition
 
 
@@ -35,26 +38,27 @@ class StorageJob(Protocol):
 class LogFlush:
     """Flushes one log."""
 
-    __slots__ = ("_job", "_log", "_logs", "run")
+    __slots__ = ("_job", "_log", "_queue", "_table", "run")
 
-    def __init__(self, logs: LogMaintenance, log: PartitionLog, job: FlushJob) -> None:
-        self._logs = logs
+    def __init__(
+        self, queue: FlushQueue, table: LogTable, log: PartitionLog, job: FlushJob
+    ) -> None:
+        self._queue = queue
+        self._table = table
         self._log = log
         self._job = job
         self.run = job.run
-        logs.flushes_under_way += 1
 
     def done(self, error: BaseException | None) -> None:
         """Advance the recovery point, or put the directory offline."""
-        self._logs.flushes_under_way -= 1
         failure = error if error is None or isinstance(error, OSError) else OSError(str(error))
         try:
             self._log.flushes.completed(self._job, failure)
         except KafkaError as storage_error:
-            log_dir = self._logs.log_dir_of(self._log.topic_partition)
+            log_dir = self._table.log_dirs.get(self._log.topic_partition)
             if log_dir is not None:
-                self._logs.fail(log_dir, storage_error.__cause__)
-        self._logs.flush_done(self._log, may_go_on=error is None)
+                self._table.fail(log_dir, storage_error.__cause__)
+        self._queue.completed(self._log, may_go_on=error is None)
 
 
 class CheckpointJob:
@@ -64,15 +68,17 @@ class CheckpointJob:
     of the directory did so before: a recovery point that was lowered must not rise again.
     """
 
-    __slots__ = ("_files", "_log_dir", "_logs", "_sequence")
+    __slots__ = ("_files", "_log_dir", "_queue", "_sequence", "_table")
 
     def __init__(
         self,
-        logs: LogMaintenance,
+        queue: CheckpointQueue,
+        table: LogTable,
         log_dir: LogDirectory,
         files: Mapping[str, Mapping[TopicPartition, int]],
     ) -> None:
-        self._logs = logs
+        self._queue = queue
+        self._table = table
         self._log_dir = log_dir
         self._files = files
         self._sequence = log_dir.begin_checkpoint(files)
@@ -95,11 +101,11 @@ class CheckpointJob:
             except OSError as failure:
                 error = failure
         if is_exhaustion(error):
-            self._logs.want_checkpoint(self._log_dir)
+            self._queue.request(self._log_dir)
         elif error is not None:
-            self._logs.fail(self._log_dir, error)
+            self._table.fail(self._log_dir, error)
         elif RECOVERY_POINT_CHECKPOINT in placed:
-            self._logs.checkpoint_written(self._files[RECOVERY_POINT_CHECKPOINT])
+            self._queue.written(self._files[RECOVERY_POINT_CHECKPOINT])
 
     def _put_in_place(self, name: str) -> bool:
         return self._log_dir.put_in_place(name, self._sequence)
@@ -116,7 +122,7 @@ class CheckpointJob:
             try:
                 self._log_dir.directory.sync()
             except OSError as failure:
-                self._logs.fail(self._log_dir, failure)
+                self._table.fail(self._log_dir, failure)
 
 
 class Removal(NamedTuple):
@@ -136,10 +142,11 @@ class Removal(NamedTuple):
 class RemovalJob:
     """Removes the directory of a deleted partition."""
 
-    __slots__ = ("_logs", "_removal")
+    __slots__ = ("_queue", "_removal", "_table")
 
-    def __init__(self, logs: LogMaintenance, removal: Removal) -> None:
-        self._logs = logs
+    def __init__(self, queue: RemovalQueue, table: LogTable, removal: Removal) -> None:
+        self._queue = queue
+        self._table = table
         self._removal = removal
 
     def run(self) -> None:
@@ -149,18 +156,18 @@ class RemovalJob:
     def done(self, error: BaseException | None) -> None:
         """Put the log directory offline on failure; without descriptors retry later."""
         if is_exhaustion(error):
-            self._logs.remove_later(self._removal)
+            self._queue.add(self._removal)
         elif error is not None:
-            self._logs.fail(self._removal.log_dir, error)
+            self._table.fail(self._removal.log_dir, error)
 
 
 class SegmentRemovalJob:
     """Removes the files of a log's deleted segments."""
 
-    __slots__ = ("_log_dir", "_logs", "_paths")
+    __slots__ = ("_log_dir", "_paths", "_table")
 
-    def __init__(self, logs: LogMaintenance, log_dir: LogDirectory, paths: list[str]) -> None:
-        self._logs = logs
+    def __init__(self, table: LogTable, log_dir: LogDirectory, paths: list[str]) -> None:
+        self._table = table
         self._log_dir = log_dir
         self._paths = paths
 
@@ -173,4 +180,4 @@ class SegmentRemovalJob:
     def done(self, error: BaseException | None) -> None:
         """Put the log directory offline on failure."""
         if error is not None:
-            self._logs.fail(self._log_dir, error)
+            self._table.fail(self._log_dir, error)

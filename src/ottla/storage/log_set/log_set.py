@@ -1,7 +1,7 @@
 """All logs of a node in all its log directories: startup, creation, deletion, shutdown.
 
-Disk work is handed out as jobs (`maintenance.py`). A directory whose disk fails goes offline with
-its partitions (`table.py`); the others stay online.
+Its parts share one table (`table.py`) and hand out disk work as jobs: flushes, checkpoints and
+removals. A directory whose disk fails goes offline with its partitions; the others stay online.
 
 Kafka: kafka.log.LogManager.
 """
@@ -25,23 +25,48 @@ from ottla.storage.directories.partition_dir_names import (
 )
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.partition_log import PartitionLog
+from ottla.storage.log_set.checkpoint_queue import CheckpointQueue
+from ottla.storage.log_set.flush_queue import FlushQueue
 from ottla.storage.log_set.jobs import Removal
-from ottla.storage.log_set.maintenance import LogMaintenance
-from ottla.storage.producers.count import ProducerCount
+from ottla.storage.log_set.removal_queue import RemovalQueue
+from ottla.storage.log_set.table import LogTable
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.directories.partition_dir_names import RandomBits
     from ottla.storage.log.config import LogConfig
+    from ottla.storage.log_set.jobs import StorageJob
     from ottla.types import Uuid
 
 
-class LogSet(LogMaintenance):
+class LogSet:
     """The logs of one node; created by `open`."""
+
+    def __init__(
+        self,
+        directories: list[LogDirectory],
+        *,
+        config_for: Callable[[str], LogConfig],
+        rng: RandomBits,
+    ) -> None:
+        self.table = LogTable(directories)
+        self.checkpoints = CheckpointQueue(self.table)
+        self.flushes = FlushQueue(self.table, self.checkpoints)
+        self.removals = RemovalQueue(self.table)
+        self.directories = directories
+        self.is_closed = False
+        self.cordoned: Collection[str] = frozenset()
+        """Paths of directories that get no new logs while another one is available."""
+        self.broken = self.table.broken
+        self.withheld: set[TopicPartition] = set()
+        """Partitions without a log because theirs may be in an offline directory."""
+        self.producers = self.table.producers
+        self._config_for = config_for
+        self._rng = rng
 
     @classmethod
     def open(
@@ -77,6 +102,52 @@ class LogSet(LogMaintenance):
             )
         return self
 
+    # Lookup
+
+    def __iter__(self) -> Iterator[PartitionLog]:
+        return iter(self.table)
+
+    def __len__(self) -> int:
+        return len(self.table.logs)
+
+    def get(self, partition: TopicPartition) -> PartitionLog | None:
+        """Return the log; None when it does not exist or its directory is offline."""
+        return self.table.logs.get(partition)
+
+    def log_dir_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the log directory that holds the partition."""
+        return self.table.log_dirs.get(partition)
+
+    @property
+    def online_directories(self) -> list[LogDirectory]:
+        """The directories without a disk error."""
+        return self.table.online_directories
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The epoch of the last clean shutdown, -1 unless all directories agree (KIP-966)."""
+        epochs = {log_dir.previous_broker_epoch for log_dir in self.directories}
+        return epochs.pop() if len(epochs) == 1 else -1
+
+    @property
+    def is_holding_back(self) -> bool:
+        """Whether the last check left segments that are due only because of a clock jump."""
+        return any(log.held_back_count for log in self)
+
+    def fail(self, log_dir: LogDirectory, error: BaseException | None) -> list[TopicPartition]:
+        """Put a directory offline; return its partitions.
+
+        Does nothing when only file descriptors ran out.
+        """
+        return self.table.fail(log_dir, error)
+
+    def take_jobs(self, now_ms: int = 0) -> list[StorageJob]:
+        """Return the pending flushes and checkpoints: run each in a worker, then call `done`.
+
+        Some flushes may be left for the next call. flush.ms counts from now_ms on.
+        """
+        return self.flushes.take(now_ms) + self.checkpoints.take()
+
     # Loading
 
     def _give_up(self, log_dir: LogDirectory, error: OSError) -> NoReturn:
@@ -111,14 +182,14 @@ class LogSet(LogMaintenance):
                 self.broken[broken.topic_partition] = broken
         for name in loader.deleted:
             delay_ms = self._config_for(marked_topic(name)).file_delete_delay_ms
-            self._removals.append(Removal(now_ms + delay_ms, log_dir, name))
-        self._checkpointed.update(loader.recovery_points)
+            self.removals.add(Removal(now_ms + delay_ms, log_dir, name))
+        self.checkpoints.loaded(loader.recovery_points)
         # bytes written from now on, also by a stray log's successor, are not flushed
         if has_strays or any(
             log.recovery_point < loader.recovery_points.get(log.topic_partition, 0)
-            for log in self._logs_in(log_dir)
+            for log in self.table.logs_in(log_dir)
         ):
-            self._checkpoint_now(log_dir)
+            self.checkpoints.write_now(log_dir)
 
     def _set_aside(self, log: FoundLog) -> None:
         """Rename a stray log: it is neither deleted nor served."""
@@ -127,18 +198,16 @@ class LogSet(LogMaintenance):
 
     def _add(self, log_dir: LogDirectory, log: PartitionLog) -> None:
         partition = log.topic_partition
-        if partition in self._logs:
+        if partition in self.table.logs:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Duplicate log directories found for {partition}: "
-                f"{self._log_dirs[partition].path} and {log_dir.path}",
+                f"{self.table.log_dirs[partition].path} and {log_dir.path}",
             )
-        self._logs[partition] = log
-        log.producer_state.count_in(self.producers)
-        self._log_dirs[partition] = log_dir
-        log.on_flush_requested = self._want_flush
-        log.on_flush_overdue = self._flush_overdue
-        log.on_recovery_point_lowered = self._recovery_point_lowered
+        self.table.add(log_dir, log)
+        log.on_flush_requested = self.flushes.request
+        log.on_flush_overdue = self.flushes.request_overdue
+        log.on_recovery_point_lowered = self.checkpoints.recovery_point_lowered
 
     # Creation and deletion
 
@@ -157,7 +226,7 @@ class LogSet(LogMaintenance):
         fails, no directory is online, or the log of an existing partition may be in one that is
         offline.
         """
-        log = self._logs.get(partition)
+        log = self.get(partition)
         if log is not None:
             log.assign_topic_id(topic_id)
             return log
@@ -166,9 +235,8 @@ class LogSet(LogMaintenance):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(broken)) from broken.error
         self._refuse_second(partition, is_new=is_new)
         log_dir = self._choose(directory_id)
-        if log_dir.path in self._wanting_checkpoint or log_dir.is_behind(RECOVERY_POINT_CHECKPOINT):
-            # the previous topic's offsets must not come back after a crash (KAFKA-12257)
-            self._checkpoint_now(log_dir)
+        # the previous topic's offsets must not come back after a crash (KAFKA-12257)
+        self.checkpoints.write_pending_now(log_dir)
         try:
             log = PartitionLog.open(
                 log_dir.directory,
@@ -186,7 +254,7 @@ class LogSet(LogMaintenance):
                 f"Error while creating log for {partition} in dir {log_dir.path}: {error}",
             ) from error
         self._add(log_dir, log)
-        self._want_flush(log)
+        self.flushes.request(log)
         return log
 
     def _refuse_second(self, partition: TopicPartition, *, is_new: bool) -> None:
@@ -212,7 +280,7 @@ class LogSet(LogMaintenance):
         if len(online) == 1:
             return online[0]
         counts = {log_dir.path: 0 for log_dir in online}
-        for log_dir in self._log_dirs.values():
+        for log_dir in self.table.log_dirs.values():
             if log_dir.path in counts:
                 counts[log_dir.path] += 1
         return min(online, key=lambda log_dir: counts[log_dir.path])
@@ -220,21 +288,20 @@ class LogSet(LogMaintenance):
     def delete(self, partition: TopicPartition, *, now_ms: int) -> bool:
         """Delete a log: renamed now, removed after file.delete.delay.ms. False when not found."""
         self.withheld.discard(partition)
-        log = self._logs.pop(partition, None)
+        log = self.get(partition)
         if log is None:
             broken = self.broken.pop(partition, None)
             if broken is not None and broken.log_dir.is_online:
                 self._mark_deleted(partition, broken.log_dir, now_ms)
             return broken is not None
-        log_dir = self._log_dirs.pop(partition)
-        self._forget(partition)
-        log.producer_state.count_in(ProducerCount())
+        log_dir = self.table.remove(log)
+        self.checkpoints.forget(partition)
         log.is_deleted = True
         log.release()
         try:
             self._mark_deleted(partition, log_dir, now_ms, log)
         finally:
-            self.flush_waits.settle(log)
+            self.flushes.waits.settle(log)
         return True
 
     def _mark_deleted(
@@ -258,14 +325,14 @@ class LogSet(LogMaintenance):
             log.renamed(new_name)
             config = log.config
         due_ms = now_ms + config.file_delete_delay_ms
-        self._removals.append(Removal(due_ms, log_dir, new_name, log))
-        self._wanting_checkpoint[log_dir.path] = log_dir
+        self.removals.add(Removal(due_ms, log_dir, new_name, log))
+        self.checkpoints.request(log_dir)
 
     def reconfigure(self, topic: str, indexes: Iterable[int]) -> None:
         """Apply a topic's new settings to the logs of these partitions."""
         config = self._config_for(topic)
         for index in indexes:
-            log = self._logs.get(TopicPartition(topic, index))
+            log = self.get(TopicPartition(topic, index))
             if log is not None:
                 log.reconfigure(config)
 
@@ -283,8 +350,7 @@ class LogSet(LogMaintenance):
         for log_dir in self.online_directories:
             try:
                 self._close_logs(log_dir)
-                self._checkpoint_now(log_dir)
-                self._high_watermark_job(log_dir).run_now()
+                self.checkpoints.write_all_now(log_dir)
                 if log_dir.is_online and self._is_settled(log_dir):
                     log_dir.mark_clean(broker_epoch)
             except (OSError, KafkaError) as error:
@@ -298,10 +364,10 @@ class LogSet(LogMaintenance):
         is_behind = any(map(log_dir.is_behind, names))
         if any(broken.log_dir is log_dir for broken in self.broken.values()):
             return False  # a clean start would not look for the damage again
-        return not is_behind and all(log.flushes.is_durable for log in self._logs_in(log_dir))
+        return not is_behind and all(log.flushes.is_durable for log in self.table.logs_in(log_dir))
 
     def _close_logs(self, log_dir: LogDirectory) -> None:
-        for log in self._logs_in(log_dir):
+        for log in self.table.logs_in(log_dir):
             log.flushes.close_now()
             if log.failure is not None:
                 raise log.failure

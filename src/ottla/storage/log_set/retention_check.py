@@ -68,7 +68,7 @@ class RetentionCheck:
         except OSError as error:
             logs.fail(log_dir, error)
         if log.truncation.has_deleted_segments:
-            logs.segments_deleted(log)
+            logs.removals.segments_deleted(log)
         log.release_idle()
         self.deleted += count
         return count

@@ -1,0 +1,116 @@
+"""The flushes that a node's logs need, as jobs.
+
+Kafka: LogManager.flushDirtyLogs and the scheduler's `flush-log` task of UnifiedLog.roll.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import KafkaError
+from ottla.storage.log_set.jobs import LogFlush
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.purgatory.pending import Pending
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.log_set.checkpoint_queue import CheckpointQueue
+    from ottla.storage.log_set.jobs import StorageJob
+    from ottla.storage.log_set.table import LogTable
+    from ottla.types import TopicPartition
+
+MAX_FLUSHES = 128
+"""Flushes at a time: each holds descriptors, and ten thousand logs may be due at once."""
+
+
+class FlushQueue:
+    """Logs that something asked to be made durable, and the responses that wait for it."""
+
+    def __init__(self, table: LogTable, checkpoints: CheckpointQueue) -> None:
+        self._table = table
+        self._checkpoints = checkpoints
+        self._requested: dict[TopicPartition, PartitionLog] = {}
+        self.waits = table.flush_waits
+        self.count_under_way = 0
+        self.on_awaited: Callable[[PartitionLog], None] | None = None
+        """Called when a response waits for a log's flush: run what `take_one` returns soon.
+
+        Without it the flush is one of the next `take`.
+        """
+
+    def request(self, log: PartitionLog) -> None:
+        """Request a flush, and a checkpoint when the log's start is not a segment's."""
+        if not self._table.holds(log):
+            return
+        self._requested[log.topic_partition] = log
+        if log.log_start_offset > log.segments[0].base_offset:
+            self._checkpoints.request(self._table.log_dirs[log.topic_partition])
+
+    def request_overdue(self, log: PartitionLog) -> None:
+        """Request a flush that responses must wait for."""
+        self.request(log)
+        self.waits.overdue.append(log)
+
+    def request_due(self, now_ms: int) -> None:
+        """Request the flushes that are due by flush.ms or flush.messages."""
+        for log in self._table:
+            if log.flushes.is_due(now_ms):
+                self.request(log)
+
+    def wait_for_overdue(self) -> dict[TopicPartition, Pending[None]]:
+        """Begin the flushes of the logs that reached flush.messages since the last call.
+
+        The Pending of a log fails with KAFKA_STORAGE_ERROR when its disk does.
+        """
+        logs = list(self.waits.overdue)
+        waits = self.waits.take()
+        for log in logs:
+            self._awaited(log)
+        return waits
+
+    def _awaited(self, log: PartitionLog) -> None:
+        if self.on_awaited is not None:
+            self.on_awaited(log)
+
+    def take(self, now_ms: int) -> list[StorageJob]:
+        """Return the jobs of requested flushes; some may be left for the next call."""
+        jobs: list[StorageJob] = []
+        for partition, log in list(self._requested.items()):
+            if self.count_under_way >= MAX_FLUSHES:
+                break
+            if log.is_flushing:
+                continue
+            del self._requested[partition]
+            if self._table.holds(log):
+                jobs.extend(self._begin(log, now_ms))
+        return jobs
+
+    def take_one(self, log: PartitionLog, now_ms: int) -> list[StorageJob]:
+        """Return the job that makes a log durable; none while one runs or when it is durable."""
+        if not self._table.holds(log):
+            self.waits.settle(log)
+        elif not log.is_flushing:
+            self._requested.pop(log.topic_partition, None)
+            return self._begin(log, now_ms)
+        return []
+
+    def _begin(self, log: PartitionLog, now_ms: int) -> list[StorageJob]:
+        try:
+            is_whole = log in self.waits or log.flushes.is_due(now_ms)
+            job = log.flushes.start(now_ms, is_whole=is_whole)
+        except KafkaError as error:
+            self._table.fail(self._table.log_dirs[log.topic_partition], error.__cause__)
+            return []
+        if job is not None:
+            self.count_under_way += 1
+            return [LogFlush(self, self._table, log, job)]
+        self.waits.settle(log)
+        return []
+
+    def completed(self, log: PartitionLog, *, may_go_on: bool) -> None:
+        """Complete the waits for a finished flush, and continue for later appends."""
+        self.count_under_way -= 1
+        self.waits.settle(log)
+        if may_go_on and log in self.waits:
+            self._awaited(log)
