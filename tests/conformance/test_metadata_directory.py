@@ -178,6 +178,8 @@ def test_kafka_takes_over_from_us_and_we_from_kafka(node: RealKafka) -> None:
     _make_topics(node, harness)
     topic_id = harness.image.topics.topic_id("made")
     _close(harness)
+    recovery_point = node.log_dir / METADATA / "recovery-point-offset-checkpoint"
+    assert recovery_point.exists()  # a file that Kafka ignores
     node.start()
     described = node.tool("org.apache.kafka.tools.TopicCommand", "--describe", "--topic", "made")
     assert f"TopicId: {topic_id}" in described
@@ -194,6 +196,7 @@ def test_kafka_takes_over_from_us_and_we_from_kafka(node: RealKafka) -> None:
         *("--config", "retention.ms=1234"),
     )
     node.stop()
+    assert recovery_point.exists()
     before = decode_quorum_state((node.log_dir / METADATA / "quorum-state").read_bytes())
     harness = _open(node)
     topics = harness.image.topics
