@@ -30,12 +30,15 @@ def main() -> int:
     different = 0
     with tempfile.TemporaryDirectory() as directory:  # noqa: SIM117 - two lines read better
         with runner(find_kafka(), Path(directory)) as sessions:
-            for seed in track(range(int(first), int(last or first) + 1), "sessions"):
+            seeds = range(int(first), int(last or first) + 1)
+            for seed in track(seeds, "sessions", disable=not sys.stdout.isatty()):
                 found = sessions.check(seed, only)
                 if found is not None:
                     different += 1
                     print(found, flush=True)
-    print(f"{different} of {int(last or first) - int(first) + 1} sessions differ")
+                if not sys.stdout.isatty() and (seed - seeds[0]) % 10 == 9:
+                    print(f"{seed - seeds[0] + 1} sessions", flush=True)
+    print(f"{different} of {len(seeds)} sessions differ")
     return 1 if different else 0
 
 

@@ -72,6 +72,18 @@ def test_refuses_deletions(
     assert "alpha" in harness.image.topics.by_name
 
 
+def test_a_topic_named_by_name_and_by_id_stays(harness: Harness) -> None:
+    """One error for both entries; entries with neither are each answered."""
+    topic_id = harness.image.topics.by_name["alpha"].topic_id
+    results = _delete(harness, _state("alpha"), _state(None, topic_id), _state(None), _state(None))
+    assert [(r.name, r.topic_id, r.error_code) for r in results] == [
+        (None, ZERO_UUID, 42),
+        (None, ZERO_UUID, 42),
+        ("alpha", topic_id, 42),
+    ]
+    assert "alpha" in harness.image.topics.by_name
+
+
 def test_deletion_can_be_switched_off() -> None:
     """With delete.topic.enable=false the whole request fails."""
     harness = Harness(delete_topic_enable="false").bring_up()

@@ -5,7 +5,8 @@ Kafka: ReplicationControlManager.deleteTopics, ControllerApis.deleteTopics.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Final
 
 from ottla.controller.result import ControllerResult
 from ottla.errors import ErrorCode, KafkaError
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from ottla.controller.topics import Topics, TopicState
 
 _Result = DeleteTopicsResponse.DeletableTopicResult
+_NEITHER: Final = "Neither topic name nor id were specified."
+_BOTH: Final = "You may not specify both topic name and topic id."
+_SUPPLIED: Final = "The provided topic name maps to an ID that was already supplied."
 
 
 def delete_topics(
@@ -34,32 +38,17 @@ def delete_topics(
     if not enabled:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
     records: list[MessageAndVersion] = []
-    response = DeleteTopicsResponse(responses=[])
-    done: set[Uuid] = set()
-    requested = list(requested_topics(request))
-    names = [name for name, _ in requested if name is not None]
-    ids = [topic_id for name, topic_id in requested if name is None]
-    for name, topic_id in _once(requested):
-        result = _Result(name=name, topic_id=topic_id)
+    found, results = _find_topics(request, topics)
+    for topic in found:
         try:
-            _check(name, topic_id, names, ids)
-            topic = _find(topics, name, topic_id)
-            if topic.topic_id in done:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST,
-                    "The provided topic name maps to an ID that was already supplied.",
-                )
             if record_permits is not None:
                 record_permits(len(topic.partitions))
-            done.add(topic.topic_id)
-            result.name, result.topic_id = topic.name, topic.topic_id
-            records.append(MessageAndVersion(RemoveTopicRecord(topic_id=topic.topic_id), 0))
         except KafkaError as error:
-            result.error_code = error.code
-            is_throttled = error.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-            result.error_message = None if is_throttled else error.message
-        response.responses.append(result)
-    return ControllerResult(records, response)
+            results.append(_refused(topic.name, topic.topic_id, error))
+            continue
+        results.append(_Result(name=topic.name, topic_id=topic.topic_id))
+        records.append(MessageAndVersion(RemoveTopicRecord(topic_id=topic.topic_id), 0))
+    return ControllerResult(records, DeleteTopicsResponse(responses=results))
 
 
 def requested_topics(request: DeleteTopicsRequest) -> Iterator[tuple[str | None, Uuid]]:
@@ -70,36 +59,62 @@ def requested_topics(request: DeleteTopicsRequest) -> Iterator[tuple[str | None,
         yield topic.name, topic.topic_id
 
 
-def _once(requested: list[tuple[str | None, Uuid]]) -> Iterator[tuple[str | None, Uuid]]:
-    """Yield each topic once, but every entry with both or neither of name and id, as Kafka."""
-    malformed = [(name is None) != bool(topic_id) for name, topic_id in requested]
-    entries = list(zip(requested, malformed, strict=True))
-    yield from (entry for entry, is_malformed in entries if is_malformed)
-    yield from dict.fromkeys(entry for entry, is_malformed in entries if not is_malformed)
-
-
-def _check(name: str | None, topic_id: Uuid, names: list[str], ids: list[Uuid]) -> None:
-    if name is not None and topic_id:
-        raise _refused("You may not specify both topic name and topic id.")
-    if name is None and not topic_id:
-        raise _refused("Neither topic name nor id were specified.")
-    if name is not None and names.count(name) > 1:
-        raise _refused("Duplicate topic name.")
-    if name is None and ids.count(topic_id) > 1:
-        raise _refused("Duplicate topic id.")
-
-
-def _find(topics: Topics, name: str | None, topic_id: Uuid) -> TopicState:
-    if name is not None:
+def _find_topics(
+    request: DeleteTopicsRequest, topics: Topics
+) -> tuple[list[TopicState], list[_Result]]:
+    """Return the topics to delete, and the errors of all other entries."""
+    names, ids, refused = _count_entries(request)
+    found: dict[Uuid, TopicState] = {}
+    for topic_id, times in ids.items():
+        topic = topics.by_id(topic_id)
+        if times > 1:
+            refused.append(_refused(None, topic_id, _invalid("Duplicate topic id.")))
+        elif topic is None:
+            refused.append(_refused(None, topic_id, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)))
+        else:
+            found[topic_id] = topic
+    for name, times in names.items():
         topic = topics.by_name(name)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return topic
-    topic = topics.by_id(topic_id)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-    return topic
+        if times > 1:
+            refused.append(_refused(name, ZERO_UUID, _invalid("Duplicate topic name.")))
+        elif topic is None:
+            error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            refused.append(_refused(name, ZERO_UUID, error))
+        elif topic.topic_id in ids:  # named in both ways: not deleted at all
+            found.pop(topic.topic_id, None)
+            refused.append(_refused(name, topic.topic_id, _invalid(_SUPPLIED)))
+        else:
+            found[topic.topic_id] = topic
+    return list(found.values()), refused
 
 
-def _refused(message: str) -> KafkaError:
+def _count_entries(
+    request: DeleteTopicsRequest,
+) -> tuple[Counter[str], Counter[Uuid], list[_Result]]:
+    """Return how often each name and each id is given, and the errors of malformed entries."""
+    names: Counter[str] = Counter()
+    ids: Counter[Uuid] = Counter()
+    refused: list[_Result] = []
+    for name, topic_id in requested_topics(request):
+        if name is not None and not topic_id:
+            names[name] += 1
+        elif name is None and topic_id:
+            ids[topic_id] += 1
+        else:
+            text = _NEITHER if name is None else _BOTH
+            refused.append(_refused(name, topic_id, _invalid(text)))
+    return names, ids, refused
+
+
+def _invalid(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _refused(name: str | None, topic_id: Uuid, error: KafkaError) -> _Result:
+    is_throttled = error.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    return _Result(
+        name=name,
+        topic_id=topic_id,
+        error_code=error.code,
+        error_message=None if is_throttled else error.message,
+    )

@@ -314,6 +314,13 @@ def _both_ways(at: Side, version: int) -> dict[str, Any]:
     return {"topics": [state], "timeout_ms": 10_000}
 
 
+def _by_name_and_id(at: Side, version: int) -> dict[str, Any]:
+    at.topic("described", 3)
+    by_name = {"name": "described", "topic_id": ZERO_UUID}
+    by_id = {"name": None, "topic_id": at.topic_id("described")}
+    return {"topics": [by_name, by_id], "timeout_ms": 10_000}
+
+
 def _delete(name: str, fields: Fields, *errors: int, **options: Any) -> list[Case]:
     return [
         case(DeleteTopicsRequest, name, fields, errors=errors, listener=listener, **options)
@@ -327,6 +334,7 @@ DELETE = [
     *_delete("unknown topic", _deleted("absent"), LOST),
     *_delete("unknown id", _deleted("absent", by_id=True), E_.UNKNOWN_TOPIC_ID, versions=(6, 99)),
     *_delete("name and id", _both_ways, E_.INVALID_REQUEST, versions=(6, 99)),
+    *_delete("by name and by id", _by_name_and_id, E_.INVALID_REQUEST, versions=(6, 99)),
     *_delete("twice", _deleted("{}", "{}"), E_.INVALID_REQUEST),
     *_delete(
         "neither name nor id",

@@ -78,9 +78,10 @@ def decode(data: bytes | memoryview, name_producer: Callable[[int], str]) -> lis
     found: list[Any] = []
     view = memoryview(data)
     while len(view) >= HEADER_BYTES:
-        batch = RecordBatch(view)
-        if batch.size > len(view):
+        size = _LENGTH_AT + 4 + int.from_bytes(view[_LENGTH_AT : _LENGTH_AT + 4], "big")
+        if size > len(view):
             break
+        batch = RecordBatch(view[:size])
         found.append(_decode_batch(batch, name_producer))
         view = view[batch.size :]
     if len(view):

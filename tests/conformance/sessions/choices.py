@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.server.requests.api import served_apis
-from tests.conformance.sessions.batches import FLAWS
+from tests.conformance.sessions.batches import FLAWS, UNREADABLE
 from tests.conformance.sessions.steps import Records, Ref
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Choices:
 
     def topic(self) -> str:
         """Return a topic's name."""
-        return self.mostly(self.one(*TOPICS), *ODD_TOPICS)
+        return self.mostly(self.one(*TOPICS[:2], *TOPICS[:2], *TOPICS), *ODD_TOPICS, odds=0.05)
 
     def topics(self, most: int = 3) -> list[str]:
         """Return some topics' names."""
@@ -77,7 +77,7 @@ class Choices:
 
     def partition(self) -> int:
         """Return a partition's number."""
-        return self.mostly(self.one(0, 0, 0, 1, 1, 2), 7, -1, 2**31 - 1)
+        return self.mostly(self.one(0, 0, 0, 0, 1, 2), 7, -1, 2**31 - 1)
 
     def partitions(self, most: int = 3) -> list[int]:
         """Return some partitions' numbers."""
@@ -85,7 +85,7 @@ class Choices:
 
     def group(self) -> str:
         """Return a group's id."""
-        return self.mostly(self.one(*GROUPS), *ODD_GROUPS, odds=0.05)
+        return self.mostly(self.one(*GROUPS[:1], *GROUPS[:1], *GROUPS), *ODD_GROUPS, odds=0.05)
 
     def offset(self) -> int:
         """Return an offset that may exist."""
@@ -109,6 +109,10 @@ class Choices:
         """Return the group's generation as a rule."""
         return self.mostly(Ref("generation", (group, 0)), Ref("generation", (group, -1)), -1, 99)
 
+    def _flaw(self) -> str:
+        """Return none as a rule; those of known defects end a session and are rare."""
+        return self.one(*UNREADABLE) if self.chance(0.002) else self.mostly("", *FLAWS, odds=0.06)
+
     def records(self, topic: str, partition: int) -> Records | None:
         """Return a batch: good, of an idempotent producer, compressed or flawed."""
         producer = self.one(0, 1, 2) if self.chance(0.4) else None
@@ -123,6 +127,6 @@ class Choices:
             if producer is not None
             else 0,
             epoch_step=self.mostly(0, 1, -1, odds=0.08) if producer is not None else 0,
-            flaw=self.mostly("", *FLAWS, odds=0.06),
+            flaw=self._flaw(),
             time_step_ms=self.mostly(0, -50_000, 50_000, odds=0.2),
         )

@@ -5,7 +5,7 @@ Kafka: none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.protocol.api_keys import ApiKey
 from tests.conformance.differential.side import BASE_TIME_MS
@@ -15,7 +15,13 @@ from tests.conformance.sessions.steps import Ref
 if TYPE_CHECKING:
     from tests.conformance.sessions.choices import Choices
 
+T = TypeVar("T")
 _FETCH_WAIT_MS = 2500
+
+
+def _not_empty(pick: Choices, values: list[T], usual: T) -> list[T]:
+    """Return the values; in place of none, which is a known defect, one as a rule."""
+    return values or pick.mostly([usual], [], odds=0.05)
 
 
 def init_producer_id(pick: Choices, _version: int) -> dict[str, Any]:
@@ -36,13 +42,13 @@ def produce(pick: Choices, _version: int) -> dict[str, Any]:
     """Produce to a few partitions."""
     topics = []
     for name in dict.fromkeys(pick.topics(2)):
-        indexes = dict.fromkeys(pick.partitions(2) or [0])
+        indexes = dict.fromkeys(_not_empty(pick, pick.partitions(2), 0))
         partitions = [{"index": n, "records": pick.records(name, n)} for n in indexes]
         topics.append(
             {"name": name, "topic_id": Ref("topic_id", (name,)), "partition_data": partitions}
         )
     return {
-        "transactional_id": None,
+        "transactional_id": pick.mostly(None, "tx", odds=0.003),
         "acks": pick.mostly(pick.one(-1, -1, 1), 0, 2, -2, odds=0.06),
         "timeout_ms": 5000,
         "topic_data": topics,
@@ -62,7 +68,7 @@ def _fetch_topic(pick: Choices, name: str) -> dict[str, Any]:
                 "log_start_offset": pick.mostly(-1, 0, 5),
                 "partition_max_bytes": pick.mostly(1 << 20, 0, 1, 100, 300, odds=0.2),
             }
-            for index in pick.partitions(2) or [0]
+            for index in _not_empty(pick, pick.partitions(2), 0)
         ],
     }
 
@@ -77,7 +83,7 @@ def fetch(pick: Choices, version: int) -> dict[str, Any]:
         "max_bytes": pick.mostly(1 << 20, 0, 1, 200, odds=0.15),
         "isolation_level": pick.one(0, 1),
         "rack_id": pick.mostly("", "r"),
-        "topics": [_fetch_topic(pick, name) for name in pick.topics(2) or ["{}-t0"]],
+        "topics": [_fetch_topic(pick, name) for name in _not_empty(pick, pick.topics(2), "{}-t0")],
     }
     if version >= 7 and pick.chance(0.6):
         fields |= _in_session(pick, fields["topics"])

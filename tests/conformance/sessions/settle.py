@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.conformance.sessions.compare import SessionNormaliser
     from tests.conformance.sessions.memory import Memory
 
-_GROUP = 32
+_METRICS, _GROUP = 16, 32
 _SENTINEL = "sessions-sentinel"
 _ALL_BYTES = 1 << 26
 _numbers = count(1)
@@ -32,9 +32,16 @@ class Settling:
         self._memory = memory
         self._led: dict[str, tuple[Any, int]] = {}
 
-    def coordinator(self) -> None:
-        """Wait until groups are served."""
+    def wait_until_ready(self) -> None:
+        """Wait until groups are served and producer ids are given out."""
         self._side.coordinator()
+        self._side.once("producer ids", lambda: self._side.until(self._gives_ids, "producer ids"))
+
+    def _gives_ids(self) -> bool:
+        answer = self._side.ask(
+            ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=1000
+        )
+        return bool(answer.error_code == 0)
 
     def settle(self) -> None:
         """Wait until all changes so far are applied, and learn the ids of topics."""
@@ -70,6 +77,13 @@ class Settling:
         names = [topic.name for topic in topics_of(self._side, self._memory.prefix)]
         if names:
             self._side.ask(ApiKey.DELETE_TOPICS, 5, topic_names=names, timeout_ms=10_000)
+        metrics = {"resource_type": _METRICS, "resource_name": f"{self._memory.prefix}-m"}
+        removed = [
+            {"name": name, "config_operation": 1, "value": None}
+            for name in ("interval.ms", "metrics", "match")
+        ]
+        resource = {**metrics, "configs": removed}
+        self._side.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
         own = [name.replace("{}", self._memory.prefix) for name in groups]
         self._side.ask(ApiKey.DELETE_GROUPS, 2, groups_names=own)
 
