@@ -111,12 +111,11 @@ def create_partitions(pick: Choices, _version: int) -> dict[str, Any]:
 
 def metadata(pick: Choices, version: int) -> dict[str, Any]:
     """Describe topics, by name or id; never create any."""
-    names = [name for name in pick.topics(3) if version >= 4 or name.startswith("{}-t")]
-    topics: Any = [{"name": name, "topic_id": ZERO_UUID} for name in names]
+    topics: Any = [{"name": name, "topic_id": ZERO_UUID} for name in pick.topics(3)]
     if version >= 12 and pick.chance(0.4):
-        topics = [{"name": None, "topic_id": pick.topic_id(name)} for name in names]
-    if version < 4:
-        topics = [{"name": "{}-t0"}] if not names else None if version else []
+        topics = [{"name": None, "topic_id": pick.topic_id(name)} for name in pick.topics(3)]
+    if version < 4:  # a name would be created
+        topics = None if version else []
     return {
         "topics": topics,
         "allow_auto_topic_creation": False,
