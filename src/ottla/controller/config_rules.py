@@ -113,11 +113,6 @@ def _check_client_metrics(name: str, settings: Mapping[str, str]) -> None:
         metrics = ClientMetricsConfig.parse(settings)
     except ConfigErrors as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error.problems[0])) from error
-    for pattern in metrics.match:
-        if client_pattern(pattern) is None:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}"
-            )
     interval_ms = metrics.value("interval.ms")
     if not _MIN_INTERVAL_MS <= interval_ms <= _LONGEST_INTERVAL_MS:
         raise KafkaError(
@@ -125,3 +120,8 @@ def _check_client_metrics(name: str, settings: Mapping[str, str]) -> None:
             f"Invalid value {interval_ms} for interval.ms, interval must be between "
             f"{_MIN_INTERVAL_MS} and {_LONGEST_INTERVAL_MS} (1 hour)",
         )
+    for pattern in metrics.match:
+        if client_pattern(pattern) is None:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}"
+            )

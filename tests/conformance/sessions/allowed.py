@@ -101,6 +101,13 @@ KNOWN_DEFECTS: tuple[Allowed, ...] = (
     ),
     Allowed(
         "produce",
+        r".*\.log_start_offset",
+        "-1",
+        r"\d+",
+        "A partition that is refused for its acks has no log start offset in Kafka.",
+    ),
+    Allowed(
+        "produce",
         r".*\.error_code",
         "87",
         "76",
