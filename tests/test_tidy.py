@@ -202,6 +202,130 @@ def test_no_module_is_dead() -> None:
     assert not dead
 
 
+@cache
+def imported_at_run_time(path: Path) -> frozenset[str]:
+    """Return the modules of ours that importing a module runs; those of functions run later."""
+    found: set[str] = set()
+    names = {dotted(one) for one in modules(PACKAGE)}
+    pending: list[ast.stmt] = list(tree_of(path).body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            parts = {f"{node.module}.{alias.name}" for alias in node.names}
+            found.update(parts & names or {node.module})
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            pending += node.orelse
+        elif isinstance(node, ast.If | ast.Try):
+            pending += [*node.body, *node.orelse, *getattr(node, "finalbody", ())]
+    above = {name[: match.start()] for name in found for match in re.finditer(r"\.", name)}
+    own = dotted(path)
+    return frozenset(
+        name for name in (found | above) & names if not f"{own}.".startswith(f"{name}.")
+    )
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    """At run time imports have an order: what is left after all leaves are removed is a circle."""
+    left = {dotted(path): set(imported_at_run_time(path)) for path in modules(PACKAGE)}
+    while leaves := {name for name, imported in left.items() if not imported & left.keys()}:
+        left = {name: imported for name, imported in left.items() if name not in leaves}
+    while roots := left.keys() - {one for imported in left.values() for one in imported}:
+        left = {name: imported for name, imported in left.items() if name not in roots}
+    assert not sorted(left)
+
+
+# Definitions that only users of Ottla call: bases of plug-ins, and what the documents offer.
+FOR_USERS = {
+    "ottla.clients.interceptors:ConsumerInterceptor",
+    "ottla.clients.interceptors:ProducerInterceptor",
+    "ottla.controller.policies:PolicyViolation",
+}
+# Found by name: by the codec and the registry, by click, by the dispatcher, by pytest.
+CALLED_BY_NAME = re.compile(r"^ottla\.(protocol\.(apis|records)\.|testing\.plugin$)")
+NAMES_IN_TEXT = re.compile(r"[\w.:\[\], |]{1,200}")
+REGISTERS = re.compile(r"\b(command|group|handles)\b")
+
+
+# Still used by tests alone; the list may only become shorter.
+UNUSED_YET = {
+    "ottla.network.gather:_GATHER_LIMIT",
+    "ottla.protocol.api_keys:advertised_versions",
+    "ottla.protocol.api_keys:api_keys_of",
+    "ottla.protocol.primitives:decode_varlong",
+    "ottla.protocol.primitives:encode_varint",
+    "ottla.protocol.schema:iterate_structs",
+    "ottla.records.builder:BatchBuilder",
+    "ottla.records.builder:rebuild_batch",
+    "ottla.records.control:encode_end_txn_marker",
+    "ottla.records.scan:find_timestamp",
+    "ottla.replication.fetch_session:key_for",
+}
+
+
+class Definition(NamedTuple):
+    """A function, class or constant of a module and the lines it takes."""
+
+    module: str
+    name: str
+    lines: range
+
+
+def definitions(path: Path) -> Iterator[Definition]:
+    """Yield what a module defines at its top level; what a decorator registers is left out."""
+    for node in tree_of(path).body:
+        lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            registered = any(REGISTERS.search(ast.unparse(one)) for one in node.decorator_list)
+            if not registered and not node.name.startswith("__"):
+                yield Definition(dotted(path), node.name, lines)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                if isinstance(target, ast.Name) and not target.id.startswith("__"):
+                    yield Definition(dotted(path), target.id, lines)
+
+
+def used_names(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield the names a module uses, with lines; imports and lists of exports are no use."""
+    is_public = dotted(path) in {"ottla", "ottla.testing"}
+    for statement in tree_of(path).body:
+        if (
+            not is_public
+            and isinstance(statement, ast.Assign)
+            and "__all__" in ast.unparse(statement.targets[0])
+        ):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                yield node.id, node.lineno
+            elif isinstance(node, ast.Attribute):
+                yield node.attr, node.lineno
+            elif isinstance(node, ast.ImportFrom):
+                yield from ((one.name, node.lineno) for one in node.names if one.asname)
+            elif isinstance(node, ast.Constant) and NAMES_IN_TEXT.fullmatch(str(node.value)):
+                yield from ((word, node.lineno) for word in re.findall(r"\w+", str(node.value)))
+
+
+def test_every_definition_has_a_caller() -> None:
+    """What nothing in the product uses goes, with its tests; users' own entrances are listed."""
+    used: dict[str, set[tuple[str, int]]] = {}
+    for path in modules(PACKAGE):
+        for name, line in used_names(path):
+            used.setdefault(name, set()).add((dotted(path), line))
+    unused = [
+        f"{one.module}:{one.name}"
+        for path in modules(PACKAGE)
+        for one in definitions(path)
+        if not CALLED_BY_NAME.search(one.module)
+        and all(
+            module == one.module and line in one.lines for module, line in used.get(one.name, ())
+        )
+    ]
+    assert not sorted(set(unused) - FOR_USERS - UNUSED_YET)
+
+
 def written_files() -> Iterator[Path]:
     """Yield every text file that was written by hand."""
     yield from python_files()

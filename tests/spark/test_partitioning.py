@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
-from ottla.clients.producer.partitioner import murmur2, partition_for_key  # noqa: E402
+from ottla.clients.producer.partitioner import key_hash, murmur2  # noqa: E402
 from ottla.spark.partitioning import murmur2_column, partitions_for_keys  # noqa: E402
 from ottla.spark.writing import data_and_offsets  # noqa: E402
 
@@ -27,4 +27,4 @@ def test_partitions_of_a_column() -> None:
     """The partition is the one Kafka's clients choose."""
     keys = [f"key-{i}".encode() for i in range(500)]
     found = partitions_for_keys(*data_and_offsets(pa.array(keys, pa.binary())), 7)
-    assert found.tolist() == [partition_for_key(key, 7) for key in keys]
+    assert found.tolist() == [key_hash(key) % 7 for key in keys]

@@ -54,11 +54,6 @@ def key_hash(key: bytes) -> int:
     return murmur2(key) & 0x7FFFFFFF
 
 
-def partition_for_key(key: bytes, count: int) -> int:
-    """Return the partition of a key, of count partitions."""
-    return key_hash(key) % count
-
-
 class RoundRobinPartitioner:
     """All partitions with a leader in turn, regardless of keys."""
 
