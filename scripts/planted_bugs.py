@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Re-introduce known bugs of other systems one at a time and check that their tests fail.
 
-    .venv/bin/python scripts/planted_bugs.py [--only 7,22] [--verbose]
+    .venv/bin/python scripts/planted_bugs.py [--only 7,22] [--sample 12] [--verbose]
 
 `tests/planted_bugs.toml` lists for each bug of docs/reliability.md the edits of src/ottla that
 plant it (an exact old text and a new one) and the test that must catch it. The sources are copied
@@ -12,6 +12,8 @@ Prints a table (number, test, result, seconds) and finally `N of 86 caught`. A b
 if all its plants are caught by a failing test, not by code that cannot be imported or run. Exits
 with 1 if a bug is missed, an old text is not found exactly once, or a test fails without a plant.
 
+`--sample` takes that many plants by a hash of their text, the same ones in every run, as CI does.
+
 Kafka: none.
 """
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import compileall
+import hashlib
 import importlib.machinery
 import os
 import py_compile
@@ -91,6 +94,15 @@ def read_plants(path: Path = PLANTS) -> list[Plant]:
         for bug in data["bug"]
     ]
     return sorted(plants, key=lambda plant: plant.number)
+
+
+def sample(plants: list[Plant], count: int) -> list[Plant]:
+    """Return `count` plants, chosen by a hash of number and text and thus in every run the same."""
+
+    def digest(plant: Plant) -> bytes:
+        return hashlib.sha256(f"{plant.number} {plant.what}".encode()).digest()
+
+    return sorted(sorted(plants, key=digest)[:count], key=lambda plant: plant.number)
 
 
 def copy_sources(plants: list[Plant], target: Path) -> Path:
@@ -211,12 +223,15 @@ def main() -> int:
     """Test all plants and print the results; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", metavar="NUMBERS", help="only these bugs, as 7,22")
+    parser.add_argument("--sample", metavar="COUNT", type=int, help="only so many plants")
     parser.add_argument("--verbose", action="store_true", help="also print how each bug was caught")
     options = parser.parse_args()
     plants = read_plants()
     if options.only:
         numbers = {int(number) for number in options.only.split(",")}
         plants = [plant for plant in plants if plant.number in numbers]
+    if options.sample:
+        plants = sample(plants, options.sample)
     console = Console(width=max(100, Console().width))
     with tempfile.TemporaryDirectory() as directory:
         sources = copy_sources(plants, Path(directory))
@@ -232,7 +247,7 @@ def main() -> int:
             console.print(f"{one.plant.number}: {one.why}", markup=False, soft_wrap=True)
     missed = {one.plant.number for one in results if not one.is_caught}
     caught = {one.plant.number for one in results} - missed
-    print(f"{len(caught)} of {ALL_BUGS} caught")
+    print(f"{len(caught)} of {ALL_BUGS if not options.sample else len(caught | missed)} caught")
     return 1 if missed else 0
 
 
