@@ -374,6 +374,32 @@ def test_documents_use_standard_terms(path: Path) -> None:
     assert not [found[0] for found in INVENTED_WORDS.finditer(prose)]
 
 
+# Modules that the one request path replaces; the list may only become shorter.
+OLD_REQUEST_PATH = re.compile(
+    r"^src/ottla/(records|protocol|network|replication|server/requests)/|^tests/(records|protocol)/"
+    r"|^src/ottla/storage/(producers/|segments/segment\.py$|log/(partition_log|plain_append|state"
+    r"|durability|truncation)\.py$)|^tests/storage/test_plain_append\.py$"
+    r"|^tests/server/requests/test_(decompression|fetch_lane|produce_lane)\.py$"
+)
+
+
+def test_code_uses_standard_terms() -> None:
+    """No name, comment or text of the code uses such a word."""
+    own = Path(__file__)
+    data = [
+        path for pattern in ("tests/**/*.toml", "tests/**/*.txt") for path in ROOT.glob(pattern)
+    ]
+    found = {
+        f"{place}:{text[: word.start()].count(chr(10)) + 1} {word[0]}"
+        for path in {*written_files(), *data} - {own, *documents()}
+        if path.suffix != ".md"
+        and not OLD_REQUEST_PATH.search(place := path.relative_to(ROOT).as_posix())
+        for text in [path.read_text(encoding="utf-8")]
+        for word in INVENTED_WORDS.finditer(text)
+    }
+    assert not sorted(found)
+
+
 def test_hot_paths_own_a_benchmark() -> None:
     """A module that says `Hot path:` names a benchmark that exists, or a benchmark imports it."""
     measured = "\n".join(path.read_text(encoding="utf-8") for path in modules(ROOT / "benchmarks"))

@@ -1,4 +1,4 @@
-"""Writes snapshots of the image beside the metadata log, in slices, and removes old ones.
+"""Writes snapshots of the metadata image, in slices, and removes old ones.
 
 Kafka: org.apache.kafka.image.publisher.SnapshotGenerator, KafkaRaftClient's cleaner.
 """

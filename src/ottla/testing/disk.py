@@ -479,7 +479,7 @@ class SimulatedDisk:
     def write_file_atomically(
         self, path: str, data: Buffer, *, mode: int = 0o644, sync: bool = True
     ) -> None:
-        """Write beside, sync, rename over, sync the parent: each a call that may fail."""
+        """Write a temporary file, sync, rename, sync the parent: each call may fail."""
         assert mode & 0o400, "somebody must be able to read it"
         temporary = f"{path}.tmp"
         file = self.open(temporary, create=True)

@@ -28,7 +28,7 @@ class SpaceWatch:
     """Compares what is free with the reserve; the owner's thread alone acts on it."""
 
     def __init__(self, replicas: ReplicaSet, setting_bytes: int) -> None:
-        """setting_bytes is what `log.dir.reserve.bytes` says; with 0 nobody is refused."""
+        """setting_bytes is `log.dir.reserve.bytes`; 0 disables the reserve."""
         self._replicas = replicas
         self._setting_bytes = setting_bytes
         self._is_looking = False

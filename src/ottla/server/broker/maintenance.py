@@ -153,7 +153,7 @@ class Maintenance:
             self._go_on_with_retention()
 
     def _go_on_with_retention(self) -> None:
-        """Take the next slice; a check that fails is over, and the next interval begins anew."""
+        """Run the next slice; a failing check ends, and the next interval starts a new one."""
         check, self._check = self._check, None
         if check is None or self._is_stopped:
             return
@@ -198,7 +198,7 @@ def _attempt(task: Callable[[], None]) -> None:
     try:
         task()
     except (KafkaError, OSError) as error:
-        log.error("upkeep: %s", error, extra={"event": "maintenance.failed"})  # noqa: TRY400 - the text says all
+        log.error("maintenance: %s", error, extra={"event": "maintenance.failed"})  # noqa: TRY400 - the text says all
 
 
 def _offline_text(log_dir: LogDirectory) -> str:

@@ -152,7 +152,7 @@ class Telemetry:
         self._subscriptions.pop(name, None)
         if stored:
             extra = {"event": "telemetry.unreadable", "subscription": name}
-            log.error("nobody matches %s", stored.get("match"), extra=extra)
+            log.error("invalid client metrics match %s", stored.get("match"), extra=extra)
 
     def connection_closed(self, connection_id: str) -> None:
         """Forget the client of a connection."""
@@ -163,7 +163,7 @@ class Telemetry:
     def instance(
         self, instance_id: Uuid, context: TelemetryContext, connection_id: str
     ) -> ClientInstance:
-        """Return what is known of a client, anew when subscriptions have changed meanwhile."""
+        """Return the state of a client, rebuilt when subscriptions have changed."""
         known = self._instances.get(instance_id)
         if known is None or known.version < self._version:
             known = self._new_instance(instance_id, known.context if known else context)
@@ -240,7 +240,7 @@ class Telemetry:
 
 
 def read_subscription(stored: Mapping[str, str]) -> Subscription | None:
-    """Return a subscription from its stored settings; None when nobody can be matched by it.
+    """Return a subscription from its stored settings; None when its match is invalid.
 
     They were checked when they were stored, yet Java's expressions are not all Python's. Of an
     attribute that is named twice the last expression counts, as in Kafka.

@@ -2,7 +2,7 @@
 
 Kafka: kafka.server.ControllerServer, SharedServer.
 
-Sans-IO: time, luck, disk and workers are arguments.
+Sans-IO: time, randomness, disk and workers are arguments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keeps strangers from filling the log: one line of a kind a client a second, then how many more.
+"""Limits log lines of clients: one line of a kind for each client a second, then a count.
 
 A line is limited when it names a client (`extra={"client": …}`); lines about the node itself are
 all written. Two lines are of a kind when logger, level and text before its arguments are the same.

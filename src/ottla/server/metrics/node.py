@@ -66,7 +66,7 @@ _UNFOLDED = own(
     "ottla_large_batches_checked", "Batches that workers checked, not the loop.", Kind.COUNTER
 )
 _UNFOLD_REFUSED = own(
-    "ottla_large_batches_over_limits", "Those that cost more than unfold.max.*.", Kind.COUNTER
+    "ottla_large_batches_over_limits", "Large batches over the decompression limits.", Kind.COUNTER
 )
 _UNFOLD_WAITING = own("ottla_large_batches_waiting", "Batches that wait for a worker.")
 _PRODUCERS = own("ottla_producer_states", "Idempotent producers remembered in all partitions.")

@@ -1,11 +1,11 @@
 """Topics and partitions of this node as series, at a few milliseconds for ten thousand.
 
-Label texts are made when the set of partitions changes, what depends on metadata alone when
-metadata change, and the rest is one comprehension a family. Messages and bytes are counted by
-nobody: they follow from the logs' offsets and from counters that partitions keep anyway.
+Label texts are built when the set of partitions changes, values that depend only on metadata when
+metadata change, and the others by one comprehension for each family. Messages and bytes are derived
+from the offsets of the logs and from counters that partitions have.
 
 Kafka: kafka.cluster.Partition, UnifiedLog, ReplicaManager and BrokerTopicMetrics; and what
-kafka_exporter tells about topics.
+kafka_exporter reports about topics.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class _Counted(NamedTuple):
 
 
 class _View(NamedTuple):
-    """What follows from the set of partitions alone: it is made anew when that changes."""
+    """Values derived from the set of partitions: rebuilt when that changes."""
 
     partitions: list[Partition]
     logs: list[PartitionLog]

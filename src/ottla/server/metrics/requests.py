@@ -38,7 +38,7 @@ _FAILED_FETCHES = meter(
     "kafka.server",
     "BrokerTopicMetrics",
     "FailedFetchRequestsPerSec",
-    "Fetches that ended in an error nobody foresaw.",
+    "Fetches that ended in an unexpected error.",
 )
 _ERRORS = meter(*_PLACE, "ErrorsPerSec", "Answers with an error for the whole request.")
 

@@ -139,7 +139,7 @@ class NodeListeners:
             listener.sweep(now_ms, max_idle_ms)
 
     def stop_accepting(self) -> None:
-        """Let nobody in any more; connections stay."""
+        """Accept no more connections; open ones stay."""
         for listener in self.open:
             listener.stop_accepting()
 

@@ -40,7 +40,7 @@ class NodeSettings(NamedTuple):
     config: BrokerConfig
     is_development: bool
     warnings: tuple[str, ...] = ()
-    """Names that nobody knows and that look like no known one: passed over, as in Kafka."""
+    """Unknown names that resemble no known one: ignored, as in Kafka."""
     given: Mapping[str, Setting] = {}
     """What was given, with where it comes from; the rest are defaults."""
 
@@ -148,7 +148,7 @@ def _base(file: ConfigFile | None, port: int) -> tuple[dict[str, Setting], list[
 def _parse(given: dict[str, str]) -> tuple[BrokerConfig, list[ConfigProblem]]:
     """Return the configuration and what is wrong with it.
 
-    One that is wrong cannot be made: its unknown names are then judged beside good settings, so
+    One that is wrong cannot be made: its unknown names are then checked with valid settings, so
     that all problems are told at once.
     """
     try:

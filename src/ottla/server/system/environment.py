@@ -3,7 +3,7 @@
 `real.RealEnvironment` is the machine that the process runs on, `ottla.testing.SimulatedEnvironment`
 one of a simulation. Nothing else in `server` knows sockets, threads, files, clocks or randomness.
 
-Kafka: org.apache.kafka.common.utils.Time, java.nio, and what a JVM offers beside.
+Kafka: org.apache.kafka.common.utils.Time, java.nio, and other services of a JVM.
 """
 
 from __future__ import annotations

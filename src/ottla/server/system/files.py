@@ -157,7 +157,7 @@ class RealFile:
     def pin(self) -> None:
         """Open now and stay open until `unpin`: a worker must never meet a reused descriptor.
 
-        What was closed is closed again by the last `unpin`: nobody else may have it in mind.
+        What was closed is closed again by the last `unpin`: no other user may hold it.
         """
         if self._descriptor < 0:
             self._open()
@@ -375,7 +375,7 @@ class RealDirectory:
     def write_file_atomically(
         self, path: str, data: Buffer, *, mode: int = 0o644, sync: bool = True
     ) -> None:
-        """Write beside, flush, rename over, flush the parent."""
+        """Write a temporary file, flush it, rename it, flush the parent."""
         full = self._prefix + path
         temporary = full + ".tmp"
         descriptor = os.open(

@@ -1,4 +1,4 @@
-"""An HTTP server on a thread and loop of its own, beside the node's loop.
+"""An HTTP server with its own thread and event loop.
 
 A node that recovers keeps its loop busy for as long as its disks need, and a scrape of ten
 thousand partitions is megabytes of text: neither must wait for the other. The socket is bound at
@@ -93,7 +93,7 @@ class HttpServer:
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=1,
         )
-        # its warnings are about what strangers send, a line for each request
+        # its warnings concern untrusted input, one line for each request
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config.load()
         server = uvicorn.Server(config)
