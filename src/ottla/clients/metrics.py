@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla._version import __version__
-from ottla.clients.metric_windows import MetricName, Window, counted, metered, sized
+from ottla.clients.metric_windows import MetricName, MetricWindow, counted, metered, sized
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.heartbeat import HeartbeatRequest
 from ottla.protocol.apis.join_group import JoinGroupRequest
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ottla.clients.settings import Settings
 
-    Views = Mapping[str, Callable[[Window, int], float]]
+    Views = Mapping[str, Callable[[MetricWindow, int], float]]
 
 COORDINATOR_PURPOSE = "group"
 LARGEST_INT = 0x7FFF_FFFF
@@ -39,7 +39,7 @@ _TIMED: dict[str, dict[int, tuple[str, Views]]] = {
         OffsetCommitRequest.message_key: (_GROUP, sized("commit-latency") | counted("commit")),
         HeartbeatRequest.message_key: (
             _GROUP,
-            {"heartbeat-response-time-max": Window.highest} | counted("heartbeat"),
+            {"heartbeat-response-time-max": MetricWindow.highest} | counted("heartbeat"),
         ),
         JoinGroupRequest.message_key: (_GROUP, sized("join-time") | counted("join")),
         SyncGroupRequest.message_key: (_GROUP, sized("sync-time") | counted("sync")),
@@ -65,7 +65,7 @@ class ClientMetrics:
         self._client_id = settings.client_id
         self._samples = settings.metrics_num_samples
         self._width_ms = settings.metrics_sample_window_ms
-        self._windows: list[tuple[str, tuple[tuple[str, str], ...], Window, Views]] = []
+        self._windows: list[tuple[str, tuple[tuple[str, str], ...], MetricWindow, Views]] = []
         self._gauges: list[tuple[MetricName, Callable[[int], float | str]]] = []
         self._meters: dict[str, Meter] = {}
         group = f"{self.kind}-metrics"
@@ -81,9 +81,9 @@ class ClientMetrics:
             self.throttled = self.window(group, sized(name))
         self.gauge("app-info", "version", lambda _now_ms: __version__)
 
-    def window(self, group: str, views: Views, **tags: object) -> Window:
+    def window(self, group: str, views: Views, **tags: object) -> MetricWindow:
         """Add a quantity with its metrics."""
-        made = Window(self._samples, self._width_ms)
+        made = MetricWindow(self._samples, self._width_ms)
         self._windows.append((group, self._tags(tags), made, views))
         return made
 

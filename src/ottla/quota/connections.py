@@ -10,15 +10,15 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
 
 from ottla.metadata.quota_keys import IP
+from ottla.metrics.sampled_stat import SampledStat
 from ottla.quota.meters import IDLE_MS, MAX_METERS
-from ottla.quota.rate import SampledRate
 from ottla.quota.throttle import over_rate_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ottla.metadata.quota_keys import QuotaEntity
-    from ottla.quota.rate import Window
+    from ottla.metrics.sampled_stat import SampleWindow
 
 log = logging.getLogger("ottla.quota")
 UNLIMITED: Final = 2**31 - 1
@@ -30,17 +30,17 @@ class ConnectionRates:
     One over the rate of its address is refused: it is closed after a delay, without being read.
     """
 
-    def __init__(self, window: Window, *, protected_listener: str = "") -> None:
+    def __init__(self, window: SampleWindow, *, protected_listener: str = "") -> None:
         """`protected_listener` is the inter-broker listener, exempt from the node's rate."""
         self._window = window
         self._protected_listener = protected_listener
         self._node_limit = UNLIMITED
-        self._node = SampledRate(window)
+        self._node = SampledStat(window)
         self._listener_limits: dict[str, int] = {}
-        self._listeners: dict[str, SampledRate] = {}
+        self._listeners: dict[str, SampledStat] = {}
         self._default_limit = UNLIMITED
         self._address_limits: dict[str, int] = {}
-        self._addresses: dict[str, tuple[SampledRate, int]] = {}
+        self._addresses: dict[str, tuple[SampledStat, int]] = {}
         self._swept_ms = 0
 
     def set_node_limits(self, node: int, listeners: Mapping[str, int]) -> None:
@@ -73,7 +73,7 @@ class ConnectionRates:
         waits = [0]
         if listener != self._protected_listener:
             waits.append(self._over_ms(self._node, self._node_limit, now_ms))
-        rate = self._listeners.setdefault(listener, SampledRate(self._window))
+        rate = self._listeners.setdefault(listener, SampledStat(self._window))
         limit = self._listener_limits.get(listener, self._node_limit)
         waits.append(self._over_ms(rate, limit, now_ms))
         return max(waits)
@@ -92,11 +92,11 @@ class ConnectionRates:
             rate.record(-1, now_ms)
         return over_ms
 
-    def _rate_of(self, address: str, now_ms: int) -> SampledRate:
+    def _rate_of(self, address: str, now_ms: int) -> SampledStat:
         found = self._addresses.get(address)
         if found is None:
             self._forget_idle(now_ms)
-        rate = SampledRate(self._window) if found is None else found[0]
+        rate = SampledStat(self._window) if found is None else found[0]
         self._addresses[address] = (rate, now_ms)
         return rate
 
@@ -112,10 +112,10 @@ class ConnectionRates:
                 if now_ms - used_ms <= IDLE_MS
             }
 
-    def _over_ms(self, rate: SampledRate, limit: int, now_ms: int) -> int:
+    def _over_ms(self, rate: SampledStat, limit: int, now_ms: int) -> int:
         """Count one; return the time until the rate falls to the limit, at most one sample."""
         rate.record(1, now_ms)
-        measured = rate.measure(now_ms)
+        measured = rate.rate(now_ms)
         if measured <= limit:
             return 0
         longest_ms = self._window.sample_ms

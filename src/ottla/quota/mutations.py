@@ -14,8 +14,8 @@ from ottla.quota.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
     from ottla.metadata.quota_keys import QuotaEntity
+    from ottla.metrics.sampled_stat import SampleWindow
     from ottla.quota.meters import Limited
-    from ottla.quota.rate import Window
 
 
 class MutationPermits:
@@ -57,7 +57,7 @@ class MutationPermits:
 class MutationQuota:
     """One bucket for each quota entity with a limit."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: SampleWindow) -> None:
         self._meters: Meters[TokenBucket] = Meters(lambda: TokenBucket(window))
 
     @property

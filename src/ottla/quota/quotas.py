@@ -14,9 +14,9 @@ from ottla.metadata.quota_keys import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
+from ottla.metrics.sampled_stat import SampleWindow
 from ottla.quota.connections import UNLIMITED, ConnectionRates
 from ottla.quota.mutations import MutationQuota
-from ottla.quota.rate import Window
 from ottla.quota.rates import RateQuota
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class Quotas:
     def __init__(self, config: BrokerConfig) -> None:
         """Read the sample windows and the connection limits from the configuration."""
         sample_ms = config.quota_window_size_seconds * 1000
-        window = Window(config.quota_window_num, sample_ms)
-        mutation_window = Window(
+        window = SampleWindow(config.quota_window_num, sample_ms)
+        mutation_window = SampleWindow(
             config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000
         )
         self.produced = RateQuota(window)

@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.metrics.sampled_stat import SampledStat
 from ottla.quota.meters import Meters
-from ottla.quota.rate import SampledRate
 from ottla.quota.throttle import MAX_THROTTLE_MS, over_rate_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ottla.metadata.quota_keys import QuotaEntity
+    from ottla.metrics.sampled_stat import SampleWindow
     from ottla.quota.precedence import ClientQuotaEntity
-    from ottla.quota.rate import Window
 
 
 class ClientUse(NamedTuple):
@@ -28,25 +28,25 @@ class ClientUse(NamedTuple):
     throttle_time_ms: float
 
 
-class _Meter(SampledRate):
+class _Meter(SampledStat):
     """The rate of usage, and the throttle times it caused."""
 
     __slots__ = ("throttle_count", "throttle_time_sum_ms")
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: SampleWindow) -> None:
         super().__init__(window)
-        self.throttle_count = SampledRate(window)
-        self.throttle_time_sum_ms = SampledRate(window)
+        self.throttle_count = SampledStat(window)
+        self.throttle_time_sum_ms = SampledStat(window)
 
     def mean_throttle_time_ms(self, now_ms: int) -> float:
-        count = self.throttle_count.measure(now_ms)
-        return self.throttle_time_sum_ms.measure(now_ms) / count if count else 0.0
+        count = self.throttle_count.rate(now_ms)
+        return self.throttle_time_sum_ms.rate(now_ms) / count if count else 0.0
 
 
 class RateQuota:
     """Measures clients against their limits."""
 
-    def __init__(self, window: Window, *, max_throttle_ms: int = MAX_THROTTLE_MS) -> None:
+    def __init__(self, window: SampleWindow, *, max_throttle_ms: int = MAX_THROTTLE_MS) -> None:
         self._window = window
         self._max_throttle_ms = max_throttle_ms
         self._meters: Meters[_Meter] = Meters(lambda: _Meter(window))
@@ -69,23 +69,23 @@ class RateQuota:
         limited = self._meters.find(user, client_id, now_ms)
         if limited is None:
             return 0
-        rate = limited.meter
-        rate.record(amount, now_ms)
-        measured = rate.measure(now_ms)
+        meter = limited.meter
+        meter.record(amount, now_ms)
+        measured = meter.rate(now_ms)
         if measured <= limited.limit:
             return 0
-        throttle_time_ms = over_rate_ms(measured, limited.limit, rate.window_ms(now_ms))
+        throttle_time_ms = over_rate_ms(measured, limited.limit, meter.window_ms(now_ms))
         throttle_time_ms = min(throttle_time_ms, self._max_throttle_ms)
         if throttle_time_ms:
-            rate.throttle_count.record(1, now_ms)
-            rate.throttle_time_sum_ms.record(throttle_time_ms, now_ms)
+            meter.throttle_count.record(1, now_ms)
+            meter.throttle_time_sum_ms.record(throttle_time_ms, now_ms)
         return throttle_time_ms
 
     def uses(self, now_ms: int) -> Iterator[ClientUse]:
         """Yield the current rate of every quota entity that was active within the last hour."""
         self._meters.forget_idle(now_ms)
-        for entity, rate in self._meters:
-            yield ClientUse(entity, rate.measure(now_ms), rate.mean_throttle_time_ms(now_ms))
+        for entity, meter in self._meters:
+            yield ClientUse(entity, meter.rate(now_ms), meter.mean_throttle_time_ms(now_ms))
 
     def record_freely(self, user: str, client_id: str, amount: float, now_ms: int) -> None:
         """Record usage, or subtract a negative amount, without throttling this request."""

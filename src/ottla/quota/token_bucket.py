@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ottla.quota.rate import Window
+    from ottla.metrics.sampled_stat import SampleWindow
 
 
 class TokenBucket:
@@ -16,7 +16,7 @@ class TokenBucket:
 
     __slots__ = ("_filled_ms", "_tokens", "_window")
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: SampleWindow) -> None:
         self._window = window
         self._tokens: float | None = None
         self._filled_ms = 0

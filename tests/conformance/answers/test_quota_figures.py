@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from ottla.quota.rate import SampledRate, Window
+from ottla.metrics.sampled_stat import SampledStat, SampleWindow
 from ottla.quota.throttle import over_rate_ms, overdrawn_ms
 from ottla.quota.token_bucket import TokenBucket
 from tests.conformance.kafka import HERE
@@ -24,7 +24,7 @@ class Series(NamedTuple):
     """Events against one quota."""
 
     kind: str
-    window: Window
+    window: SampleWindow
     limit: float
     events: list[tuple[float, int]]
 
@@ -48,7 +48,7 @@ def test_rates_and_buckets_throttle_as_kafkas(kafka: Kafka) -> None:
 
 
 def _series(chance: random.Random, kind: str) -> Series:
-    window = Window(chance.choice((1, 2, 3, 11, 36)), chance.choice((1000, 2000, 5000)))
+    window = SampleWindow(chance.choice((1, 2, 3, 11, 36)), chance.choice((1000, 2000, 5000)))
     limit = chance.choice((0.5, 2.0, 10.0, 1000.0, 1_048_576.0))
     steps_ms = chance.choice((3, 300, 3000, 30_000))
     at_ms, events = START_MS, []
@@ -63,10 +63,10 @@ def _pauses(series: Series) -> list[int]:
 
 
 def _rate_pauses(series: Series) -> list[int]:
-    rate, limit, pauses = SampledRate(series.window), series.limit, []
+    rate, limit, pauses = SampledStat(series.window), series.limit, []
     for value, at_ms in series.events:
         rate.record(value, at_ms)
-        measured, window_ms = rate.measure(at_ms), rate.window_ms(at_ms)
+        measured, window_ms = rate.rate(at_ms), rate.window_ms(at_ms)
         pauses.append(over_rate_ms(measured, limit, window_ms) if measured > limit else 0)
     return pauses
 

@@ -302,7 +302,7 @@ def test_a_node_that_is_connected_to_too_often_lets_them_wait() -> None:
             with Wire(cluster.bootstrap, "eager") as wire:
                 wire.ask(METADATA, 9)
         rate = cluster.run(lambda node: node.broker.quotas.connections._node)
-        assert rate.measure(cluster.run(lambda node: node.clock.monotonic_ms())) <= 210
+        assert rate.rate(cluster.run(lambda node: node.clock.monotonic_ms())) <= 210
 
 
 def test_limits_on_connections_change_while_the_node_runs(

@@ -26,7 +26,7 @@ from ottla.clients.consumer.coordinator import PURPOSE
 from ottla.clients.consumer.group_requests import GroupRequests
 from ottla.clients.consumer.offsets import CommitIdentity
 from ottla.clients.consumer.pending_errors import PendingErrors
-from ottla.clients.metric_windows import Window
+from ottla.clients.metric_windows import MetricWindow
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ NO_MEMBER = (
 )
 GROUP_METRICS = "consumer-coordinator-metrics"
 REBALANCES = {
-    "rebalance-total": Window.count_of_all,
+    "rebalance-total": MetricWindow.count_of_all,
     "rebalance-rate-per-hour": lambda window, now_ms: window.frequency(now_ms) * 3600,
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.clients.metric_windows import NOT_A_NUMBER, MetricName, Window, metered, sized
+from ottla.clients.metric_windows import NOT_A_NUMBER, MetricName, MetricWindow, metered, sized
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,13 +27,13 @@ class FetcherMetrics:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._topics: dict[str, tuple[Window, Window]] = {}
+        self._topics: dict[str, tuple[MetricWindow, MetricWindow]] = {}
         window = client.metrics.window
         self._records = window(FETCHES, RECORDS)
         self._bytes = window(FETCHES, BYTES)
         self._size = window(FETCHES, FETCH_SIZE)
-        self._lag = window(FETCHES, {"records-lag-max": Window.highest})
-        self._lead = window(FETCHES, {"records-lead-min": Window.lowest})
+        self._lag = window(FETCHES, {"records-lag-max": MetricWindow.highest})
+        self._lead = window(FETCHES, {"records-lead-min": MetricWindow.lowest})
 
     def fetched_bytes(self, size: int) -> None:
         """Record the bytes of records in a response."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.clients.metric_windows import Window, counted, metered, sized
+from ottla.clients.metric_windows import MetricWindow, counted, metered, sized
 
 if TYPE_CHECKING:
     from ottla.clients.client import Client
@@ -28,7 +28,7 @@ class TopicWindows:
         window = client.metrics.window
         self.sent = window(TOPIC_GROUP, SENT, topic=topic)
         self.sent_bytes = window(TOPIC_GROUP, metered("byte"), topic=topic)
-        self.compression = window(TOPIC_GROUP, {COMPRESSION: Window.mean}, topic=topic)
+        self.compression = window(TOPIC_GROUP, {COMPRESSION: MetricWindow.mean}, topic=topic)
         self.retried = window(TOPIC_GROUP, RETRIED, topic=topic)
         self.failed = window(TOPIC_GROUP, FAILED, topic=topic)
 
@@ -46,8 +46,8 @@ class SenderMetrics:
         self._split = window(GROUP, counted("batch-split"))
         self._batch_size = window(GROUP, sized("batch-size"))
         self._queue_time_ms = window(GROUP, sized("record-queue-time"))
-        self._compression = window(GROUP, {f"{COMPRESSION}-avg": Window.mean})
-        self._records_per_request = window(GROUP, {"records-per-request-avg": Window.mean})
+        self._compression = window(GROUP, {f"{COMPRESSION}-avg": MetricWindow.mean})
+        self._records_per_request = window(GROUP, {"records-per-request-avg": MetricWindow.mean})
         gauge, memory = client.metrics.gauge, accumulator.buffer_memory
         gauge(GROUP, "buffer-total-bytes", lambda _: float(memory))
         gauge(GROUP, "buffer-available-bytes", lambda _: float(memory - accumulator.used_bytes))

@@ -1,9 +1,9 @@
-"""A rate over a sliding window of samples.
+"""Sums, counts and extremes over a sliding window of samples.
 
-Kafka: org.apache.kafka.common.metrics.stats.{Rate, WindowedSum, SampledStat}.
+Kafka: org.apache.kafka.common.metrics.stats.{SampledStat, Rate, WindowedSum}.
 
 The window slides by whole samples. A new rate is measured as if its preceding samples had been
-empty, so that one large request does not exceed the limit at once.
+empty, so that one large value does not exceed a limit at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Window(NamedTuple):
+class SampleWindow(NamedTuple):
     """The number of samples, including the current one, and the length of one."""
 
     samples: int
@@ -23,53 +23,67 @@ class Window(NamedTuple):
         return self.samples * self.sample_ms / 1000
 
 
-class _Sample:
-    __slots__ = ("last_ms", "start_ms", "value")
+class Sample:
+    """The values recorded during one interval."""
+
+    __slots__ = ("count", "highest", "last_ms", "lowest", "start_ms", "total")
 
     def __init__(self, now_ms: int) -> None:
         self.reset(now_ms)
 
     def reset(self, now_ms: int) -> None:
         """Start an empty sample."""
-        self.value = 0.0
+        self.count = 0
+        self.total = 0.0
+        self.highest = float("-inf")
+        self.lowest = float("inf")
         self.start_ms = now_ms
         self.last_ms = now_ms
 
 
-class SampledRate:
-    """Sums values and measures their rate per second."""
+class SampledStat:
+    """Records values and measures them over the window that ends now."""
 
     __slots__ = ("_current", "_samples", "_window")
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: SampleWindow) -> None:
         self._window = window
-        self._samples: list[_Sample] = []
+        self._samples: list[Sample] = []
         self._current = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Add a value; a negative one subtracts."""
+        """Add a value; a negative one subtracts from the sum."""
         samples = self._samples
         if not samples:
-            samples.append(_Sample(now_ms))
+            samples.append(Sample(now_ms))
         sample = samples[self._current]
         if now_ms - sample.start_ms >= self._window.sample_ms:
             sample = self._next_sample(now_ms)
-        sample.value += value
+        sample.count += 1
+        sample.total += value
         sample.last_ms = now_ms
+        sample.highest = max(sample.highest, value)
+        sample.lowest = min(sample.lowest, value)
 
-    def _next_sample(self, now_ms: int) -> _Sample:
+    def _next_sample(self, now_ms: int) -> Sample:
         self._current = (self._current + 1) % (self._window.samples + 1)
         if self._current >= len(self._samples):
-            self._samples.append(_Sample(now_ms))
+            self._samples.append(Sample(now_ms))
         else:
             self._samples[self._current].reset(now_ms)
         return self._samples[self._current]
 
-    def measure(self, now_ms: int) -> float:
-        """Return the mean per second over the window that ends now."""
+    def rate(self, now_ms: int) -> float:
+        """Return the sum of the values per second."""
         self._forget_old(now_ms)
-        total = sum(sample.value for sample in self._samples)
+        total = sum(sample.total for sample in self._samples)
         return total / (self.window_ms(now_ms) / 1000)
+
+    def frequency(self, now_ms: int) -> float:
+        """Return the number of values per second."""
+        self._forget_old(now_ms)
+        count = sum(sample.count for sample in self._samples)
+        return count / (self.window_ms(now_ms) / 1000)
 
     def window_ms(self, now_ms: int) -> int:
         """Return the measured time, at least all samples but one."""
@@ -81,6 +95,11 @@ class SampledRate:
         if missing > 0:
             elapsed_ms += missing * sample_ms
         return max(elapsed_ms, 1)
+
+    def recorded(self, now_ms: int) -> list[Sample]:
+        """Return the samples of the window that have values."""
+        self._forget_old(now_ms)
+        return [sample for sample in self._samples if sample.count]
 
     def _forget_old(self, now_ms: int) -> None:
         kept_ms = self._window.samples * self._window.sample_ms
