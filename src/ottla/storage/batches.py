@@ -11,6 +11,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessage
+from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_PRODUCER_ID, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,13 +19,7 @@ if TYPE_CHECKING:
     from ottla.storage.directory import File
     from ottla.types import Buffer
 
-LOG_OVERHEAD_BYTES = 12
-"""Base offset and length, which precede what the length counts."""
-HEADER_BYTES = 61
-"""A v2 batch's header; older formats have smaller ones."""
 MIN_BATCH_BYTES = 14 + LOG_OVERHEAD_BYTES
-NO_PRODUCER_ID = -1
-NO_TIMESTAMP = -1
 WALK_CHUNK_BYTES = 8192
 _MAGIC_POSITION = 16
 _TRANSACTIONAL = 0x10

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.dump.batches import NO_LIMIT, first_offset, read_batches
 from ottla.errors import CorruptMessage
+from ottla.records.batch import NO_TIMESTAMP
 from ottla.records.crc32c import crc32c
 from ottla.storage.indexes.offset_index import OffsetIndex
 from ottla.storage.indexes.time_index import TimeIndex
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ottla.storage.producers.entry import ProducerEntry
 
 _SNAPSHOT_HEAD = Layout(">hI")
-NO_TIMESTAMP = -1
 
 
 class IndexOptions(NamedTuple):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.records.batch import NO_PRODUCER_ID
 from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import Context
 
 _HIGHEST_STABLE = 5
-NO_PRODUCER_ID = NO_PRODUCER_EPOCH = -1
+NO_PRODUCER_EPOCH = -1
 
 
 @handles(InitProducerIdRequest, highest=_HIGHEST_STABLE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from ottla.storage.batches import NO_TIMESTAMP
+from ottla.records.batch import NO_TIMESTAMP
 from ottla.storage.indexes.entry_index import EntryIndex
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import CorruptMessage
-from ottla.storage.batches import HEADER_BYTES, LOG_OVERHEAD_BYTES, parse_header
+from ottla.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
+from ottla.storage.batches import parse_header
 from ottla.storage.directory import join
 from ottla.storage.segments.segment import LOG_SUFFIX
 from ottla.storage.segments.segment_recovery import is_valid_batch, read_valid_batches

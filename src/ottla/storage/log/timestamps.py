@@ -15,8 +15,7 @@ from ottla.protocol.offset_timestamps import (
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
 )
-from ottla.records.batch import RecordBatch
-from ottla.storage.batches import NO_TIMESTAMP
+from ottla.records.batch import NO_TIMESTAMP, RecordBatch
 
 if TYPE_CHECKING:
     from ottla.records.record import Record

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.storage.batches import NO_TIMESTAMP
+from ottla.records.batch import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from ottla.records.validator import ValidatedBatch

@@ -13,7 +13,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptMessage
-from ottla.storage.batches import NO_TIMESTAMP, walk_file
+from ottla.records.batch import NO_TIMESTAMP
+from ottla.storage.batches import walk_file
 from ottla.storage.directory import join
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex, OffsetPosition

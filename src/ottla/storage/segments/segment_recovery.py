@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from ottla.errors import CorruptMessage
+from ottla.records.batch import HEADER_BYTES
 from ottla.records.crc32c import crc32c
-from ottla.storage.batches import (
-    HEADER_BYTES,
-    MIN_BATCH_BYTES,
-    header_bytes_needed,
-    parse_header,
-    walk_file,
-)
+from ottla.storage.batches import MIN_BATCH_BYTES, header_bytes_needed, parse_header, walk_file
 from ottla.storage.indexes.offset_index import MAX_RELATIVE_OFFSET
 from ottla.storage.indexes.transaction_index import AbortedTransaction
 from ottla.storage.producers.update import replay_batch
