@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.records import scan
 from ottla.records.batch import RecordBatch
-from ottla.records.builder import BatchBuilder, encode_batch
+from ottla.records.builder import encode_batch
 from ottla.records.columns import InputColumn, encode_columns, parse_columns
 from ottla.records.compression import Compression, compress, decompress
 from ottla.records.crc32c import crc32c
@@ -84,14 +84,6 @@ def main() -> None:
     plain = batches[Compression.NONE]
     measure("decode to Record tuples", RECORDS, lambda: RecordBatch(plain).records())
     measure("encode_batch of tuples", RECORDS, lambda: encode_batch(rows))
-
-    def incremental() -> None:
-        builder = BatchBuilder(1 << 30)
-        for row in rows:
-            builder.try_append(*row)
-        builder.build()
-
-    measure("BatchBuilder, record by record", RECORDS, incremental)
     for codec, batch in batches.items():
         measure(f"parse_columns, {codec.config_name}", RECORDS, partial(consume, batch))
     columns = next(parse_columns(plain))

@@ -28,8 +28,10 @@ from ottla.protocol.apis.offset_for_leader_epoch import (
 )
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
 from ottla.purgatory.pending import Pending
-from ottla.records.batch import RecordBatch, add_to_sequence, iterate_batches
+from ottla.records.batch import RecordBatch, add_to_sequence
+from ottla.records.batches import iterate_batches
 from ottla.types import TopicPartition, Uuid
+from tests.records.batch_changes import assign_offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -60,8 +62,7 @@ class Log:
             if refusal is not None:
                 return refusal
         base = self.end
-        batch.set_base_offset(base)
-        batch.set_leader_epoch(self.leader_epoch)
+        assign_offset(batch, base, self.leader_epoch)
         self.batches.append(bytes(batch.buffer))
         self.end += batch.record_count
         if batch.producer_id >= 0:

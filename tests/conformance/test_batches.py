@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.errors import KafkaError
-from ottla.records.batch import RecordBatch, TimestampType, iterate_batches
+from ottla.records.batch import RecordBatch, TimestampType
+from ottla.records.batches import iterate_batches
 from ottla.records.builder import assemble_batch, encode_batch
 from ottla.records.compression import Compression
 from ottla.records.control import encode_end_txn_marker

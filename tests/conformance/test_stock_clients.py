@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla import Consumer, TopicPartition
-from ottla.records.batch import iterate_batches
+from ottla.records.batches import iterate_batches
 from tests.conformance.clients.node_process import NodeProcess, running_node
 from tests.conformance.clients.stock import CLIENTS, Client, Program, client_or_skip, run
 

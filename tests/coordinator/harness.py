@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from ottla.coordinator.group import GroupCoordinator, GroupCoordinatorConfig, RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.timing_wheel import TimingWheel
-from ottla.records.batch import RecordBatch, iterate_batches
+from ottla.records.batch import RecordBatch
+from ottla.records.batches import iterate_batches
 from ottla.types import Uuid
+from tests.records.batch_changes import assign_offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,8 +52,7 @@ class MemoryLog:
         if len(batch) > self.batch_bytes:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
         header = RecordBatch(memoryview(batch))
-        header.set_base_offset(self.end_offset(partition))
-        header.set_leader_epoch(leader_epoch)
+        assign_offset(header, self.end_offset(partition), leader_epoch)
         header.check_crc()
         self.batches.setdefault(partition, []).append(bytes(batch))
         if not self.is_holding:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.coordinator.group import GroupCoordinatorConfig
-from ottla.records.batch import iterate_batches
+from ottla.records.batches import iterate_batches
 from tests.conformance.kafka import kafka_or_skip, running_kafka
 from tests.coordinator.harness import World
 from tests.coordinator.real_group_coordinator import RealWorld, ThroughTheWire, numbered

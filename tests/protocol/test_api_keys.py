@@ -30,11 +30,15 @@ def test_other_keys_have_none(key: int) -> None:
         api_keys.request_class(key)
 
 
+def _count_of(listener: str) -> int:
+    return sum(listener in api_keys.request_class(key).api_listeners for key in ApiKey)
+
+
 def test_how_many_apis_each_listener_serves() -> None:
     """The numbers of Kafka 4.3."""
     assert len(ApiKey) == 89
-    assert len(api_keys.api_keys_of("broker")) == 77
-    assert len(api_keys.api_keys_of("controller")) == 41
+    assert _count_of("broker") == 77
+    assert _count_of("controller") == 41
 
 
 @pytest.mark.parametrize(

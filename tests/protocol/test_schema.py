@@ -6,9 +6,8 @@ import pytest
 
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
-from ottla.protocol.apis.metadata import MetadataResponse
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
-from ottla.protocol.schema import EMPTY, Struct, field, int32, iterate_structs
+from ottla.protocol.schema import EMPTY, Struct, field, int32
 from ottla.protocol.versions import parse_versions
 from ottla.types import ZERO_UUID
 
@@ -86,16 +85,6 @@ def test_kafka_defaults_are_known() -> None:
     assert request.replica_state.replica_epoch == -1
     topic = FetchRequest.FetchTopic(partitions=[])
     assert (topic.topic, topic.topic_id) == ("", ZERO_UUID)
-
-
-def test_all_structs_of_a_message_are_found() -> None:
-    """Outermost first, then depth first."""
-    assert [cls.__name__ for cls in iterate_structs(MetadataResponse)] == [
-        "MetadataResponse",
-        "MetadataResponseBroker",
-        "MetadataResponseTopic",
-        "MetadataResponsePartition",
-    ]
 
 
 def test_a_struct_that_is_nowhere_is_named() -> None:

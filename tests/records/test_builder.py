@@ -1,57 +1,15 @@
-"""Batches built at once, record by record, and again after compaction."""
+"""Batches built at once, and again after compaction."""
 
 from __future__ import annotations
 
 import pytest
 
 from ottla.records.batch import RecordBatch, TimestampType
-from ottla.records.builder import BatchBuilder, encode_batch, rebuild_batch
+from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression
+from tests.records.batch_changes import rebuild_batch
 
 ROWS = [(100 + index, b"k%d" % index, b"v" * index, (("h", b"x"),)) for index in range(6)]
-
-
-@pytest.mark.parametrize("codec", list(Compression))
-def test_builder_and_encode_batch_agree(codec: Compression) -> None:
-    """Record by record or all at once, the bytes are the same."""
-    builder = BatchBuilder(10_000, compression=codec)
-    for row in ROWS:
-        assert builder.try_append(*row)
-    built = builder.build(producer_id=3, producer_epoch=1, base_sequence=7, transactional=True)
-    assert built == encode_batch(
-        ROWS,
-        compression=codec,
-        producer_id=3,
-        producer_epoch=1,
-        base_sequence=7,
-        transactional=True,
-    )
-    assert builder.max_timestamp == 105
-
-
-def test_builder_stops_at_its_limit() -> None:
-    """A batch never passes its limit, except that a single record always fits."""
-    builder = BatchBuilder(500)
-    while builder.try_append(1, b"k", bytes(50)):
-        pass
-    data = builder.build()
-    assert len(data) <= 500 < len(data) + 61
-    assert len(data) == builder.plain_bytes == builder.estimated_bytes
-    large = BatchBuilder(10)
-    assert large.try_append(1, None, bytes(1000))
-    assert not large.try_append(1, None, b"")
-    assert RecordBatch(large.build()).record_count == 1
-
-
-def test_builder_trusts_the_ratio() -> None:
-    """With a ratio of one half, about twice as many records fit."""
-    counts = []
-    for ratio in (1.0, 0.5):
-        builder = BatchBuilder(2000, compression=Compression.ZSTD, ratio=ratio)
-        while builder.try_append(1, None, bytes(100)):
-            pass
-        counts.append(builder.record_count)
-    assert counts[1] > 1.8 * counts[0]
 
 
 def test_append_time_is_everyones() -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records import columns as columns_module
-from ottla.records.batch import RecordBatch, TimestampType, iterate_batches
-from ottla.records.builder import assemble_batch, encode_batch, rebuild_batch
+from ottla.records.batch import RecordBatch, TimestampType
+from ottla.records.batches import iterate_batches
+from ottla.records.builder import assemble_batch, encode_batch
 from ottla.records.columns import (
     BinaryColumn,
     Columns,
@@ -21,6 +22,7 @@ from ottla.records.columns import (
 )
 from ottla.records.compression import Compression
 from ottla.records.control import encode_end_txn_marker
+from tests.records.batch_changes import rebuild_batch
 from tests.records.plain import COLUMN_SCANS, IDS
 
 if TYPE_CHECKING:

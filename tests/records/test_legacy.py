@@ -8,7 +8,8 @@ from zlib import crc32
 import pytest
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
-from ottla.records.batch import TimestampType, iterate_batches
+from ottla.records.batch import TimestampType
+from ottla.records.batches import iterate_batches
 from ottla.records.compression import Compression, compress
 from ottla.records.legacy import LegacyBatch
 
@@ -72,10 +73,10 @@ def test_wrapped_messages_of_format_0_have_absolute_offsets() -> None:
 
 
 def test_old_formats_are_only_read() -> None:
-    """No patch is possible."""
+    """A producer cannot be set."""
     batch = LegacyBatch(bytearray(message(1, 1, b"v")))
     with pytest.raises(KafkaError) as error:
-        batch.set_base_offset(5)
+        batch.set_producer(5, 0, 0)
     assert error.value.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 

@@ -146,22 +146,3 @@ def test_append_stops_at_a_limit(scan: Any) -> None:
     assert len(out) == 9
     assert not scan.append_record(out, 0, 1, b"k", b"v", b"\x00", 17)
     assert len(out) == 9
-
-
-@BOTH
-def test_find_timestamp(scan: Any) -> None:
-    """The first record with a sufficient timestamp at or after an offset is found."""
-    data = payload()
-    assert scan.find_timestamp(data, 3, 50, 1000, 0, 0) == (50, 1000)
-    assert scan.find_timestamp(data, 3, 50, 1000, 1001, 0) == (51, 1005)
-    assert scan.find_timestamp(data, 3, 50, 1000, 990, 52) == (52, 990)
-    assert scan.find_timestamp(data, 3, 50, 1000, 1006, 0) is None
-    for broken, count in (
-        (data[:10], 1),
-        (data, 4),
-        (b"\xfe\x01", 1),
-        (data, 1 << 40),
-        (b"\x01" * 20, 2),
-    ):
-        with pytest.raises(CorruptMessage):
-            scan.find_timestamp(broken, count, 0, 0, 1 << 50, 0)

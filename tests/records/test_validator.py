@@ -17,6 +17,7 @@ from ottla.records.validator import (
     UnreadableRecords,
     validate,
 )
+from tests.records.batch_changes import set_attributes
 
 if TYPE_CHECKING:
     from ottla.records.validator import ValidatedBatch
@@ -150,7 +151,7 @@ def test_what_does_not_decompress_is_invalid(codec: Compression) -> None:
 def test_unknown_codec_is_refused() -> None:
     """Codec ids 5 to 7 do not exist."""
     data = broken_payload(Compression.NONE, b"x")
-    RecordBatch(data).set_attributes(6)
+    set_attributes(data, 6)
     assert refused(data).code == ErrorCode.INVALID_RECORD
 
 

@@ -23,7 +23,7 @@ from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.protocol.produce_values import PartitionRecords, ProduceValues
 from ottla.purgatory.timing_wheel import TimingWheel
-from ottla.records.batch import iterate_batches
+from ottla.records.batches import iterate_batches
 from ottla.records.builder import encode_batch
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.coordinator_log import TopicLog

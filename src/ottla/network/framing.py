@@ -56,11 +56,6 @@ class FrameReader:
         self._filled = 0
 
     @property
-    def frame_size(self) -> int:
-        """The announced size of the unfinished frame, 0 when unknown."""
-        return self._size if self._frame is not None else 0
-
-    @property
     def received_bytes(self) -> int:
         """Bytes of the unfinished frame that have arrived."""
         return self._filled if self._frame is not None else len(self.left)

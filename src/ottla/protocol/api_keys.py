@@ -165,12 +165,6 @@ def response_header_version(key: int, version: int) -> int:
     return 1 if version >= _first_flexible_response(key) else 0
 
 
-@cache
-def api_keys_of(listener: str) -> tuple[ApiKey, ...]:
-    """Return the keys served on a "broker" or a "controller" listener, in order."""
-    return tuple(key for key in ApiKey if listener in request_class(key).api_listeners)
-
-
 def served_versions(key: int, *, unstable: bool = False) -> Versions:
     """Return the versions to serve; an unstable highest version only if enabled."""
     cls = request_class(key)

@@ -51,25 +51,3 @@ def decode_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
             raise CorruptMessage(
                 "varint is too long, the most significant bit in the 5th byte is set"
             )
-
-
-def encode_varint(value: int) -> bytes:
-    """Encode a signed value of up to 64 bits in zig-zag form."""
-    return encode_uvarint(value << 1 if value >= 0 else (-value << 1) - 1)
-
-
-def decode_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Return the signed (zig-zag) value at position, at most ten bytes, and the position after."""
-    value = shift = 0
-    while True:
-        byte = buffer[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift > 63:
-            raise CorruptMessage(
-                "varlong is too long, the most significant bit in the 10th byte is set"
-            )
-    return (value >> 1) ^ -(value & 1), position

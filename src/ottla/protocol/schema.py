@@ -9,13 +9,10 @@ checkpoint records. Codecs are compiled from it by `protocol.codec` on first use
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, dataclass_transform
+from typing import Annotated, Any, ClassVar, TypeAlias, dataclass_transform
 
 from ottla.protocol.versions import NO_VERSIONS, Versions, parse_versions
 from ottla.types import SendItem, Uuid
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 int8 = Annotated[int, "int8"]
 int16 = Annotated[int, "int16"]
@@ -320,11 +317,3 @@ class Response(Struct):
     """A response body. Class keywords: key, versions, flexible."""
 
     __slots__ = ()
-
-
-def iterate_structs(cls: StructMeta) -> Iterator[StructMeta]:
-    """Yield a message class and all structs nested in it, outermost first."""
-    yield cls
-    for described in cls.fields:
-        if described.struct is not None:
-            yield from iterate_structs(described.struct)

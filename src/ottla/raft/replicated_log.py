@@ -13,7 +13,7 @@ from ottla.raft.control_records import decode_control_message
 from ottla.raft.log_check import METADATA_LOG, check_log
 from ottla.raft.recovery_point import read_recovery_point, write_recovery_point
 from ottla.raft.snapshot import SNAPSHOT_MODE, SUFFIX, decode_snapshot, snapshot_name
-from ottla.records.batch import iterate_batches
+from ottla.records.batches import iterate_batches
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log.partition_log import PartitionLog

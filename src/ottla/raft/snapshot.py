@@ -22,7 +22,7 @@ from ottla.protocol.records.raft import (
 from ottla.raft.batch_accumulator import BatchAccumulator
 from ottla.raft.control_records import decode_control_message, encode_control_messages
 from ottla.raft.voter_set import voter_set_of
-from ottla.records.batch import iterate_batches
+from ottla.records.batches import iterate_batches
 from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:

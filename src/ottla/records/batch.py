@@ -1,6 +1,6 @@
 """A view of one record batch: 61 bytes of header, then the records.
 
-No bytes are copied: fields are read from the header with one unpack and patched in place.
+No bytes are copied: fields are read from the header with one unpack.
 
 Hot path: `RecordBatch(view, position)` is created once per batch on produce, append and fetch.
 
@@ -24,8 +24,6 @@ from ottla.records.compression import (
 from ottla.records.crc32c import crc32c
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ottla.records.record import Record
     from ottla.types import Buffer
 
@@ -48,10 +46,8 @@ NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 _SMALLEST_LEGACY_BYTES: Final = 14
 
-_INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _INT8: Final = Struct(">b")
-_INT64 = Struct(">q")
 _CRC = Struct(">I")
 _PRODUCER = Struct(">qhi")
 
@@ -102,11 +98,6 @@ class RecordBatch:
     def base_offset(self) -> int:
         """Offset of the first record, even if compaction removed that record."""
         return self._fields[0]
-
-    @property
-    def batch_length(self) -> int:
-        """Bytes that follow the base offset and this length."""
-        return self._fields[1]
 
     @property
     def leader_epoch(self) -> int:
@@ -240,36 +231,12 @@ class RecordBatch:
                 f"Record is corrupt (stored crc = {self._fields[4]}, computed crc = {computed})"
             )
 
-    def set_base_offset(self, base_offset: int) -> None:
-        """Set the base offset, which the checksum does not cover."""
-        self._patch(_INT64, 0, base_offset)
-
-    def set_leader_epoch(self, leader_epoch: int) -> None:
-        """Set the epoch of the appending leader, which the checksum does not cover."""
-        self._patch(_INT32, LOG_OVERHEAD_BYTES, leader_epoch)
-
-    def set_max_timestamp(self, timestamp_type: TimestampType, max_timestamp: int) -> None:
-        """Set the timestamp type and the largest timestamp, and update the checksum."""
-        attributes = self._fields[5] & ~LOG_APPEND_TIME_FLAG
-        if timestamp_type == TimestampType.LOG_APPEND_TIME:
-            attributes |= LOG_APPEND_TIME_FLAG
-        self._patch(_INT64, MAX_TIMESTAMP_POSITION, max_timestamp)
-        self.set_attributes(attributes)
-
     def set_producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Set the producer and its first sequence number, and update the checksum."""
         _PRODUCER.pack_into(
             self.view, self.position + PRODUCER_POSITION, producer_id, producer_epoch, base_sequence
         )
-        self._patch(_CRC, CRC_POSITION, self.computed_crc())
-
-    def set_attributes(self, attributes: int) -> None:
-        """Replace the flags and update the checksum."""
-        self._patch(_INT16, ATTRIBUTES_POSITION, attributes)
-        self._patch(_CRC, CRC_POSITION, self.computed_crc())
-
-    def _patch(self, field: Struct, position: int, value: int) -> None:
-        field.pack_into(self.view, self.position + position, value)
+        _CRC.pack_into(self.view, self.position + CRC_POSITION, self.computed_crc())
         self._fields = HEADER.unpack_from(self.view, self.position)
 
     def plain_payload(
@@ -311,29 +278,6 @@ class RecordBatch:
         )
 
 
-def iterate_batches(
-    view: Buffer, position: int = 0, *, partial_tail: bool = False
-) -> Iterator[RecordBatch]:
-    """Iterate over consecutive batches of any magic.
-
-    A truncated batch raises CorruptMessage; with partial_tail it ends the iteration, as fetch
-    responses need: brokers may truncate the last batch. A batch with an invalid magic or size
-    in its header always raises CorruptMessage.
-    """
-    view = memoryview(view)
-    end = len(view)
-    while position < end:
-        left = end - position
-        size = claimed_bytes(view, position)
-        if size > left:
-            if partial_tail:
-                return
-            raise CorruptMessage(f"A record batch is truncated: {left} bytes are left.")
-        batch = batch_at(view, position)
-        yield batch
-        position += batch.size
-
-
 def claimed_bytes(view: memoryview, position: int) -> int:
     """Return the size in the header of a batch of any magic, which may exceed the bytes present.
 
@@ -352,13 +296,3 @@ def claimed_bytes(view: memoryview, position: int) -> int:
     if not 0 <= magic <= 2:
         raise CorruptMessage(f"Invalid magic found in record: {magic}")
     return size
-
-
-def batch_at(view: memoryview, position: int) -> RecordBatch:
-    """Return the batch of any magic at position; raises CorruptMessage unless it is complete."""
-    if len(view) - position > MAGIC_POSITION and view[position + MAGIC_POSITION] < 2:
-        # imported on demand: old batches are rare, and their module imports this one
-        from ottla.records.legacy import LegacyBatch
-
-        return LegacyBatch(view, position)
-    return RecordBatch(view, position)

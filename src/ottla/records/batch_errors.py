@@ -18,8 +18,8 @@ from ottla.records.batch import (
     MAGIC_POSITION,
     RecordBatch,
     claimed_bytes,
-    iterate_batches,
 )
+from ottla.records.batches import iterate_batches
 from ottla.records.crc32c import crc32c
 from ottla.records.validation_rules import OffloadRequired, invalid
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.records import column_scan
-from ottla.records.batch import HEADER_BYTES, RecordBatch, TimestampType, iterate_batches
+from ottla.records.batch import HEADER_BYTES, RecordBatch, TimestampType
+from ottla.records.batches import iterate_batches
 from ottla.records.builder import assemble_batch, attributes_of, encode_batch
 from ottla.records.compression import DEFAULT_LIMIT_BYTES, Compression, compress
 from ottla.records.control import ControlRecordType, decode_control_type

@@ -137,11 +137,12 @@ class LegacyBatch(RecordBatch):
         """Return the checksum (CRC-32, not CRC-32C) of the bytes."""
         return crc32(self.view[self.position + MAGIC_POSITION : self.position + self.size])
 
-    def _patch(self, field: Struct, position: int, value: int) -> None:
+    def set_producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Refuse: producer ids came with format 2."""
         raise KafkaError(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"Format {self._fields[3]} is only read: "
-            f"{field.size} bytes {value} cannot be put at {position}.",
+            f"Message format {self._fields[3]} has no producer: id {producer_id}, epoch "
+            f"{producer_epoch} and sequence {base_sequence} cannot be set.",
         )
 
     def plain_payload(

@@ -46,7 +46,7 @@ cpdef bint overflows(long long base, long long delta) noexcept nogil
 
 
 @cython.locals(
-    cursor=Cursor, verdict=cython.int, largest=cython.longlong, largest_index=cython.longlong,
+    cursor=Cursor, flags=cython.int, largest=cython.longlong, largest_index=cython.longlong,
     index=cython.longlong, size=cython.longlong, record_end=cython.Py_ssize_t,
     timestamp_delta=cython.longlong, timestamp=cython.longlong, key_size=cython.longlong,
 )
@@ -137,16 +137,6 @@ cpdef bint append_record(
     bytearray out, long long timestamp_delta, long long offset_delta, object key, object value,
     object headers, long long limit=*,
 ) except -1
-
-
-@cython.locals(
-    cursor=Cursor, index=cython.longlong, size=cython.longlong, record_end=cython.Py_ssize_t,
-    timestamp_delta=cython.longlong, offset=cython.longlong,
-)
-cpdef object find_timestamp(
-    const unsigned char[::1] payload, long long count, long long base_offset,
-    long long base_timestamp, long long target, long long first_offset,
-)
 
 
 @cython.locals(

@@ -1,6 +1,6 @@
 """The one walk over records, for every purpose: decode, validate, encode, columns.
 
-This file runs as it is; with `scan.pxd` beside it Cython compiles it to C, where it is about fifty
+This file runs as it is; with `scan.pxd` Cython compiles it to C, where it is about fifty
 times faster. Both must give equal answers (tests/records/test_scan.py runs both), so nothing here
 depends on Python's unlimited integers or negative indexes.
 
@@ -250,7 +250,7 @@ def scan_records(  # noqa: C901, PLR0913, PLR0917 - one loop, in C, and keywords
     broken by a timestamp other than -1 outside earliest…latest, and by a missing key where keys
     are required.
     """
-    verdict = 0
+    flags = 0
     largest = -1
     largest_index = -1
     if count < 0 or count > (end - position) // 7 + 1:
@@ -264,7 +264,7 @@ def scan_records(  # noqa: C901, PLR0913, PLR0917 - one loop, in C, and keywords
         cursor.skip(1)
         timestamp_delta = cursor.varlong()
         if cursor.varint() != first_index + index:
-            verdict |= NOT_CONSECUTIVE
+            flags |= NOT_CONSECUTIVE
         key_size = cursor.varint()
         cursor.skip(key_size)
         cursor.skip(cursor.varint())
@@ -278,12 +278,12 @@ def scan_records(  # noqa: C901, PLR0913, PLR0917 - one loop, in C, and keywords
             largest = timestamp
             largest_index = index
         if (timestamp < earliest or timestamp > latest) and timestamp != -1:
-            verdict |= RULE_BROKEN
+            flags |= RULE_BROKEN
         if requires_keys and key_size < 0:
-            verdict |= RULE_BROKEN
+            flags |= RULE_BROKEN
     if cursor.position != end:
         return MALFORMED, largest, largest_index
-    return verdict, largest, largest_index
+    return flags, largest, largest_index
 
 
 def slice_end(data: Buffer, position: int, count: int, max_bytes: int) -> tuple[int, int]:
@@ -497,38 +497,6 @@ def append_records(out: bytearray, records: Iterable[RecordInput], base_timestam
         encoded = header_bytes(headers) if headers else NO_HEADERS
         append_record(out, timestamp - base_timestamp, index, key, value, encoded)
     return largest
-
-
-def find_timestamp(
-    payload: Buffer,
-    count: int,
-    base_offset: int,
-    base_timestamp: int,
-    target: int,
-    first_offset: int,
-) -> tuple[int, int] | None:
-    """Return offset and timestamp of the first record from first_offset on that is late enough.
-
-    Late enough is target (ms) or later; None when there is none. CorruptMessage for records that
-    are broken.
-    """
-    if base_offset > _LARGEST_BASE or base_offset < -_LARGEST_BASE:
-        raise CorruptMessage(f"Found invalid base offset {base_offset} in magic v2 batch")
-    cursor = cursor_over(payload, 0, len(payload))
-    for index in range(count):
-        size = cursor.varint()
-        record_end = cursor.position + size
-        cursor.skip(1)
-        timestamp_delta = cursor.varlong()
-        offset = base_offset + cursor.varint()
-        if cursor.fault or record_end < cursor.position or record_end > cursor.end:
-            raise CorruptMessage(describe_fault(cursor.fault, index))
-        if overflows(base_timestamp, timestamp_delta):
-            raise CorruptMessage(describe_fault(cursor.fault, index))
-        if base_timestamp + timestamp_delta >= target and offset >= first_offset:
-            return offset, base_timestamp + timestamp_delta
-        cursor.position = record_end
-    return None
 
 
 def crc32c_tables() -> array[int]:

@@ -34,7 +34,7 @@ from ottla.protocol.records.consumer_protocol import (
 )
 from ottla.protocol.schema import Struct
 from ottla.records.batch import RecordBatch, TimestampType
-from ottla.records.builder import encode_batch, rebuild_batch
+from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression, compress
 from ottla.records.control import (
     ControlRecordType,
@@ -46,6 +46,7 @@ from ottla.storage.producers.snapshot import encode_snapshot
 from tests.conformance.clients.node_process import running_node
 from tests.conformance.kafka import running_kafka
 from tests.protocol.messages import random_message
+from tests.records.batch_changes import rebuild_batch
 from tests.records.test_legacy import message as legacy_message
 
 if TYPE_CHECKING:

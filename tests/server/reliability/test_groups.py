@@ -15,7 +15,7 @@ from ottla.protocol.apis.leave_group import LeaveGroupRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
 from ottla.protocol.apis.sync_group import SyncGroupRequest
-from ottla.records.batch import iterate_batches
+from ottla.records.batches import iterate_batches
 from ottla.replication.partition import Partition
 from ottla.server.broker.coordinator_log import TopicLog
 from ottla.types import TopicPartition

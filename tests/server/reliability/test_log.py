@@ -10,7 +10,7 @@ import pytest
 from ottla.config.broker import parse_broker_config
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.timing_wheel import TimingWheel
-from ottla.records.batch import iterate_batches
+from ottla.records.batches import iterate_batches
 from ottla.replication.partition import Partition
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.maintenance import Maintenance

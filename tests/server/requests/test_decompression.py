@@ -18,7 +18,8 @@ from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.codec import decode_at
 from ottla.protocol.headers import ResponseHeader
 from ottla.records import large_batches
-from ottla.records.batch import RecordBatch, iterate_batches
+from ottla.records.batch import RecordBatch
+from ottla.records.batches import iterate_batches
 from ottla.records.builder import encode_batch
 from ottla.records.compression import Compression
 from ottla.records.validation_rules import OffloadRequired, ValidationRules

@@ -20,13 +20,8 @@ from ottla.protocol.records.raft import (
     SnapshotHeaderRecord,
     VotersRecord,
 )
-from ottla.records.batch import (
-    LOG_OVERHEAD_BYTES,
-    RecordBatch,
-    TimestampType,
-    add_to_sequence,
-    batch_at,
-)
+from ottla.records.batch import LOG_OVERHEAD_BYTES, RecordBatch, TimestampType, add_to_sequence
+from ottla.records.batches import batch_at
 from ottla.records.compression import Compression
 from ottla.records.control import ControlRecordType, decode_control_type, decode_end_txn_marker
 from ottla.records.legacy import LegacyBatch

@@ -19,7 +19,7 @@ from ottla.cli.output.java_format import java_date
 from ottla.cli.output.java_names import java_text
 from ottla.errors import CorruptMessage, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
-from ottla.records.batch import iterate_batches
+from ottla.records.batches import iterate_batches
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.record_decoder import ConsumerRecord, simple_records, with_topic
 from ottla.errors import CorruptMessage, KafkaError
-from ottla.records.batch import LOG_APPEND_TIME_FLAG, iterate_batches
+from ottla.records.batch import LOG_APPEND_TIME_FLAG
+from ottla.records.batches import iterate_batches
 from ottla.records.compression import DEFAULT_LIMIT_BYTES
 from ottla.records.control import ControlRecordType, decode_control_type
 from ottla.records.record import Record

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.records.batch import iterate_batches
+from ottla.records.batches import iterate_batches
 from ottla.records.control import ControlRecordType, decode_control_type
 
 if TYPE_CHECKING:

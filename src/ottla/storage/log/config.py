@@ -5,12 +5,7 @@ Kafka: org.apache.kafka.storage.internals.log.LogConfig.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Self
+from dataclasses import dataclass
 
 FOREVER = 0x7FFF_FFFF_FFFF_FFFF
 
@@ -63,14 +58,3 @@ class LogConfig:
     def deletes_by_retention(self) -> bool:
         """Whether old segments are deleted by age and size."""
         return "delete" in self.cleanup_policy
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """Take the parsed values known here, by dotted or underlined name; ignore the others."""
-        known = {field.name for field in fields(cls)}
-        chosen: dict[str, Any] = {}
-        for name, value in values.items():
-            attribute = name.replace(".", "_").replace("-", "_")
-            if attribute in known:
-                chosen[attribute] = tuple(value) if attribute == "cleanup_policy" else value
-        return cls(**chosen)

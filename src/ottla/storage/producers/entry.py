@@ -87,11 +87,6 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else -1
 
     @property
-    def first_sequence(self) -> int:
-        """Sequence of the first record of the oldest batch kept, -1 when none is known."""
-        return self.batches[0].base_sequence if self.batches else -1
-
-    @property
     def last_data_offset(self) -> int:
         """Offset of the last record, -1 when none is known."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
