@@ -72,68 +72,10 @@ ALLOWED: tuple[Allowed, ...] = (
 KNOWN_DEFECTS: tuple[Allowed, ...] = (
     Allowed(
         "fetch",
-        r".*\.error_code",
-        "3|103",
-        "100",
-        "A topic that was deleted, or created again, in a fetch session is"
-        " UNKNOWN_TOPIC_OR_PARTITION or INCONSISTENT_TOPIC_ID in Kafka.",
-    ),
-    Allowed(
-        "fetch",
-        r".*\.session_id",
-        "<session_id .*",
-        "0",
-        "Kafka opens a session without partitions.",
-    ),
-    Allowed(
-        "fetch",
         r".*\.aborted_transactions",
         "None",
         r"\[\]",
         "A fetch that waited and is answered by its timeout has null there in Kafka.",
-    ),
-    Allowed(
-        "produce",
-        r".*\.error_code",
-        "87|76",
-        "21",
-        "Kafka checks the batches before acks.",
-    ),
-    Allowed(
-        "produce",
-        r".*\.log_start_offset",
-        "-1",
-        r"\d+",
-        "A partition that is refused for its acks has no log start offset in Kafka.",
-    ),
-    Allowed(
-        "produce",
-        r".*\.error_code",
-        "87",
-        "76",
-        "Kafka checks a batch's length before its codec.",
-    ),
-    Allowed(
-        "produce",
-        r".*\.error_code",
-        "2|53",
-        ".*",
-        "Kafka refuses all partitions when one batch cannot be read, or is transactional without"
-        " an id.",
-    ),
-    Allowed(
-        "produce",
-        r".*\.error_code",
-        ".*",
-        "48",
-        "Kafka reads the transactional id only for transactional batches.",
-    ),
-    Allowed(
-        "produce",
-        r"answer\.responses.*",
-        r"<absent>|\{\}|\[\]",
-        ".*",
-        "Kafka leaves out topics without partitions.",
     ),
 )
 # Differences of the single requests that hold here, too: their labels have the case's name.

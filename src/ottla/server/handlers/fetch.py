@@ -213,13 +213,12 @@ class FetchRead:
         topic, broker = requested.key.topic, self._ctx.broker
         if self._ctx.api_version >= _TOPIC_IDS_FROM:
             name = broker.topic_name(requested.key.topic_id)
-            if name is None and requested.replica is not None:
-                known = requested.replica.topic_partition.topic
-                is_recreated = broker.topic_id(known) is not None
+            if name is None and requested.topic:
+                is_recreated = broker.topic_id(requested.topic) is not None
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID if is_recreated else _UNKNOWN[0])
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-            topic = name
+            topic = requested.topic = name
         requested.replica = self._ctx.broker.replicas.get(topic, requested.key.partition)
         return requested.replica
 

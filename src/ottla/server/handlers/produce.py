@@ -10,6 +10,7 @@ benchmarks/against_kafka.
 from __future__ import annotations
 
 import logging
+from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.produce")
 ADMIN_CLIENT_ID = "__admin_client"
 _ZSTD_FROM: Final = 7
+_LENGTH: Final = Struct(">i")
+_LENGTH_POSITION, _OVERHEAD_BYTES = 8, 12
 _MAGIC_POSITION, _FLAGS_POSITION = 16, 22  # in a batch; the low byte of its attributes
 _HEADER_BYTES: Final = 61
 _MAGIC: Final = 2
@@ -65,6 +68,7 @@ def produce(
             or len(records) < _HEADER_BYTES
             or records[_MAGIC_POSITION] != _MAGIC
             or records[_FLAGS_POSITION] & _TRANSACTIONAL
+            or _LENGTH.unpack_from(records, _LENGTH_POSITION)[0] + _OVERHEAD_BYTES != len(records)
         ):
             is_usual = False
     if not is_usual:

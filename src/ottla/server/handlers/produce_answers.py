@@ -33,6 +33,7 @@ _WITHOUT_LOG_START = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_REQUIRED_ACKS,
     }
 )
 
