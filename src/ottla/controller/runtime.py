@@ -66,6 +66,8 @@ class ControllerRuntime:
         self.controller = replayed.controller
         self.active = False
         self.failure: Exception | None = None
+        self.ready: Pending[None] = Pending()
+        """Complete when this node leads and everything in its log is committed."""
         self.last_append_ms = 0
         """Monotonic time of the last append, for the idle NoOp."""
         self.driver = RaftDriver(
@@ -99,6 +101,7 @@ class ControllerRuntime:
             self.controller.cluster.heartbeats.begin(broker_id, now_ms)
         if self._registration is not None:
             self._append([MessageAndVersion(self._registration.to_record(), 0)])
+        self._wait((lambda: self.ready.complete(None), self.ready.fail))
 
     def batch_appended(self, _last_offset: int, size_bytes: int) -> None:
         """Count the bytes for the snapshot policy."""
@@ -125,6 +128,7 @@ class ControllerRuntime:
             return
         self.failure = error
         self.active = False
+        self.ready.fail(error)
         self._fail_all(
             KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log has failed: {error}")
         )

@@ -8,7 +8,7 @@ from typing import Any
 from ottla.errors import ErrorCode
 from ottla.metadata.resources import ConfigResource, ConfigResourceType
 from ottla.replication.replica_set import ReplicaSet
-from ottla.server.broker.broker import Broker
+from ottla.server.broker.publisher import MetadataPublisher
 from ottla.storage.log.config import LogConfig
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import Uuid
@@ -41,25 +41,26 @@ def change(*topics: Any, **parts: Any) -> tuple[Any, Any]:
     return SimpleNamespace(**delta | parts), image
 
 
-def broker(*disks: SimulatedDisk) -> tuple[Any, list[object]]:
-    """Return as much of a broker as metadata changes need, and what its groups are told."""
-    made: Any = object.__new__(Broker)
-    told: list[object] = []
-    made.node_id = 1
-    made._reported = set()
-    made.clock = SimpleNamespace(now_ms=lambda: NOW_MS)
-    made.replicas = ReplicaSet(1, open_set(*disks))
-    made.groups = SimpleNamespace(on_topics_deleted=told.extend)
-    made.log_config = lambda _: LogConfig()
-    return made, told
+def publisher(*disks: SimulatedDisk) -> tuple[MetadataPublisher, ReplicaSet, list[object]]:
+    """Return a publisher over as much of a broker as it needs, and the topics its groups drop."""
+    dropped: list[object] = []
+    replicas = ReplicaSet(1, open_set(*disks))
+    broker: Any = SimpleNamespace(
+        node_id=1,
+        clock=SimpleNamespace(now_ms=lambda: NOW_MS),
+        replicas=replicas,
+        groups=SimpleNamespace(on_topics_deleted=dropped.extend),
+        metadata=SimpleNamespace(log_config=lambda _: LogConfig()),
+    )
+    return MetadataPublisher(broker), replicas, dropped
 
 
 def test_a_disk_that_fails_while_a_topic_is_deleted_stops_no_other_change() -> None:
     """Another topic is deleted, a third one made, and the groups told, all by the same delta."""
     disks = SimulatedDisk(0), SimulatedDisk(1)
-    one, told = broker(*disks)
+    one, replicas, dropped = publisher(*disks)
     for name, topic_id in (("x", X), ("y", Y)):
-        one.replicas.host(name, 0, topic_id, now_ms=NOW_MS)
+        replicas.host(name, 0, topic_id, now_ms=NOW_MS)
     disks[0].fail(lambda call: call.kind == "rename")
     delta, image = change(
         topic("z", Z),
@@ -67,42 +68,44 @@ def test_a_disk_that_fails_while_a_topic_is_deleted_stops_no_other_change() -> N
         partitions_changed={Z: {0: None}},
     )
     one.metadata_changed(delta, image)
-    assert [log_dir.is_online for log_dir in one.replicas.logs.directories] == [False, True]
-    assert [str(partition.topic_partition) for partition in one.replicas] == ["z-0"]
-    assert told == [("x", X), ("y", Y)]
+    assert [log_dir.is_online for log_dir in replicas.logs.directories] == [False, True]
+    assert [str(partition.topic_partition) for partition in replicas] == ["z-0"]
+    assert dropped == [("x", X), ("y", Y)]
 
 
 def test_only_new_partitions_are_made_while_a_directory_is_offline() -> None:
     """What a start finds in the metadata has a log already, and that may lie there."""
     disks = SimulatedDisk(0), SimulatedDisk(1)
-    one, _ = broker(*disks)
-    logs = one.replicas.logs
+    one, replicas, _ = publisher(*disks)
+    logs = replicas.logs
     logs.fail(logs.directories[0], OSError("gone"))
     x, y, z = topic("x", X), topic("y", Y), topic("z", Z)
     one.metadata_changed(*change(x, is_snapshot=True, partitions_changed={X: {0: None}}))
-    assert one.replicas.why_missing("x", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert replicas.why_missing("x", 0) is ErrorCode.KAFKA_STORAGE_ERROR
     one.metadata_changed(*change(y, partitions_changed={Y: {0: None}}))
     one.metadata_changed(*change(z, partitions_changed={Z: {0: SimpleNamespace(replicas=(1, 2))}}))
-    assert [str(partition.topic_partition) for partition in one.replicas] == ["y-0"]
+    assert [str(partition.topic_partition) for partition in replicas] == ["y-0"]
     moved = SimpleNamespace(replicas=(2, 3))
     one.metadata_changed(*change(z, partitions_changed={Z: {0: moved}}))
-    assert one.replicas.find("z", 0) is not None
+    assert replicas.find("z", 0) is not None
 
 
 def test_a_change_that_fails_stops_no_other_change() -> None:
     """Whatever the error is: the other topics, partitions, quotas and settings are applied."""
-    one, groups = broker(SimulatedDisk())
+    one, replicas, groups = publisher(SimulatedDisk())
+    parts: Any = one._broker
     applied: list[object] = []
 
     def fail(*_: object) -> None:
         raise RuntimeError("a defect")
 
-    one.groups = SimpleNamespace(
+    parts.groups = SimpleNamespace(
         on_topics_deleted=lambda topics: fail() if topics[0][0] == "x" else groups.extend(topics)
     )
-    one.log_config = lambda name: fail() if name == "u" else LogConfig()
-    one.quotas = SimpleNamespace(update=fail)
-    one.telemetry = SimpleNamespace(update=lambda _, name: applied.append(name))
+    parts.metadata.log_config = lambda name: fail() if name == "u" else LogConfig()
+    parts.quotas = SimpleNamespace(update=fail)
+    parts.telemetry = SimpleNamespace(update=lambda _, name: applied.append(name))
+    one = MetadataPublisher(parts)
     u, v = topic("u", Uuid(b"u" * 16)), topic("v", Uuid(b"v" * 16))
     delta, image = change(
         u,
@@ -115,7 +118,7 @@ def test_a_change_that_fails_stops_no_other_change() -> None:
     image.quotas = SimpleNamespace(by_entity={})
     one.metadata_changed(delta, image)
     assert groups == [("y", Y)]
-    partition = one.replicas.find("v", 0)
+    partition = replicas.find("v", 0)
     assert partition is not None
     assert partition.is_leader
     assert applied == ["subscription"]

@@ -21,7 +21,7 @@ from ottla.purgatory.pending import Pending
 from ottla.records.compression import Compression, decompress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import regex
 
@@ -120,10 +120,12 @@ class ClientInstance:
 class Telemetry:
     """The node's subscriptions, the clients it knows, and the receivers."""
 
-    def __init__(self, max_bytes: int, run_in_worker: RunInWorker) -> None:
+    def __init__(
+        self, max_bytes: int, run_in_worker: RunInWorker, receivers: Sequence[Any] = ()
+    ) -> None:
         """Take telemetry.max.bytes, the largest message, and where receivers run."""
         self.max_bytes = max_bytes
-        self.receivers: list[Any] = []
+        self.receivers = receivers
         self._run_in_worker = run_in_worker
         self._subscriptions: dict[str, Subscription] = {}
         self._version = 0

@@ -175,8 +175,10 @@ class ControllerNode(ControllerApis):
         """Ask refusal(broker, settings) before settings of brokers change; a text refuses them."""
         self._controller.configs.validate_brokers_with(refusal)
 
-    def start(self, now_ms: int) -> None:
+    def start(self, now_ms: int) -> Pending[None]:
         """Load the log and take part in the quorum; now_ms is wall time.
+
+        Complete when this node leads and everything in its log is committed.
 
         CorruptMessage or UnsupportedVersion when what lies on the disk cannot be trusted or
         understood, KafkaError INCONSISTENT_VOTER_SET for a quorum this node cannot serve.
@@ -213,6 +215,7 @@ class ControllerNode(ControllerApis):
         )
         self._log, self._raft, self._runtime = log, raft, runtime
         runtime.driver.start(now_ms)
+        return runtime.ready
 
     def _new_controller(self) -> Controller:
         return Controller(

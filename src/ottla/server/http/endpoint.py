@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from ottla.config.metrics import MetricsSettings
     from ottla.network.server import Listener
     from ottla.server.broker.broker import Broker
+    from ottla.server.controller.controller_node import ControllerNode
     from ottla.server.metrics.node import NodeMetrics
     from ottla.server.metrics.requests import RequestMetrics
-    from ottla.server.requests.timing import RequestTimes
-    from ottla.server.system.environment import HttpService, Network
+    from ottla.server.system.environment import Environment, HttpService
     from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
 
@@ -33,13 +33,20 @@ if TYPE_CHECKING:
 class HttpEndpoint:
     """One node's HTTP server and what it tells."""
 
-    def __init__(self, settings: MetricsSettings, network: Network) -> None:
+    def __init__(
+        self,
+        settings: MetricsSettings,
+        environment: Environment,
+        requests: RequestMetrics | None,
+    ) -> None:
+        """Take the settings, and what the node's dispatchers count."""
         self._settings = settings
-        self._network = network
+        self._network = environment.network
+        self._stopwatch = environment.stopwatch
         self.health = NodeHealth()
         self._server: HttpService | None = None
         self._metrics: NodeMetrics | None = None
-        self._requests: RequestMetrics | None = None
+        self._requests = requests
 
     @property
     def address(self) -> tuple[str, int] | None:
@@ -93,18 +100,12 @@ class HttpEndpoint:
         if self._server is not None:
             self.health.recovered()
 
-    def request_times(self) -> RequestTimes | None:
-        """Return where requests are timed; None while the endpoint is off."""
-        if self._server is None:
-            return None
-        if self._requests is None:
-            from ottla.server.metrics.requests import RequestMetrics
-
-            self._requests = RequestMetrics()
-        return self._requests.times
-
     def running(
-        self, broker: Broker, listeners: Sequence[Listener], loop: asyncio.AbstractEventLoop
+        self,
+        broker: Broker,
+        controller: ControllerNode,
+        listeners: Sequence[Listener],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         """Note that the node serves requests, and begin to gather."""
         if self._server is None:
@@ -112,10 +113,18 @@ class HttpEndpoint:
         from ottla.server.metrics.node import NodeMetrics
 
         level = self._settings.metrics_partition_level
-        assert self._requests is not None, "the dispatchers were made"
-        self._metrics = NodeMetrics(broker, listeners, loop, level=level, requests=self._requests)
+        assert self._requests is not None, "the endpoint is configured"
+        self._metrics = NodeMetrics(
+            broker,
+            controller,
+            listeners,
+            loop,
+            level=level,
+            requests=self._requests,
+            stopwatch=self._stopwatch,
+        )
         self._metrics.start()
-        self.health.running(broker, self._metrics)
+        self.health.running(broker, controller, self._metrics)
         self._server.node_started()
 
     def failed(self, error: Exception) -> None:

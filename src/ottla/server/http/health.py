@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ottla.server.broker.broker import Broker
+    from ottla.server.controller.controller_node import ControllerNode
     from ottla.server.metrics.node import NodeMetrics
     from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
@@ -50,6 +51,7 @@ class NodeHealth:
         self.failure: Exception | None = None
         self.metrics: NodeMetrics | None = None
         self._broker: Broker | None = None
+        self._controller: ControllerNode | None = None
         self._paths: dict[int, str] = {}
         self._total: dict[str, int] = {}
         self.opened_counts: dict[str, int] = {}
@@ -77,9 +79,9 @@ class NodeHealth:
         self.opened_counts.update(self._total)
         self.state = BrokerState.STARTING
 
-    def running(self, broker: Broker, metrics: NodeMetrics) -> None:
+    def running(self, broker: Broker, controller: ControllerNode, metrics: NodeMetrics) -> None:
         """Serve requests from now on."""
-        self._broker, self.metrics = broker, metrics
+        self._broker, self._controller, self.metrics = broker, controller, metrics
         self.state = BrokerState.RUNNING
 
     # Others ask
@@ -101,9 +103,9 @@ class NodeHealth:
 
     def checks(self) -> dict[str, bool]:
         """Say what a ready node must be; on the node's loop."""
-        broker = self._broker
+        broker, controller = self._broker, self._controller
         assert broker is not None, "asked of a running node only"
-        controller = broker.controller
+        assert controller is not None, "as above"
         registration = controller.image.cluster.brokers.get(broker.node_id)
         applied = controller.image.offset_and_epoch.offset
         return {

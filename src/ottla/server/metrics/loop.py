@@ -10,7 +10,6 @@ figures are the same here: 1 less the CPU that the loop's thread used.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from ottla.metrics import families
@@ -21,6 +20,8 @@ from ottla.metrics.samples import QUANTILES, Buckets, Recent
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
+
+    from ottla.server.system.environment import Stopwatch
 
 BEAT_S = 0.25
 _BEATS_A_TICK = 20
@@ -64,8 +65,10 @@ class LoopWatch:
         loop: asyncio.AbstractEventLoop,
         on_tick: Callable[[float], None],
         *,
+        stopwatch: Stopwatch,
         on_beat: Callable[[], None],
     ) -> None:
+        self._stopwatch = stopwatch
         self._loop = loop
         self._on_beat = on_beat
         self._on_tick = on_tick
@@ -80,8 +83,8 @@ class LoopWatch:
 
     def start(self) -> None:
         """Begin; called on the loop's thread."""
-        self._start_s = time.monotonic()
-        self._start_cpu_s = time.thread_time()
+        self._start_s = self._stopwatch.elapsed_s()
+        self._start_cpu_s = self._stopwatch.cpu_s()
         self._idle = Meter(self._start_s)
         self._schedule()
 
@@ -92,11 +95,11 @@ class LoopWatch:
             self._handle = None
 
     def _schedule(self) -> None:
-        self._due_s = time.monotonic() + BEAT_S
+        self._due_s = self._stopwatch.elapsed_s() + BEAT_S
         self._handle = self._loop.call_later(BEAT_S, self._beat)
 
     def _beat(self) -> None:
-        now_s = time.monotonic()
+        now_s = self._stopwatch.elapsed_s()
         late_s = max(0.0, now_s - self._due_s)
         self._lag.add(late_s)
         self._recent.add(late_s)
@@ -110,7 +113,7 @@ class LoopWatch:
 
     def idle_s(self, now_s: float) -> float:
         """Seconds since the start in which the loop's thread used no CPU; on that thread only."""
-        busy_s = time.thread_time() - self._start_cpu_s
+        busy_s = self._stopwatch.cpu_s() - self._start_cpu_s
         return max(0.0, now_s - self._start_s - busy_s)
 
     def _idle_share(self, now_s: float) -> float:
@@ -123,7 +126,7 @@ class LoopWatch:
 
     def collect(self) -> Iterator[Series]:
         """Yield lag and idle shares; on the loop's thread."""
-        now_s = time.monotonic()
+        now_s = self._stopwatch.elapsed_s()
         counts = self._lag.cumulative()
         yield Series(_LAG, _LAG_LABELS, (*counts, self._lag.total, counts[-1]))
         recent = self._recent

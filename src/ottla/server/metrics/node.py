@@ -5,7 +5,6 @@ Kafka: the MBeans of a broker and a controller.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from ottla.metrics.families import Kind, Series, client_gauge, gauge, label_text, own
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
     from ottla.metadata.image.image import MetadataImage
     from ottla.network.server import Listener
     from ottla.server.broker.broker import Broker
+    from ottla.server.controller.controller_node import ControllerNode
     from ottla.server.metrics.requests import RequestMetrics
+    from ottla.server.system.environment import Stopwatch
 
 SLICE_S = 0.001
 _ONE = ("",)
@@ -85,22 +86,26 @@ class NodeMetrics:
     def __init__(
         self,
         broker: Broker,
+        controller: ControllerNode,
         listeners: Sequence[Listener],
         loop: asyncio.AbstractEventLoop,
         *,
         level: str,
         requests: RequestMetrics,
+        stopwatch: Stopwatch,
     ) -> None:
-        now_s = time.monotonic()
+        now_s = stopwatch.elapsed_s()
+        self.stopwatch = stopwatch
         self._broker = broker
+        self._controller = controller
         self._listeners = listeners
         self._loop = loop
         self._partitions = PartitionMetrics(broker.replicas, level=level, now_s=now_s)
         self._groups = GroupMetrics(broker.groups, broker.replicas, broker.clock)
-        self._cluster = ClusterMetrics(broker.node_id, broker.controller, now_s=now_s)
+        self._cluster = ClusterMetrics(broker.node_id, controller, now_s=now_s)
         self._quotas = QuotaMetrics(broker.quotas, broker.clock)
         self._requests = requests
-        self._watch = LoopWatch(loop, self._tick, on_beat=requests.drain)
+        self._watch = LoopWatch(loop, self._tick, stopwatch=stopwatch, on_beat=requests.drain)
         self.last_scrape_s = 0.0
         """Loop time of the last scrape."""
         self.last_scrape_cpu_s = 0.0
@@ -109,7 +114,7 @@ class NodeMetrics:
 
     def start(self) -> None:
         """Begin to watch the loop and the metadata."""
-        self._broker.controller.add_listener(self._metadata_changed)
+        self._controller.add_listener(self._metadata_changed)
         self._watch.start()
 
     def stop(self) -> None:
@@ -212,14 +217,15 @@ class _Gathering:
 
     def step(self) -> None:
         """Gather for a millisecond, then let the loop take a turn."""
-        start_s, start_cpu_s = time.perf_counter(), time.thread_time()
+        stopwatch = self._metrics.stopwatch
+        start_s, start_cpu_s = stopwatch.elapsed_s(), stopwatch.cpu_s()
         try:
             is_over = self._gather_until(start_s + SLICE_S)
         except Exception as error:  # noqa: BLE001 - a scrape that fails must not end the node
             self._failed(error)
             return
-        self._loop_s += time.perf_counter() - start_s
-        self._cpu_s += time.thread_time() - start_cpu_s
+        self._loop_s += stopwatch.elapsed_s() - start_s
+        self._cpu_s += stopwatch.cpu_s() - start_cpu_s
         if is_over:
             self._metrics.gathered(self._loop_s, self._cpu_s)
             self._done(self._series)
@@ -230,6 +236,6 @@ class _Gathering:
         for one in self._source:
             if one is not None:
                 self._series.append(one)
-            if time.perf_counter() > end_s:
+            if self._metrics.stopwatch.elapsed_s() > end_s:
                 return False
         return True

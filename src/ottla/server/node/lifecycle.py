@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatResponse
     from ottla.protocol.apis.broker_registration import BrokerRegistrationResponse
     from ottla.purgatory.timing_wheel import TimingWheel
-    from ottla.server.controller.controller_node import ControllerNode
+    from ottla.server.controller.channel import ControllerChannel
     from ottla.types import Uuid
 
 _PLAINTEXT = 0
@@ -35,7 +35,7 @@ class BrokerLifecycle:
     def __init__(
         self,
         config: BrokerConfig,
-        controller: ControllerNode,
+        controller: ControllerChannel,
         *,
         incarnation_id: Uuid,
         clock: Clock,

@@ -14,11 +14,15 @@ from ottla.coordinator.group.coordinator import GroupCoordinator
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.broker import ListenerAddress
 from ottla.network.limits import sweep_interval_ms
+from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.broker import Broker
+from ottla.server.broker.coordinator_log import TopicLog
 from ottla.server.broker.group_config import group_coordinator_config
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ottla.server.broker.maintenance import Maintenance
+from ottla.server.broker.metadata import BrokerMetadata
 from ottla.server.broker.producer_ids import ProducerIds
+from ottla.server.broker.publisher import MetadataPublisher
 from ottla.server.broker.telemetry import Telemetry
 from ottla.server.controller.controller_node import ControllerNode
 from ottla.server.http.endpoint import HttpEndpoint
@@ -37,18 +41,17 @@ from ottla.storage.directories.log_dir import LogDirectory
 from ottla.storage.log_set.log_set import LogSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.config.broker import BrokerConfig
     from ottla.network.server import Listener
     from ottla.purgatory.pending import Pending
+    from ottla.server.metrics.requests import RequestMetrics
     from ottla.server.system.environment import Environment
     from ottla.storage.directories.loader import FoundLog
     from ottla.types import Uuid
 
 log = logging.getLogger("ottla.node")
 CONTROLLER_TICK_MS = 500
-START_LIMIT_MS = 60_000
+START_LIMIT_S = 60.0
 CONTROLLED_SHUTDOWN_LIMIT_S = 5.0
 
 
@@ -65,10 +68,10 @@ class Node:
         self.failure: Exception | None = None
         self.halted = asyncio.Event()
         self.clock = environment.clock
-        self._rng = environment.rng
         self._log_dirs: list[LogDirectory] = []
         self._plugins = ExitStack()
-        self.http = HttpEndpoint(config.own, environment.network)
+        self._requests = _request_metrics(config)
+        self.http = HttpEndpoint(config.own, environment, self._requests)
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
@@ -131,7 +134,7 @@ class Node:
             self._abandon()
             raise
         self._listeners.start()
-        self.http.running(self.broker, self._listeners.open, loop)
+        self.http.running(self.broker, self.controller, self._listeners.open, loop)
         self._sweep_connections(self.clock.monotonic_ms())
 
     def _sweep_connections(self, now_ms: int) -> None:
@@ -153,12 +156,11 @@ class Node:
         self._identity = identify(
             self.config, self._log_dirs, self._environment, may_format=self._may_format
         )
-        self._start_controller()
-        await self._until(lambda: self.controller.active)
+        self.controller = self._make_controller()
+        is_ready = self.controller.start(self.clock.now_ms())
+        self._tick_controller(0)
         # only the committed image says which logs are ours: an older one would set them aside
-        end_offset = self.controller.log_end_offset
-        await self._until(lambda: self.controller.high_watermark >= end_offset)
-        self.broker = self._make_broker()
+        await self._completed(is_ready)
         self._lifecycle = BrokerLifecycle(
             self.config,
             self.controller,
@@ -166,7 +168,16 @@ class Node:
             clock=self.clock,
             timer=self._timer,
         )
-        self._open_logs()
+        metadata = BrokerMetadata(self.config, self.controller.image)
+        replicas = ReplicaSet(self.config.node_id, self._open_logs(metadata))
+        self.broker = self._make_broker(metadata, replicas)
+        self._maintenance = self._make_maintenance()
+        await self._join_cluster()
+        self._maintenance.start()
+        self._listeners.serve(self._prepare)
+
+    async def _join_cluster(self) -> None:
+        """Register, take over the metadata, and be unfenced."""
         self._cordon(self.config)
         await self._completed(
             self._lifecycle.register(
@@ -176,13 +187,12 @@ class Node:
                 previous_broker_epoch=self.broker.logs.previous_broker_epoch,
             )
         )
-        self.broker.settings.on_change(self._reconfigured)
-        self.broker.settings.refuse_when(reporters_refusal)
+        settings = self.broker.metadata.settings
+        settings.on_change(self._reconfigured)
+        settings.refuse_when(reporters_refusal)
         self.controller.validate_broker_changes_with(self.broker.refusal)
-        self.controller.add_listener(self.broker.metadata_changed)
+        self.controller.add_listener(MetadataPublisher(self.broker).metadata_changed)
         await self._completed(self._lifecycle.start_heartbeats())
-        self._maintenance.start()
-        self._listeners.serve(self._prepare)
 
     def _reconfigured(self, config: BrokerConfig) -> None:
         """Act on settings that were changed while the node runs."""
@@ -195,22 +205,20 @@ class Node:
         found = [log_dir.directory_id for log_dir in self._log_dirs if log_dir.path in paths]
         self._lifecycle.cordon([one for one in found if one is not None])
 
-    def _start_controller(self) -> None:
-        self.controller = ControllerNode(
+    def _make_controller(self) -> ControllerNode:
+        return ControllerNode(
             node_id=self.config.node_id,
             cluster_id=self._identity.cluster_id,
             directory_id=self._identity.metadata_directory_id,
             directory=self._log_dir_of(self.config.metadata_directory).directory,
             clock=self.clock,
-            rng=self._rng,
+            rng=self._environment.rng,
             config=self.config,
             run_in_worker=self._workers.run,
             controller_listeners=self._controller_addresses(),
             policies=self._policies,
             on_failure=self._halt,
         )
-        self.controller.start(self.clock.now_ms())
-        self._tick_controller(0)
 
     def _tick_controller(self, _now_ms: int) -> None:
         now_ms = self.clock.monotonic_ms()
@@ -221,32 +229,9 @@ class Node:
             next_ms = now_ms + CONTROLLER_TICK_MS if deadline_ms is None else deadline_ms
             self._timer.add(max(next_ms, now_ms + 1), self._tick_controller)
 
-    def _make_broker(self) -> Broker:
-        config = self.config
-        broker = Broker(
-            config,
-            cluster_id=self._identity.cluster_id,
-            clock=self.clock,
-            rng=self._rng,
-            controller=self.controller,
-            timer=self._timer,
-        )
-        broker.producer_ids = ProducerIds(
-            config.node_id,
-            lambda: self._lifecycle.broker_epoch,
-            self.controller.allocate_producer_ids,
-        )
-        broker.run_in_worker = self._workers.run
-        broker.telemetry = Telemetry(config.telemetry_max_bytes, self._receiving.run)
-        broker.decompression = Decompression(
-            config.own, self._decompression.run, self._environment.stopwatch.cpu_s
-        )
-        self._reporters.serve(broker.telemetry)
-        return broker
-
-    def _open_logs(self) -> None:
+    def _open_logs(self, metadata: BrokerMetadata) -> LogSet:
         """Load the logs; those whose topic the cluster does not know any more are set aside."""
-        broker, topics = self.broker, self.controller.image.topics
+        topics = metadata.image.topics
 
         def is_stray(log: FoundLog) -> bool:
             self.http.opened(log)
@@ -255,25 +240,56 @@ class Node:
         self.http.recovering(self._log_dirs)
         logs = LogSet.open(
             self._log_dirs,
-            config_for=broker.log_config,
+            config_for=metadata.log_config,
             now_ms=self.clock.now_ms(),
-            rng=self._rng,
+            rng=self._environment.rng,
             is_stray=is_stray,
         )
         self.http.recovered()
-        broker.open_logs(logs)
-        broker.groups = GroupCoordinator(
+        logs.cordoned = cordoned_directories(self.config)
+        logs.producers.most = self.config.own.producer_states_max
+        return logs
+
+    def _make_broker(self, metadata: BrokerMetadata, replicas: ReplicaSet) -> Broker:
+        config, environment = self.config, self._environment
+        return Broker(
+            metadata,
+            cluster_id=self._identity.cluster_id,
+            clock=self.clock,
+            rng=environment.rng,
+            timer=self._timer,
+            controller=self.controller,
+            replicas=replicas,
+            groups=self._make_groups(metadata, replicas),
+            producer_ids=ProducerIds(
+                config.node_id,
+                lambda: self._lifecycle.broker_epoch,
+                self.controller.allocate_producer_ids,
+            ),
+            telemetry=Telemetry(
+                config.telemetry_max_bytes, self._receiving.run, self._reporters.receivers
+            ),
+            decompression=Decompression(
+                config.own, self._decompression.run, environment.stopwatch.cpu_s
+            ),
+            run_in_worker=self._workers.run,
+        )
+
+    def _make_groups(self, metadata: BrokerMetadata, replicas: ReplicaSet) -> GroupCoordinator:
+        return GroupCoordinator(
             group_coordinator_config(self.config),
-            log=broker.topic_log(OFFSETS_TOPIC),
+            log=TopicLog(OFFSETS_TOPIC, replicas, self.clock),
             timer=self._timer,
             clock=self.clock,
-            topics=broker,
+            topics=metadata,
             new_uuid=lambda: _java_text(self._environment.new_uuid()),
             on_fault=_log_fault,
-            offsets_partitions=broker.offsets_partitions,
+            offsets_partitions=metadata.offsets_partitions,
         )
-        self._maintenance = Maintenance(
-            broker.replicas,
+
+    def _make_maintenance(self) -> Maintenance:
+        return Maintenance(
+            self.broker.replicas,
             self.config,
             clock=self.clock,
             timer=self._timer,
@@ -288,18 +304,18 @@ class Node:
     def _log_dir_of(self, path: str) -> LogDirectory:
         return next(log_dir for log_dir in self._log_dirs if log_dir.path == path)
 
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait for the controller; it answers within a few milliseconds or not at all."""
-        for _ in range(START_LIMIT_MS):
-            if condition():
-                return
-            if self.failure is not None:
-                raise self.failure
-            await asyncio.sleep(0.001)
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the controller did not become active")
-
     async def _completed(self, pending: Pending[Any]) -> None:
-        await self._until(lambda: pending.done)
+        """Wait until it is complete; raises its error, that of a node that halts, or a time-out."""
+        done = asyncio.Event()
+        pending.on_done(lambda _: done.set())
+        waits = [asyncio.ensure_future(event.wait()) for event in (done, self.halted)]
+        await asyncio.wait(waits, timeout=START_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        if not pending.done:
+            raise self.failure or KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, "the controller does not answer"
+            )
         _ = pending.value
 
     def _halt(self, error: Exception) -> None:
@@ -317,7 +333,7 @@ class Node:
         if kind == "broker":
             listener.pace = self.broker.quotas.connections
         elapsed_s = self._environment.stopwatch.elapsed_s
-        times = self.http.request_times()
+        times = None if self._requests is None else self._requests.times
         listener.serve(Dispatcher(self.broker, kind, elapsed_s, times))
 
     def _abandon(self) -> None:
@@ -375,6 +391,15 @@ class Node:
         self._end_threads()
         for log_dir in self._log_dirs:
             log_dir.release()
+
+
+def _request_metrics(config: BrokerConfig) -> RequestMetrics | None:
+    """Return what times and counts requests; None where nothing is to be scraped."""
+    if config.own.address is None:
+        return None
+    from ottla.server.metrics.requests import RequestMetrics
+
+    return RequestMetrics()
 
 
 def _java_text(value: Uuid) -> str:

@@ -47,9 +47,10 @@ class Reporters:
                 errors.append(error)
         return errors
 
-    def serve(self, telemetry: Telemetry) -> None:
-        """Let those that can receive clients' metrics."""
-        telemetry.receivers = [
+    @property
+    def receivers(self) -> list[Any]:
+        """The plug-ins that receive clients' metrics."""
+        return [
             one for one in self._plugins.values() if callable(getattr(one, "export_metrics", None))
         ]
 
@@ -60,7 +61,7 @@ class Reporters:
             _close(name, self._plugins.pop(name))
         for error in self._load(config):  # it could be loaded when the change was checked
             log.error("reporter lost: %s", error, extra={"event": "reporter.lost"})
-        self.serve(telemetry)
+        telemetry.receivers = self.receivers
 
     def close(self) -> None:
         """Close them all."""

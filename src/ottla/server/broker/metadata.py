@@ -1,0 +1,115 @@
+"""The broker's view of the committed metadata: topics, brokers, and settings in force.
+
+Kafka: KRaftMetadataCache, ConfigRepository, DynamicBrokerConfig.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.config.describe import BrokerSources
+from ottla.config.topic import load_topic_config
+from ottla.metadata.resources import ConfigResourceType
+from ottla.server.broker.internal_topics import OFFSETS_TOPIC
+from ottla.server.node.dynamic_settings import DynamicSettings
+from ottla.storage.log.config import LogConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.config.broker import BrokerConfig
+    from ottla.config.topic import TopicConfig
+    from ottla.metadata.image.image import MetadataImage
+    from ottla.types import Node, Uuid
+
+_MAX_LOG_CONFIGS = 1024
+
+
+class BrokerMetadata:
+    """Answers from the committed image and from the settings in force."""
+
+    def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
+        """Take the static configuration and the image, which is changed in place."""
+        self.image = image
+        self.settings = DynamicSettings(config)
+        self.node_id: int = config.node_id
+        self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+        """By the settings of topics."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings in force, dynamic ones included."""
+        return self.settings.current
+
+    def apply_broker_settings(self) -> None:
+        """Apply what is stored for this broker and for all brokers."""
+        self.settings.apply(self.image)
+        self._log_configs.clear()
+
+    def nodes(self, listener_name: str) -> list[Node]:
+        """Return the brokers as they are advertised on a listener."""
+        found = (one.node(listener_name) for one in self.image.cluster.unfenced_brokers())
+        return [node for node in found if node is not None]
+
+    def stored_configs(self, kind: int, name: str) -> Mapping[str, str]:
+        """Return the settings stored for a resource."""
+        return self.image.configs.of(kind, name)
+
+    def refusal(self, resource_name: str, settings: Mapping[str, str]) -> str | None:
+        """Say why this broker could not run with these settings of a broker or of all brokers."""
+        return self.settings.refusal(self.image, resource_name, settings)
+
+    def config_sources(self) -> BrokerSources:
+        """Return all places this broker's settings come from."""
+        return BrokerSources(
+            self.config,
+            self.stored_configs(ConfigResourceType.BROKER, str(self.node_id)),
+            self.stored_configs(ConfigResourceType.BROKER, ""),
+        )
+
+    def topic_config(self, name: str) -> TopicConfig:
+        """Return a topic's effective settings."""
+        return load_topic_config(self.stored_configs(ConfigResourceType.TOPIC, name), self.config)
+
+    def offsets_partitions(self) -> int | None:
+        """Return how many partitions the offsets topic has; None while there is no such topic."""
+        topic = self.image.topics.by_name.get(OFFSETS_TOPIC)
+        return None if topic is None else len(topic.partitions)
+
+    def topic_id(self, name: str) -> Uuid | None:
+        """Return the id of a topic; None when there is no such topic."""
+        return self.image.topics.topic_id(name)
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """Return the name of a topic; None when there is no such topic."""
+        topic = self.image.topics.by_id.get(topic_id)
+        return topic.name if topic is not None else None
+
+    def has_partition(self, name: str, partition: int) -> bool:
+        """Whether the topic exists and has that partition."""
+        topic = self.image.topics.by_name.get(name)
+        return topic is not None and partition in topic.partitions
+
+    def log_config(self, topic: str) -> LogConfig:
+        """Return the settings of a topic's logs; topics that set the same share them."""
+        stored = self.stored_configs(ConfigResourceType.TOPIC, topic)
+        key = tuple(stored.items())
+        known = self._log_configs.get(key)
+        if known is None:
+            if len(self._log_configs) >= _MAX_LOG_CONFIGS:
+                self._log_configs.clear()
+            known = log_config(load_topic_config(stored, self.config), self.config)
+            self._log_configs[key] = known
+        return known
+
+
+def log_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
+    """Return the settings of a log from those of its topic and its broker."""
+    values = {
+        name: getattr(topic, name)
+        for name in LogConfig.__dataclass_fields__
+        if name.replace("_", ".") in topic.keys
+    }
+    values["segment_bytes"] = topic.effective_segment_bytes
+    values["producer_id_expiration_ms"] = broker.producer_id_expiration_ms
+    return LogConfig(**values)

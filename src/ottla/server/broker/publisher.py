@@ -1,0 +1,143 @@
+"""What changes of the committed metadata do to a broker.
+
+Kafka: kafka.server.metadata.BrokerMetadataPublisher.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.resources import ConfigResourceType
+from ottla.server.broker.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from ottla.server.node.dynamic_settings import cordoned_directories
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.image.image import MetadataImage
+    from ottla.metadata.topic import TopicImage
+    from ottla.replication.partition import Partition
+    from ottla.server.broker.broker import Broker
+
+log = logging.getLogger("ottla.broker")
+
+
+class MetadataPublisher:
+    """Hosts, leads, reconfigures and removes partitions as the metadata requires."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._metadata = broker.metadata
+        self._clock = broker.clock
+        self._replicas = broker.replicas
+        self._groups = broker.groups
+        self._node_id = broker.node_id
+        self._reported: set[str] = set()
+
+    def _partition_committed(self, partition: Partition) -> None:
+        """Tell the group coordinator how far its log is committed."""
+        self._groups.on_high_watermark(
+            partition.topic_partition.partition, partition.log.high_watermark
+        )
+
+    def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Apply committed metadata; a part that fails is logged and stops no other part."""
+        now_ms = self._clock.now_ms()
+        for topic in delta.topics_deleted.values():
+            self._apply(f"deletion of {topic.name}", self._drop_topic, topic, now_ms)
+        for topic_id, partitions in delta.partitions_changed.items():
+            topic = image.topics.by_id[topic_id]
+            for index, before in partitions.items():
+                is_new = not delta.is_snapshot and (
+                    before is None or self._node_id not in before.replicas
+                )
+                host = partial(self._host_partition, is_new=is_new)
+                self._apply(f"change of {topic.name}-{index}", host, topic, index, now_ms)
+        if delta.quotas_changed:
+            quotas = image.quotas.by_entity
+            update = self._broker.quotas.update
+            self._apply("change of quotas", update, quotas, delta.quotas_changed)
+        for resource in delta.configs_changed:
+            what = f"change of settings of {resource.name}"
+            if resource.type == ConfigResourceType.TOPIC:
+                self._apply(what, self._reconfigure, resource.name)
+            elif resource.type == ConfigResourceType.CLIENT_METRICS:
+                self._apply(what, self._broker.telemetry.update, image, resource.name)
+        if any(one.type == ConfigResourceType.BROKER for one in delta.configs_changed):
+            self._apply("change of brokers' settings", self._reconfigure_all)
+
+    def _apply(self, what: str, change: Callable[..., None], *arguments: object) -> None:
+        try:
+            change(*arguments)
+        except Exception:  # the other changes of the delta must still be applied
+            log.exception("%s failed", what, extra={"event": "metadata.not_applied"})
+
+    def _drop_topic(self, topic: TopicImage, now_ms: int) -> None:
+        for index in sorted(topic.partitions):
+            try:
+                self._replicas.drop(topic.name, index, now_ms=now_ms)
+            except KafkaError as error:
+                # its directory is offline now; what else changed must not be passed over
+                log.error("not removed: %s", error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
+            if topic.name == OFFSETS_TOPIC:
+                self._groups.on_resigned(index)
+        if topic.name != OFFSETS_TOPIC:
+            self._groups.on_topics_deleted([(topic.name, topic.topic_id)])
+
+    def _host_partition(self, topic: TopicImage, index: int, now_ms: int, *, is_new: bool) -> None:
+        image = topic.partitions[index]
+        if self._node_id not in image.replicas:
+            return
+        name = topic.name
+        try:
+            partition = self._replicas.host(
+                name, index, topic.topic_id, now_ms=now_ms, is_new=is_new
+            )
+        except KafkaError as error:
+            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            if str(error) not in self._reported:  # one log that cannot be opened stops no other
+                self._reported.add(str(error))
+                log.error("not served: %s", error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
+            return
+        partition.replicas, partition.isr = image.replicas, image.isr
+        partition.partition_epoch = image.partition_epoch
+        partition.is_internal = name in INTERNAL_TOPICS
+        partition.min_insync_replicas = self._metadata.log_config(name).min_insync_replicas
+        if image.leader == self._node_id:
+            self._lead(partition, image.leader_epoch)
+        else:
+            partition.resign(image.leader, image.leader_epoch)
+
+    def _lead(self, partition: Partition, leader_epoch: int) -> None:
+        is_new = not partition.is_leader or leader_epoch != partition.leader_epoch
+        topic, index = partition.topic_partition
+        if topic == OFFSETS_TOPIC:
+            partition.on_commit = self._partition_committed
+        partition.become_leader(self._node_id, leader_epoch)
+        if is_new and topic == OFFSETS_TOPIC:
+            self._groups.on_elected(index, leader_epoch)
+
+    def _reconfigure(self, name: str) -> None:
+        topic = self._metadata.image.topics.by_name.get(name)
+        if topic is None:
+            return
+        self._replicas.logs.reconfigure(name, topic.partitions)
+        min_insync_replicas = self._metadata.log_config(name).min_insync_replicas
+        for index in topic.partitions:
+            partition = self._replicas.find(name, index)
+            if partition is not None:
+                partition.min_insync_replicas = min_insync_replicas
+
+    def _reconfigure_all(self) -> None:
+        self._metadata.apply_broker_settings()
+        config = self._metadata.config
+        self._broker.fetch_max_bytes = config.fetch_max_bytes
+        self._replicas.logs.cordoned = cordoned_directories(config)
+        self._broker.quotas.configure(config)
+        for topic in self._metadata.image.topics.by_name.values():
+            self._reconfigure(topic.name)
