@@ -56,7 +56,7 @@ class SimulatedFile:
         self._disk = disk
         self._path = path
         self._content = content
-        self._end = len(content.data)
+        self._end = content.length
         self._life = disk.life
 
     def append(self, buffers: Sequence[Buffer]) -> int:
@@ -92,19 +92,19 @@ class SimulatedFile:
         """Return the bytes that are there."""
         self._check()
         self._disk.count_read(self._path)
-        return bytes(self._content.data[position : position + size])
+        return self._content.read(position, size)
 
     def is_cached(self, position: int, size: int) -> bool:
         """Whether the bytes are there and, by `cold_probability`, in memory."""
         disk = self._disk
         if disk.cold_probability and disk.rng.random() < disk.cold_probability:
             return False
-        return position + size <= len(self._content.data)
+        return position + size <= self._content.length
 
     def size(self) -> int:
         """Return the length."""
         self._check()
-        return len(self._content.data)
+        return self._content.length
 
     def truncate(self, size: int) -> None:
         """Cut or grow."""
@@ -448,7 +448,7 @@ class SimulatedDisk:
 
     def size(self, path: str) -> int:
         """Return a file's length."""
-        return len(self._file(path).data)
+        return self._file(path).length
 
     def modified_ms(self, path: str) -> int:
         """Return when a file was written to last, by `now_ms`."""
@@ -456,6 +456,8 @@ class SimulatedDisk:
 
     def free_space(self) -> int:
         """Return what the capacity leaves."""
+        if self.capacity_bytes >= UNLIMITED:
+            return self.capacity_bytes
         return self.capacity_bytes - self.used_bytes()
 
     def total_space(self) -> int:
@@ -474,7 +476,7 @@ class SimulatedDisk:
         """Return a file's content."""
         content = self._file(path)
         self.count_read(path)
-        return bytes(content.data)
+        return content.read(0, content.length)
 
     def write_file_atomically(
         self, path: str, data: Buffer, *, mode: int = 0o644, sync: bool = True

@@ -20,30 +20,44 @@ class _Change(NamedTuple):
     position: int
     data: bytes | None
     old_length: int
+    old_end: int
     replaced: bytes
     """The bytes from `position` on that it overwrote or cut off."""
 
 
 class FileNode:
-    """An inode: what readers see, and the changes that are not durable."""
+    """An inode: what readers see, and the changes that are not durable.
 
-    __slots__ = ("changes", "data", "modified_ms")
+    Zeros behind `data` up to `length` are a hole: files of preallocated zeros cost nothing.
+    """
 
-    def __init__(self, data: bytes = b"", modified_ms: int = 0) -> None:
+    __slots__ = ("changes", "data", "length", "modified_ms")
+
+    def __init__(
+        self, data: bytes | bytearray = b"", modified_ms: int = 0, length: int = 0
+    ) -> None:
         self.modified_ms = modified_ms
         self.data = bytearray(data)
+        self.length = max(length, len(data))
         self.changes: list[_Change] = []
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return the bytes that are there."""
+        part = bytes(self.data[position : position + size])
+        missing = min(position + size, self.length) - position - len(part)
+        return part + bytes(missing) if missing > 0 else part
 
     def write(self, position: int, data: bytes) -> None:
         """Overwrite or extend."""
         replaced = bytes(self.data[position : position + len(data)])
-        self.changes.append(_Change(position, data, len(self.data), replaced))
-        _apply(self.data, position, data)
+        self.changes.append(_Change(position, data, self.length, len(self.data), replaced))
+        self.length = _apply(self.data, self.length, position, data)
 
     def truncate(self, size: int) -> None:
         """Cut, or grow with zeros."""
-        self.changes.append(_Change(size, None, len(self.data), bytes(self.data[size:])))
-        _apply(self.data, size, None)
+        cut = bytes(self.data[size:])
+        self.changes.append(_Change(size, None, self.length, len(self.data), cut))
+        self.length = _apply(self.data, self.length, size, None)
 
     def sync(self) -> None:
         """Make all changes durable."""
@@ -52,16 +66,20 @@ class FileNode:
     def lose_changes(self) -> None:
         """Forget which bytes are not durable, as a failing fsync does; a crash still loses them."""
         if self.changes:
-            old = self._durable()
-            lost = _Change(0, bytes(self.data), len(old), bytes(old))
-            self.changes = [lost._replace(data=bytes(old))]
+            old, length = self._durable()
+            self.changes = [
+                _Change(length, None, length, len(old), b""),
+                _Change(0, bytes(old), length, len(old), bytes(old)),
+            ]
 
-    def _durable(self) -> bytearray:
-        data = bytearray(self.data)
+    def _durable(self) -> tuple[bytearray, int]:
+        """Return content and length without the changes."""
+        data, length = bytearray(self.data), self.length
         for change in reversed(self.changes):
             data[change.position : change.position + len(change.replaced)] = change.replaced
-            del data[change.old_length :]
-        return data
+            del data[change.old_end :]
+            length = change.old_length
+        return data, length
 
     def flip_bit(self, position: int, bit: int) -> None:
         """Let a durable bit rot."""
@@ -70,33 +88,34 @@ class FileNode:
     def after_crash(self, rng: Random) -> FileNode:
         """Lose a suffix of the changes, or any of them, and tear one."""
         if not self.changes:
-            return FileNode(bytes(self.data), self.modified_ms)
-        data, changes = self._durable(), self.changes
+            return FileNode(self.data, self.modified_ms, self.length)
+        data, length = self._durable()
+        changes = self.changes
         if rng.random() < 0.5:
             changes = changes[: rng.randrange(len(changes) + 1)]
             for number, change in enumerate(changes):
                 is_last = number == len(changes) - 1
-                _apply(data, change.position, _torn(change, rng) if is_last else change.data)
+                kept = _torn(change, rng) if is_last else change.data
+                length = _apply(data, length, change.position, kept)
         else:
             for change in changes:
                 roll = rng.random()
                 if roll < 0.6:
-                    _apply(data, change.position, change.data)
+                    length = _apply(data, length, change.position, change.data)
                 elif roll < 0.7:
-                    _apply(data, change.position, _torn(change, rng))
-        return FileNode(bytes(data), self.modified_ms)
+                    length = _apply(data, length, change.position, _torn(change, rng))
+        return FileNode(data, self.modified_ms, length)
 
 
-def _apply(data: bytearray, position: int, new: bytes | None) -> None:
+def _apply(data: bytearray, length: int, position: int, new: bytes | None) -> int:
+    """Carry out a change; return the file's length after it."""
     if new is None:
-        if position <= len(data):
-            del data[position:]
-        else:
-            data.extend(bytes(position - len(data)))
-        return
+        del data[position:]
+        return position
     if position > len(data):
         data.extend(bytes(position - len(data)))
     data[position : position + len(new)] = new
+    return max(length, position + len(new))
 
 
 def _torn(change: _Change, rng: Random) -> bytes | None:

@@ -15,6 +15,7 @@ from ottla.clients.consumer.offsets import (
     offset_fetch_request,
     read_offset_fetch,
 )
+from ottla.config.definition import MAX_INT
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 
@@ -35,6 +36,7 @@ class Deadline:
         self._core = core
         self._end_ms = core.now_ms() + limit_ms
         self._last: KafkaError | None = None
+        self._woken_ms = -MAX_INT
 
     async def wait_before_retry(
         self, error: KafkaError | None = None, *, backoff: bool = True
@@ -51,12 +53,15 @@ class Deadline:
             if not self._core.client.is_reachable:
                 raise self._core.client.unreachable()
             raise self._last or KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-        self._core.runtime.wake()
+        wait_ms = min(max(self._core.settings.retry_backoff_ms, 1), remaining_ms)
+        now_ms = self._core.now_ms()
+        if now_ms - self._woken_ms >= wait_ms:  # every wake ends all waits, this one too
+            self._woken_ms = now_ms
+            self._core.runtime.wake()
         if error is not None and backoff:
-            wait_ms = min(self._core.settings.retry_backoff_ms, remaining_ms)
             await self._core.runtime.sleep(wait_ms)
         else:
-            await self._core.runtime.wait_progress(remaining_ms)
+            await self._core.runtime.wait_progress(wait_ms)
 
 
 class Queries:

@@ -10,7 +10,6 @@ Kafka: none; Kubernetes users probe its port, which is closed while it recovers.
 from __future__ import annotations
 
 import asyncio
-import time
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,8 @@ from starlette.routing import Route
 
 from ottla.metrics.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Exposition
 from ottla.server.http.health import BrokerState
-from ottla.server.metrics.process import ProcessMetrics
+from ottla.server.system.process_metrics import ProcessMetrics
+from ottla.server.system.workers import yield_interpreter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -82,7 +82,7 @@ class Pages:
     async def _text(self, series: Iterable[Series], *, openmetrics: bool) -> AsyncIterator[bytes]:
         for piece in self._exposition.render(series, openmetrics=openmetrics):
             yield piece
-            time.sleep(0)  # noqa: ASYNC251 - gives the interpreter to the node's loop
+            yield_interpreter()
             await asyncio.sleep(0)
 
     async def livez(self, _request: Request) -> Response:

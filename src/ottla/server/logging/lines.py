@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
-import time
+from datetime import UTC, datetime
 
 from ottla.server.logging.limits import LimitedHandler, LineLimit
+from ottla.server.system.clock import SystemClock
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
@@ -20,7 +21,7 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _time(record: logging.LogRecord) -> str:
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    stamp = datetime.fromtimestamp(int(record.created), UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{stamp}.{int(record.msecs):03d}Z"
 
 
@@ -67,7 +68,7 @@ def configure_logging(level: str = "WARNING", style: str = "text") -> None:
 
     Those of the library that serves HTTP go the same way: a reader of JSON meets nothing else.
     """
-    handler = LimitedHandler(LineLimit(lambda: time.monotonic_ns() // 1_000_000))
+    handler = LimitedHandler(LineLimit(SystemClock().monotonic_ms))
     handler.setFormatter(JsonFormatter() if style == "json" else KeyValueFormatter())
     for name in ("ottla", "uvicorn"):
         logger = logging.getLogger(name)

@@ -6,6 +6,7 @@ Kafka: the flush and log-loading threads. Only calls that release the GIL run he
 from __future__ import annotations
 
 import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
@@ -46,3 +47,8 @@ class Workers:
         """Wait for the jobs under way and end the threads."""
         self._is_closed = True
         self._pool.shutdown(wait=True)
+
+
+def yield_interpreter() -> None:
+    """Let another thread run Python code, that of the node's loop before all."""
+    time.sleep(0)

@@ -3,8 +3,17 @@
 Kafka: none; after FoundationDB's and TigerBeetle's simulators.
 """
 
-from ottla.testing.simulation.loop import Deadlock, SimulatedLoop
+from ottla.testing.simulation.loop import Deadlock, Livelock, SimulatedLoop
 from ottla.testing.simulation.node import SimulatedNode
 from ottla.testing.simulation.trace import Trace
+from ottla.testing.simulation.workload import InvariantViolated, Workload
 
-__all__ = ["Deadlock", "SimulatedLoop", "SimulatedNode", "Trace"]
+__all__ = [
+    "Deadlock",
+    "InvariantViolated",
+    "Livelock",
+    "SimulatedLoop",
+    "SimulatedNode",
+    "Trace",
+    "Workload",
+]

@@ -25,14 +25,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 _MIN_CANCELLED = 256
-TURN_US = 1
+TURN_US = 10
 """How long a turn takes, so that callbacks which schedule themselves again see time pass."""
+MAX_BUSY_TURNS = 20_000
+"""Turns without a pause after which a run is given up: a real loop would be at 100 % CPU."""
 _OUTSIDE = Context()
 """Callbacks of the world itself, which belong to no process."""
 
 
 class Deadlock(RuntimeError):
     """Nothing is left to happen, and the awaited coroutine is not done."""
+
+
+class Livelock(RuntimeError):
+    """Callbacks schedule each other without end, and nothing else happens."""
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -50,6 +56,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.connector: Connector | None = None
         self._timers: list[tuple[int, int, asyncio.Handle]] = []
         self._timer_count = 0
+        self._busy_turns = 0
         self._cancelled_count = 0
 
     def __del__(self) -> None:
@@ -119,8 +126,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         ready: Any = self._ready  # type: ignore[attr-defined] # the base class's queue
         if ready:
             self.now_us += TURN_US
+            self._busy_turns += 1
+            if self._busy_turns > MAX_BUSY_TURNS:
+                raise Livelock(f"no pause in {MAX_BUSY_TURNS} turns: {list(ready)[:3]}")
             self._take_due(ready)
         elif not self._stopping:  # type: ignore[attr-defined] # as above
+            self._busy_turns = 0
             self._jump(ready)
         for _ in range(len(ready)):
             handle = ready.popleft()
