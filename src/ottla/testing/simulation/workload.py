@@ -412,7 +412,7 @@ class Workload:
             entry = found[partition]
             number = -1 if entry is None else entry.offset
             sent = self.commits_sent.get(partition, set())
-            self.check(number in sent | {-1}, f"{partition} has an offset that nobody committed")
+            self.check(number in sent | {-1}, f"{partition} has an offset that was never committed")
             self.check(number >= offset, f"{partition}: the commit {offset} is now {number}")
 
 
