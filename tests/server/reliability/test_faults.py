@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
-KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_ID = 56, 100
+KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID = 56, 100, 103
 
 
 def wait_for(condition: Any, seconds: float = 20.0) -> None:
@@ -133,7 +133,7 @@ def test_43_a_topic_made_again_under_its_name_is_another_one() -> None:
             13,
         )
         codes = [p.error_code for topic in again.responses for p in topic.partitions]
-        assert codes == [UNKNOWN_TOPIC_ID]
+        assert codes == [INCONSISTENT_TOPIC_ID]
         fresh = fetch_by_id(peer, old).responses[0].partitions[0]
         assert (fresh.error_code, bytes(fresh.records or b"")) == (UNKNOWN_TOPIC_ID, b"")
         first = fetch_by_id(peer, new).responses[0].partitions[0]
