@@ -51,7 +51,7 @@ def rewound(batch: memoryview) -> Callable[[], Any]:
 
     def body() -> Any:
         batch[:8] = bytes(8)
-        return validate(batch, next_offset=77, leader_epoch=1, now_ms=5000, rules=RULES)
+        return validate(memoryview(batch), 77, 1, 5000, RULES)
 
     return body
 

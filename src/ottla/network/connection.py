@@ -184,7 +184,7 @@ class Connection:
             self._is_handling = False
 
     def _hang_up(self, error: OttlaError) -> None:
-        """Close on a stranger whose bytes are no frames."""
+        """Close a connection whose bytes are no frames."""
         extra = {"event": "frame.invalid", "client": self.peer_host}
         log.info("closing: %s", error, extra=extra)
         self.finish()

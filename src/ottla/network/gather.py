@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 SMALL_SLICE_BYTES = 32 * 1024
 """A slice up to this size is read and gathered: one call for many instead of two for each."""
 _CORK: int | None = getattr(socket, "TCP_CORK", None)
-_GATHER_LIMIT = 512
 
 
 class SendQueue:

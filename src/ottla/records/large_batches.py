@@ -7,7 +7,7 @@ are decompressed in chunks (`records/codec_streams.py`) and checked across them
 codec, so that neither their bytes nor their number decide how much memory it takes.
 
 Records are refused for the same reasons as in `records/validator.py`. Differences: at most 1,000
-records are named in the answer, a record may have a million headers, and a batch built anew keeps
+records are named in the answer, a record may have a million headers, and a rebuilt batch keeps
 its base timestamp.
 
 Kafka: none; its request handler threads do this with any batch, without a limit.

@@ -1,4 +1,4 @@
-"""Batches that unfold far: workers check them, within limits, while the loop serves the others."""
+"""Large compressed batches: workers check them within limits, and the loop serves the others."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NOW_MS = int(time.time() * 1000)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Give a node that takes larger batches than by default, plain ones too, and unfolds little."""
+    """Start a node with larger batches than by default and a small limit of decompressed bytes."""
     settings = {"message.max.bytes": "8000000", "decompressed.max.bytes": str(24 << 20)}
     with Cluster(config=settings) as running:
         yield running
@@ -253,7 +253,7 @@ def test_without_an_answer(cluster: Cluster, topic: str, peer: Peer) -> None:
 def test_a_client_that_leaves_is_no_error(
     cluster: Cluster, topic: str, peer: Peer, gate: Gate
 ) -> None:
-    """Its batch was complete when it came: it is appended as in Kafka, and nobody is answered."""
+    """Its batch was complete when it came: it is appended as in Kafka, without a response."""
     send(peer, request_for((topic, large()), acks=1))
     assert gate.reached.wait(10)
     peer.close()
@@ -358,8 +358,8 @@ def test_a_window_beyond_half_of_the_memory_is_refused() -> None:
 def test_both_limits_refuse_and_count() -> None:
     """Too many bytes and too much time are INVALID_RECORD."""
     shop = Workshop()
-    unfold = make(shop)
-    pending = unfold.check(oversized(11 << 20), now_ms=NOW_MS, client="c")
+    decompression_queue = make(shop)
+    pending = decompression_queue.check(oversized(11 << 20), now_ms=NOW_MS, client="c")
     shop.work()
     assert isinstance(pending.error, KafkaError)
     assert pending.error.code is ErrorCode.INVALID_RECORD
@@ -370,16 +370,16 @@ def test_both_limits_refuse_and_count() -> None:
     assert isinstance(pending.error, KafkaError)
     assert pending.error.code is ErrorCode.INVALID_RECORD
     assert "50 ms" in str(pending.error)
-    assert (unfold.refused_count, slow.refused_count) == (1, 1)
+    assert (decompression_queue.refused_count, slow.refused_count) == (1, 1)
 
 
 def test_too_many_that_wait_are_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """The batches themselves take memory while they wait: bounded, and clients try again."""
     shop = Workshop()
-    unfold = make(shop)
+    decompression_queue = make(shop)
     batch = with_window(5 << 20)
     monkeypatch.setattr(decompression, "MAX_WAITING_BYTES", len(batch.view) + 1)
-    answers = [unfold.check(batch, now_ms=NOW_MS, client="c") for _ in range(4)]
+    answers = [decompression_queue.check(batch, now_ms=NOW_MS, client="c") for _ in range(4)]
     error = answers[-1].error
     assert isinstance(error, KafkaError)
     assert error.code is ErrorCode.REQUEST_TIMED_OUT
@@ -390,12 +390,12 @@ def test_too_many_that_wait_are_sent_away(monkeypatch: pytest.MonkeyPatch) -> No
 def test_nothing_comes_back_after_the_end() -> None:
     """A node that stops appends nothing any more, and takes nothing new."""
     shop = Workshop()
-    unfold = make(shop)
-    pending = unfold.check(oversized(), now_ms=NOW_MS, client="c")
-    unfold.close()
+    decompression_queue = make(shop)
+    pending = decompression_queue.check(oversized(), now_ms=NOW_MS, client="c")
+    decompression_queue.close()
     shop.work()
     assert not pending.done
-    assert unfold.check(oversized(), now_ms=NOW_MS, client="c").error is not None
+    assert decompression_queue.check(oversized(), now_ms=NOW_MS, client="c").error is not None
 
 
 def test_what_is_checked_is_not_decompressed_again() -> None:

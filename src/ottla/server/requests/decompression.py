@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.records.validation_rules import CheckedBatch, OffloadRequired
     from ottla.server.system.environment import RunInWorker
 
-log = logging.getLogger("ottla.unfolding")
+log = logging.getLogger("ottla.decompression")
 MAX_WAITING_BYTES = 256 * 1024 * 1024
 
 
@@ -125,7 +125,7 @@ class Decompression:
                 "batch of %d bytes refused: %s",
                 len(job.large.view),
                 error,
-                extra={"event": "batch.unfolds_too_far", "client": job.client},
+                extra={"event": "batch.decompression_limit_exceeded", "client": job.client},
             )
         if checked is not None:
             job.pending.complete(checked)
