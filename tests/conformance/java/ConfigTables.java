@@ -7,6 +7,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.kafka.clients.admin.AdminClientConfig;
@@ -57,6 +58,9 @@ public class ConfigTables {
         try {
             ConfigDef.ConfigKey key = definition.configKeys().get(parts[2]);
             Object parsed = ConfigDef.parseType(parts[2], parts[3], key.type);
+            // as ConfigDef.parseValue, which is private: duplicates are removed first (KIP-1161)
+            if (key.validator instanceof ConfigDef.ValidList && parsed instanceof List<?> entries)
+                parsed = entries.stream().distinct().toList();
             if (key.validator != null) key.validator.ensureValid(parts[2], parsed);
             return "ok";
         } catch (Exception error) {
