@@ -94,10 +94,8 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """Stop the loop and join its thread."""
-        if self.loop.is_closed():
-            return
-        if not self.is_ending:
+        """Stop the loop and join its thread, also when that has closed the loop by itself."""
+        if not self.is_ending and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(JOIN_SECONDS)
         if not self._thread.is_alive():
