@@ -214,7 +214,7 @@ class FetchRead:
         if self._ctx.api_version >= _TOPIC_IDS_FROM:
             name = broker.topic_name(requested.key.topic_id)
             if name is None and requested.topic:
-                is_recreated = broker.topic_id(requested.topic) is not None
+                is_recreated = broker.has_partition(requested.topic, requested.key.partition)
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID if is_recreated else _UNKNOWN[0])
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
