@@ -17,8 +17,17 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.protocol.produce_values import PartitionAnswer, read_produce, write_produce
 from ottla.purgatory.pending import Pending
-from ottla.records.batch import claimed_bytes
+from ottla.records.batch import (
+    ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    TRANSACTIONAL_FLAG,
+    claimed_bytes,
+)
 from ottla.records.batch_errors import UnreadableRecords, only_batch
+from ottla.records.compression import Compression
 from ottla.records.validation_rules import OffloadRequired
 from ottla.server.handlers.produce_answers import after_flushes, fail_request, failed
 from ottla.server.requests.api import Form, handles
@@ -34,11 +43,10 @@ log = logging.getLogger("ottla.produce")
 ADMIN_CLIENT_ID = "__admin_client"
 _ZSTD_FROM: Final = 7
 _LENGTH: Final = Struct(">i")
-_LENGTH_POSITION, _OVERHEAD_BYTES = 8, 12
-_MAGIC_POSITION, _FLAGS_POSITION = 16, 22  # in a batch; the low byte of its attributes
-_HEADER_BYTES: Final = 61
+_LENGTH_POSITION: Final = 8
+_FLAGS_POSITION: Final = ATTRIBUTES_POSITION + 1  # the low byte of the attributes
 _MAGIC: Final = 2
-_CODEC, _ZSTD, _TRANSACTIONAL = 0x07, 4, 0x10
+_ZSTD: Final = int(Compression.ZSTD)
 _new_tuple: Final = tuple.__new__
 
 
@@ -65,10 +73,11 @@ def produce(
     for _, _, records in partitions:
         if (
             records is None
-            or len(records) < _HEADER_BYTES
-            or records[_MAGIC_POSITION] != _MAGIC
-            or records[_FLAGS_POSITION] & _TRANSACTIONAL
-            or _LENGTH.unpack_from(records, _LENGTH_POSITION)[0] + _OVERHEAD_BYTES != len(records)
+            or len(records) < HEADER_BYTES
+            or records[MAGIC_POSITION] != _MAGIC
+            or records[_FLAGS_POSITION] & TRANSACTIONAL_FLAG
+            or _LENGTH.unpack_from(records, _LENGTH_POSITION)[0] + LOG_OVERHEAD_BYTES
+            != len(records)
         ):
             is_usual = False
     if not is_usual:
@@ -148,9 +157,9 @@ def _is_transactional(records: memoryview | None) -> bool:
     """Whether the first batch is transactional; CorruptMessage when it is none."""
     if records is None or claimed_bytes(records, 0) > len(records):
         return False
-    if len(records) <= _FLAGS_POSITION or records[_MAGIC_POSITION] != _MAGIC:
+    if len(records) <= _FLAGS_POSITION or records[MAGIC_POSITION] != _MAGIC:
         return False
-    return bool(records[_FLAGS_POSITION] & _TRANSACTIONAL)
+    return bool(records[_FLAGS_POSITION] & TRANSACTIONAL_FLAG)
 
 
 def _check_unusual(
@@ -160,7 +169,7 @@ def _check_unusual(
     if not records:
         raise UnreadableRecords(ErrorCode.INVALID_RECORD)
     only_batch(records, is_client=True)
-    if ctx.api_version < _ZSTD_FROM and records[_FLAGS_POSITION] & _CODEC == _ZSTD:
+    if ctx.api_version < _ZSTD_FROM and records[_FLAGS_POSITION] & COMPRESSION_MASK == _ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if not -1 <= request.acks <= 1:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
