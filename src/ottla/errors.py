@@ -6,6 +6,7 @@ derived from it, so that a code, its name and its exception are always consisten
 
 from __future__ import annotations
 
+import builtins
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -405,7 +406,51 @@ class CorruptMessage(KafkaError):
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
 
-class RecordDeserializationError(KafkaError):
+class ConfigError(KafkaError):
+    """Settings of a client that are unknown, invalid or contradict each other.
+
+    Kafka: org.apache.kafka.common.config.ConfigException.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_CONFIG, message)
+
+
+class TimeoutError(KafkaError, builtins.TimeoutError):  # noqa: A001 - Kafka's name; also Python's
+    """The time of a call is up; the text names the likely cause. Also a builtin TimeoutError.
+
+    Kafka: org.apache.kafka.common.errors.TimeoutException.
+    """
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class IllegalStateError(KafkaError):
+    """A call that the client's state does not permit.
+
+    Kafka: java.lang.IllegalStateException.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
+
+
+class ClosedError(IllegalStateError):
+    """A call on a client that was closed."""
+
+
+class SerializationError(KafkaError):
+    """A key or value that cannot be serialized or deserialized.
+
+    Kafka: org.apache.kafka.common.errors.SerializationException.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, message)
+
+
+class RecordDeserializationError(SerializationError):
     """A record whose key or value cannot be deserialized; seek past `offset` to continue.
 
     `part` is "key" or "value"; what the deserializer raised is the `__cause__`.
@@ -415,7 +460,6 @@ class RecordDeserializationError(KafkaError):
         self.topic, self.partition, self.offset = place
         self.part = part
         super().__init__(
-            ErrorCode.INVALID_RECORD,
             f"{self.topic}-{self.partition} at offset {self.offset}: its {part} cannot be "
             f"deserialized ({reason}); seek past it to go on",
         )

@@ -46,7 +46,7 @@ class Producer(Blocking):
     """Sends records; may be shared by threads. Use as `with Producer(...) as producer`.
 
     Settings are Kafka's: keyword arguments with underscores (`linger_ms=20`) or a mapping with
-    dotted names. Raises KafkaError(INVALID_CONFIG) for unknown or invalid ones.
+    dotted names. Raises ConfigError for unknown or invalid ones.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.types import Node
 
 if TYPE_CHECKING:
@@ -17,15 +17,14 @@ DEFAULT_PORT = 9092
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Read HOST:PORT, [V6]:PORT or PROTOCOL://HOST:PORT; raise KafkaError(INVALID_CONFIG)."""
+    """Read HOST:PORT, [V6]:PORT or PROTOCOL://HOST:PORT; raise ConfigError."""
     address = text.rpartition("://")[2].strip()
     host, colon, port = address.rpartition(":")
     if not colon or host.endswith(":") or (":" in host and not host.startswith("[")):
         host, port = address, str(DEFAULT_PORT)
     host = host.strip("[]")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
+        raise ConfigError(
             f"bootstrap.servers: {text!r} is not HOST:PORT; for example localhost:9092",
         )
     return host, int(port)
@@ -35,8 +34,7 @@ def bootstrap_nodes(servers: Iterable[str]) -> list[Node]:
     """Return the bootstrap servers as nodes, with ids from -1 downwards."""
     nodes = [Node(-1 - index, *parse_address(text)) for index, text in enumerate(servers)]
     if not nodes:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
+        raise ConfigError(
             "bootstrap.servers is empty; for example bootstrap_servers='localhost:9092'",
         )
     return nodes

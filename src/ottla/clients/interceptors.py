@@ -12,7 +12,7 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -130,5 +130,5 @@ def _loaded(given: Any) -> Any:
             given = getattr(import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
             text = f"interceptor.classes: there is no Python class {given!r} ({error})"
-            raise KafkaError(ErrorCode.INVALID_CONFIG, text) from error
+            raise ConfigError(text) from error
     return given() if isinstance(given, type) else given

@@ -13,7 +13,7 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
 
@@ -36,7 +36,7 @@ def login_factory(settings: Settings) -> Callable[[], MechanismLogin] | None:
 
 
 def make_login(settings: Settings) -> MechanismLogin:
-    """Return a new login; KafkaError(INVALID_CONFIG) for incomplete settings."""
+    """Return a new login; ConfigError for incomplete settings."""
     username, password = credentials(settings)
     mechanism = settings.sasl_mechanism
     if mechanism == "PLAIN":
@@ -44,8 +44,7 @@ def make_login(settings: Settings) -> MechanismLogin:
     if mechanism in HASHES:
         nonce = secrets.token_urlsafe(18)
         return MechanismLogin(mechanism, _scram(HASHES[mechanism], username, password, nonce))
-    raise KafkaError(
-        ErrorCode.INVALID_CONFIG,
+    raise ConfigError(
         f"sasl.mechanism: {mechanism} is not supported; use PLAIN or SCRAM-SHA-256/512",
     )
 
@@ -59,8 +58,7 @@ def credentials(settings: Settings) -> tuple[str, str]:
     )
     if {"username", "password"} <= set(found):
         return found["username"], found["password"]
-    raise KafkaError(
-        ErrorCode.INVALID_CONFIG,
+    raise ConfigError(
         "SASL needs sasl_username and sasl_password (or sasl.jaas.config with both in quotes)",
     )
 

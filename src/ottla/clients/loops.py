@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ottla.clients.interrupts import Interrupts
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ClosedError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -73,8 +73,7 @@ class LoopThread:
         """Run a coroutine on the loop and wait for its result.
 
         Raises TimeoutError after timeout seconds, KafkaError(INVALID_REQUEST) in the loop's own
-        thread, where it would wait for itself, and KafkaError(NETWORK_EXCEPTION) after the end of
-        the loop.
+        thread, where it would wait for itself, and ClosedError after the end of the loop.
         """
         if self.is_current:
             work.close()
@@ -86,7 +85,7 @@ class LoopThread:
             future = asyncio.run_coroutine_threadsafe(work, self.loop)
         except RuntimeError as error:
             work.close()
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the client is closed") from error
+            raise ClosedError("the client is closed") from error
         try:
             return future.result(timeout)
         except BaseException:

@@ -10,7 +10,7 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,11 +82,10 @@ def _converter(given: Any, named: dict[str, Converter], kind: str) -> Converter 
         if name in ("bytes", "bytearray"):
             return None
         if name not in named:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
+            raise ConfigError(
                 f"unknown {kind} {given!r}: give a function or one of {', '.join(named)}",
             )
         function = named[name]
     else:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"a {kind} is a function or a name")
+        raise ConfigError(f"a {kind} is a function or a name")
     return lambda value: None if value is None else function(value)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.config.client import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from ottla.config.definition import REQUIRED, Password, Type
 from ottla.config.problems import ConfigErrors, nearest
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,13 +30,6 @@ JAVA_CLASSES = {
     "StickyAssignor": "sticky",
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
-
-
-class SettingsError(KafkaError):
-    """Settings that fail validation in the client (Kafka: ConfigException)."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.INVALID_CONFIG, message)
 
 
 class Setting(NamedTuple):
@@ -186,7 +179,7 @@ def read_settings(
 ) -> Settings:
     """Merge a mapping with dotted names and keyword arguments with underscores.
 
-    Keyword arguments take precedence. Raises SettingsError with all invalid entries, unknown names
+    Keyword arguments take precedence. Raises ConfigError with all invalid entries, unknown names
     with the nearest known one.
     """
     by_keyword = {name.replace(".", "_"): name for name in table}
@@ -202,7 +195,7 @@ def read_settings(
         except (TypeError, ValueError) as error:
             problems.append(_wrong(name, value, error))
     if problems:
-        raise SettingsError("; ".join(problems))
+        raise ConfigError("; ".join(problems))
     return Settings(table, values)
 
 

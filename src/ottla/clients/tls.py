@@ -9,7 +9,7 @@ import ssl
 import tempfile
 from typing import TYPE_CHECKING
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
     from ottla.clients.settings import Settings
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def client_context(settings: Settings) -> ssl.SSLContext | None:
     """Return the context for the security protocol, None for PLAINTEXT.
 
-    Raises KafkaError(INVALID_CONFIG) for stores that are not PEM or not readable.
+    Raises ConfigError for stores that are not PEM or not readable.
     """
     if not settings.security_protocol.endswith("SSL"):
         return None
@@ -79,4 +79,4 @@ def _version(name: str) -> ssl.TLSVersion:
 
 
 def _invalid(text: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_CONFIG, text)
+    return ConfigError(text)

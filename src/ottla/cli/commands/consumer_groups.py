@@ -21,8 +21,7 @@ from ottla.cli.options.flags import server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand
 from ottla.cli.options.regex_check import re2_problem
 from ottla.cli.output.java_names import java_text
-from ottla.clients.settings import SettingsError
-from ottla.errors import KafkaError
+from ottla.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
     from ottla.clients.blocking import Admin
@@ -131,7 +130,7 @@ def consumer_groups(**options: Any) -> None:
             _run(admin, actions[0], flags, options)
     except (GroupCommandError, KafkaError, SettingsFileError) as error:
         words = "Executing consumer group command failed due to"
-        reason = str(error) if isinstance(error, SettingsError) else java_text(error)
+        reason = str(error) if isinstance(error, ConfigError) else java_text(error)
         click.echo(f"\nError: {words} {reason}")
 
 

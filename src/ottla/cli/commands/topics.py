@@ -15,8 +15,7 @@ from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import bootstrap_option, require, version_option
 from ottla.cli.options.joptsimple import INTEGER, ToolCommand
-from ottla.clients.settings import SettingsError
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def topics(**options: Any) -> None:
     try:
         with open_admin(flags.bootstrap_server or "", flags.command_config) as admin:
             _RUN[flags.action](admin, flags)
-    except SettingsError as error:
+    except ConfigError as error:
         fail(str(error))
     except (CommandError, KafkaError) as error:
         click.echo(f"Error while executing topic command : {error}")

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from ottla.cli.output.java_names import java_text
-from ottla.clients.settings import SettingsError
-from ottla.errors import KafkaError
+from ottla.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +29,7 @@ def failures_reported() -> Iterator[None]:
         yield
     except ToolError as error:
         fail(str(error))
-    except SettingsError as error:
+    except ConfigError as error:
         fail(str(error))  # Kafka's tools print it without the class name
     except KafkaError as error:
         fail(java_text(error))

@@ -5,8 +5,7 @@ Kafka: org.apache.kafka.common.protocol.Errors.
 
 from __future__ import annotations
 
-from ottla.clients.settings import SettingsError
-from ottla.errors import ErrorCode
+from ottla.errors import ConfigError, ErrorCode
 
 PACKAGE = "org.apache.kafka.common.errors"
 
@@ -52,7 +51,7 @@ def java_text(error: Exception) -> str:
 
 def java_class(error: Exception) -> str:
     """Return the name of the Java class for an error."""
-    if isinstance(error, SettingsError):
+    if isinstance(error, ConfigError):
         return "org.apache.kafka.common.config.ConfigException"
     return class_name(getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR))
 

@@ -15,7 +15,7 @@ from ottla.clients.consumer.coordinator import GROUP, Coordinator
 from ottla.clients.consumer.offset_query import RETRIED_CODES
 from ottla.clients.settings import ADMIN, read_settings
 from ottla.clients.transport import Runtime
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -240,8 +240,7 @@ class AdminCalls:
 
 def _is_for_controllers(settings: Settings) -> bool:
     if settings.bootstrap_controllers and settings.bootstrap_servers:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
+        raise ConfigError(
             "bootstrap.servers and bootstrap.controllers cannot both be set: connect to brokers or "
             "controllers",
         )

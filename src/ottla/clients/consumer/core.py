@@ -26,7 +26,7 @@ from ottla.clients.interceptors import Interceptors
 from ottla.clients.serdes import deserializer
 from ottla.clients.settings import CONSUMER, read_settings
 from ottla.clients.transport import Runtime
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.purgatory.pending import Pending
 from ottla.types import TopicPartition
@@ -85,7 +85,7 @@ class ConsumerCore:
     ) -> None:
         self.settings = settings = read_settings(CONSUMER, config, keywords)
         if settings.group_protocol != "classic":
-            raise KafkaError(ErrorCode.INVALID_CONFIG, "group.protocol: only classic is supported")
+            raise ConfigError("group.protocol: only classic is supported")
         settings.client_id = settings.client_id or "ottla-consumer"
         self.runtime = Runtime(settings, environment)
         self.client = client = self.runtime.client

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.consumer.pending_errors import PendingErrors
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.offset_commit import OffsetCommitRequest
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest
@@ -55,8 +55,7 @@ def read_reset_policy(text: str) -> int | tuple[str, int] | None:
         return fixed[text.lower()]
     if text.startswith("by_duration:"):
         return ("by_duration", _duration_ms(text.partition(":")[2]))
-    raise KafkaError(
-        ErrorCode.INVALID_CONFIG,
+    raise ConfigError(
         f"auto.offset.reset: {text!r} is not earliest, latest, none or by_duration:PnDTnHnMn.nS",
     )
 
@@ -65,9 +64,7 @@ def _duration_ms(text: str) -> int:
     pattern = r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?"
     match = re.fullmatch(pattern, text)
     if match is None or not any(match.groups()):
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"auto.offset.reset: {text!r} is not a duration like PT1H"
-        )
+        raise ConfigError(f"auto.offset.reset: {text!r} is not a duration like PT1H")
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
 

@@ -9,7 +9,7 @@ import re
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import IllegalStateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -172,17 +172,13 @@ class Subscription:
     @staticmethod
     def _refuse_other_kind(*, is_other: bool) -> None:
         if is_other:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                "topics, a pattern and assigned partitions exclude each other; "
-                "call unsubscribe() in between",
+            raise IllegalStateError(
+                "Subscription to topics, partitions and pattern are mutually exclusive"
             )
 
     def state(self, partition: TopicPartition) -> PartitionState:
-        """Return the state of an assigned partition; KafkaError when it is not assigned."""
+        """Return the state of an assigned partition; IllegalStateError when it is not assigned."""
         found = self.partitions.get(partition)
         if found is None:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"{partition} is not assigned to this consumer"
-            )
+            raise IllegalStateError(f"No current assignment for partition {partition}")
         return found

@@ -13,7 +13,7 @@ from importlib import import_module
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def load_partitioner(
     """Return the function of `partitioner.class`, None for the built-in choice.
 
     The setting is a function (topic, key, partition count) -> partition, its dotted name, or
-    Kafka's RoundRobinPartitioner. Raises KafkaError(INVALID_CONFIG) for anything else.
+    Kafka's RoundRobinPartitioner. Raises ConfigError for anything else.
     """
     if given is None:
         return None
@@ -97,14 +97,14 @@ def load_partitioner(
             given = getattr(import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
             text = f"partitioner.class: there is no Python function {given!r} ({error})"
-            raise KafkaError(ErrorCode.INVALID_CONFIG, text) from error
+            raise ConfigError(text) from error
     if isinstance(given, type):
         given = given()
     if isinstance(given, RoundRobinPartitioner):
         given.metadata = metadata
     if not callable(given):
         text = "partitioner.class: give a function (topic, key, partition count) -> partition"
-        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+        raise ConfigError(text)
     function: Callable[[str, bytes | None, int], int] = given
     return function
 

@@ -18,7 +18,7 @@ from ottla.clients.producer.sender import Sender
 from ottla.clients.settings import PRODUCER, read_settings
 from ottla.clients.transport import Runtime
 from ottla.config.definition import MAX_INT
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError, ErrorCode, KafkaError, TimeoutError  # noqa: A004 - Kafka's
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,9 +45,7 @@ class ProducerCore:
     ) -> None:
         self.settings = settings = read_settings(PRODUCER, config, keywords)
         if settings.transactional_id is not None:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG, "transactional.id: transactions are not supported"
-            )
+            raise ConfigError("transactional.id: transactions are not supported")
         settings.client_id = settings.client_id or "ottla-producer"
         _check_delivery_timeout(settings)
         self.runtime = Runtime(settings, environment)
@@ -126,8 +124,7 @@ def _check_delivery_timeout(settings: Settings) -> None:
     if settings.delivery_timeout_ms >= min_ms:
         return
     if "delivery.timeout.ms" in settings.given:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
+        raise ConfigError(
             "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms",
         )
     settings.delivery_timeout_ms = min_ms
@@ -137,7 +134,7 @@ class AsyncProducer:
     """Sends records from coroutines. Use as `async with AsyncProducer(...) as producer`.
 
     Settings are Kafka's: keyword arguments with underscores (`linger_ms=20`) or a mapping with
-    dotted names. Raises KafkaError(INVALID_CONFIG) for unknown or invalid ones.
+    dotted names. Raises ConfigError for unknown or invalid ones.
     """
 
     def __init__(

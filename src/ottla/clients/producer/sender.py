@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.client import ANY_NODE
 from ottla.clients.producer.metrics import SenderMetrics
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.batch import RecordBatch
@@ -506,7 +506,7 @@ def _level(settings: Settings) -> int | None:
 
 
 def is_idempotent(settings: Settings) -> bool:
-    """Whether sequences are used; KafkaError(INVALID_CONFIG) for settings that exclude it.
+    """Whether sequences are used; ConfigError for settings that exclude it.
 
     As in Kafka, acks other than all and zero retries disable it, unless it is enabled explicitly.
     """
@@ -525,7 +525,5 @@ def is_idempotent(settings: Settings) -> bool:
     if not conflicts:
         return True
     if requested or "at most 5 requests in flight" in conflicts:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"enable.idempotence needs {' and '.join(conflicts)}"
-        )
+        raise ConfigError(f"enable.idempotence needs {' and '.join(conflicts)}")
     return False

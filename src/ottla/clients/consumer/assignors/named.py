@@ -11,7 +11,7 @@ from ottla.clients.consumer.assignors.cooperative_sticky import CooperativeStick
 from ottla.clients.consumer.assignors.range import RangeAssignor
 from ottla.clients.consumer.assignors.roundrobin import RoundRobinAssignor
 from ottla.clients.consumer.assignors.sticky import StickyAssignor
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
     from ottla.clients.consumer.assignors.interface import Assignor
@@ -25,11 +25,10 @@ ASSIGNORS: dict[str, type[Assignor]] = {
 
 
 def make_assignors(names: tuple[str, ...]) -> dict[str, Assignor]:
-    """Return the assignors by name; KafkaError(INVALID_CONFIG) for unknown ones."""
+    """Return the assignors by name; ConfigError for unknown ones."""
     unknown = [name for name in names if name not in ASSIGNORS]
     if unknown or not names:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
+        raise ConfigError(
             f"partition.assignment.strategy: {', '.join(unknown) or 'empty'}; "
             f"known: {', '.join(ASSIGNORS)}",
         )
