@@ -50,6 +50,20 @@ def test_a_batch_that_does_not_fit_is_left_out() -> None:
         assert len(content(log.reads.read(4, enough, min_one_message=False).records)) == enough
 
 
+@pytest.mark.parametrize(("max_bytes", "aborted"), [(0, []), (1, None), (100_000, [])])
+def test_a_batch_that_does_not_fit_names_no_aborted_transactions(
+    max_bytes: int, aborted: list[object] | None
+) -> None:
+    """A read_committed read of it has null, as in Kafka; one of zero bytes has an empty list."""
+    log = new_log(config=LogConfig())
+    put(log, 3)
+    log.update_high_watermark(3)
+    data = log.reads.read(
+        0, max_bytes, isolation=FetchIsolation.TXN_COMMITTED, min_one_message=False
+    )
+    assert data.aborted_transactions == aborted
+
+
 def test_reads_respect_their_limit() -> None:
     """Nothing at or above the high watermark is shown; replicas see all (KAFKA-9835)."""
     log = new_log()

@@ -67,17 +67,6 @@ ALLOWED: tuple[Allowed, ...] = (
         "Of several wrong limits Kafka names the first one of a hash map.",
     ),
 )
-# Known defects of Ottla: the state differs afterwards, so a session ends there without failing.
-# An entry goes with its fix.
-KNOWN_DEFECTS: tuple[Allowed, ...] = (
-    Allowed(
-        "fetch",
-        r".*\.aborted_transactions",
-        "None",
-        r"\[\]",
-        "A fetch that waited and is answered by its timeout has null there in Kafka.",
-    ),
-)
 # Differences of the single requests that hold here, too: their labels have the case's name.
 _FROM_CASES = tuple(
     one for one in ALLOWED_IN_CASES if one.label in ("api_versions.*", "describe_configs.*")
@@ -130,8 +119,3 @@ def is_allowed(one: Difference) -> bool:
     return any(entry.covers(one) for entry in ALLOWED) or any(
         entry.covers(one) for entry in _FROM_CASES
     )
-
-
-def is_known_defect(one: Difference) -> bool:
-    """Whether a difference is a defect that is not fixed yet."""
-    return any(entry.covers(one) for entry in KNOWN_DEFECTS)

@@ -77,11 +77,11 @@ class LogReads:
                 number, offset, limit, max_bytes, min_one_message=min_one_message
             )
             if found is not None:
-                if not is_filtered:
-                    return FetchData(found, offset)
+                if not is_filtered or (found is NO_DATA and max_bytes > 0):
+                    return FetchData(found, offset)  # a batch that does not fit: no aborts either
                 return FetchData(found, offset, self._aborted(number, offset, limit))
             number += 1
-        return FetchData(NO_DATA, offset, [] if is_filtered else None)
+        return FetchData(NO_DATA, offset)
 
     def _aborted(self, number: int, offset: int, limit: int) -> list[AbortedTransaction]:
         try:
