@@ -14,13 +14,12 @@ import pytest
 
 from ottla.clients.blocking import Consumer, Producer
 from ottla.clients.consumer.consumer import AsyncConsumer
-from ottla.clients.consumer.core import WakeupError
 from ottla.clients.interceptors import ConsumerInterceptor, ProducerInterceptor
 from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.producer.accumulator import Accumulator
 from ottla.clients.producer.producer import AsyncProducer
 from ottla.clients.settings import PRODUCER, read_settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError, WakeupError
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, InvalidRecordError, KafkaError, UnknownServerError
 from ottla.records import codec_streams, large_batches, record_stream, validator
 from ottla.records.batch import HEADER_BYTES, RecordBatch, TimestampType
 from ottla.records.builder import assemble_batch, encode_batch
@@ -117,7 +117,7 @@ def test_both_ways_give_equal_batches(
     one, other = both(data, rules)
     assert one == other
     if offsets == GAPS and codec and target in (None, codec):
-        assert one == (KafkaError, ErrorCode.INVALID_RECORD, None)
+        assert one == (InvalidRecordError, ErrorCode.INVALID_RECORD, None)
     else:
         assert len(one[2][0]) == 40
 
@@ -170,7 +170,7 @@ def test_both_ways_refuse_a_producer_without_epoch_or_sequence() -> None:
             "base_sequence": sequence,
             "producer_id": producer_id,
         }
-        refused = (KafkaError, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        refused = (UnknownServerError, ErrorCode.UNKNOWN_SERVER_ERROR, None)
         assert both(batch_of(payload(), **fields), rules) == (refused, refused)
     at_once, later = both(
         batch_of(payload(), producer_id=-2, producer_epoch=0, base_sequence=0), rules

@@ -26,7 +26,7 @@ from ottla.clients.interceptors import Interceptors
 from ottla.clients.serdes import deserializer
 from ottla.clients.settings import CONSUMER, read_settings
 from ottla.clients.transport import Runtime
-from ottla.errors import ConfigError, ErrorCode, KafkaError
+from ottla.errors import ConfigError, ErrorCode, KafkaError, WakeupError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.purgatory.pending import Pending
 from ottla.types import TopicPartition
@@ -59,10 +59,6 @@ class RebalanceListener:
     def on_partitions_lost(self, partitions: tuple[TopicPartition, ...]) -> Any:
         """Handle lost partitions: they may be reassigned already, commits would fail."""
         return self.on_partitions_revoked(partitions)
-
-
-class WakeupError(Exception):
-    """Raised by `poll` after `wakeup`; not an error."""
 
 
 class GroupMetadata(NamedTuple):

@@ -1,12 +1,10 @@
 """Every error Kafka 4.3 can answer with: code, name, whether a client may retry, text.
 
-Kafka: org.apache.kafka.common.protocol.Errors. One table; the enum and the exceptions are
-derived from it, so that a code, its name and its exception are always consistent.
+Kafka: org.apache.kafka.common.protocol.Errors.
 """
 
 from __future__ import annotations
 
-import builtins
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -373,100 +371,3 @@ class ErrorCode(IntEnum):
 
 
 _BY_CODE = {row.code: row for row in _read_table()}
-
-
-class OttlaError(Exception):
-    """Base of every exception that Ottla raises on purpose."""
-
-
-class KafkaError(OttlaError):
-    """An error with a Kafka code; `str()` is the text that goes over the wire."""
-
-    def __init__(self, code: ErrorCode | int, message: str | None = None) -> None:
-        try:
-            self.code = ErrorCode(code)
-        except ValueError:  # a newer peer may send codes unknown here
-            self.code = ErrorCode.UNKNOWN_SERVER_ERROR
-        self.message = self.code.text if message is None else message
-        super().__init__(self.message)
-
-    @property
-    def is_retriable(self) -> bool:
-        """Whether a client may send the same request again."""
-        return self.code.is_retriable
-
-    def __repr__(self) -> str:
-        return f"KafkaError({self.code.name}, {self.message!r})"
-
-
-class CorruptMessage(KafkaError):
-    """Bytes from the network or the disk that are malformed."""
-
-    def __init__(self, message: str | None = None) -> None:
-        super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
-
-
-class ConfigError(KafkaError):
-    """Settings of a client that are unknown, invalid or contradict each other.
-
-    Kafka: org.apache.kafka.common.config.ConfigException.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.INVALID_CONFIG, message)
-
-
-class TimeoutError(KafkaError, builtins.TimeoutError):  # noqa: A001 - Kafka's name; also Python's
-    """The time of a call is up; the text names the likely cause. Also a builtin TimeoutError.
-
-    Kafka: org.apache.kafka.common.errors.TimeoutException.
-    """
-
-    def __init__(self, message: str | None = None) -> None:
-        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
-
-
-class IllegalStateError(KafkaError):
-    """A call that the client's state does not permit.
-
-    Kafka: java.lang.IllegalStateException.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.INVALID_REQUEST, message)
-
-
-class ClosedError(IllegalStateError):
-    """A call on a client that was closed."""
-
-
-class SerializationError(KafkaError):
-    """A key or value that cannot be serialized or deserialized.
-
-    Kafka: org.apache.kafka.common.errors.SerializationException.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.INVALID_RECORD, message)
-
-
-class RecordDeserializationError(SerializationError):
-    """A record whose key or value cannot be deserialized; seek past `offset` to continue.
-
-    `part` is "key" or "value"; what the deserializer raised is the `__cause__`.
-    """
-
-    def __init__(self, place: tuple[str, int, int], part: str, reason: Exception) -> None:
-        self.topic, self.partition, self.offset = place
-        self.part = part
-        super().__init__(
-            f"{self.topic}-{self.partition} at offset {self.offset}: its {part} cannot be "
-            f"deserialized ({reason}); seek past it to go on",
-        )
-
-
-class UnsupportedVersion(KafkaError):
-    """A message that the given version cannot carry, or an unsupported version."""
-
-    def __init__(self, message: str | None = None) -> None:
-        super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)

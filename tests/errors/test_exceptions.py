@@ -1,0 +1,61 @@
+"""Tests of the exceptions' classes."""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import pickle
+
+import pytest
+
+import ottla
+from ottla import errors
+from ottla.errors import ErrorCode, KafkaError
+
+
+def test_an_error_code_makes_the_class_named_for_it() -> None:
+    """`except` by name works wherever the error was made from its code."""
+    error = KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'orders' already exists.")
+    assert type(error) is errors.TopicExistsError
+    assert str(error) == "Topic 'orders' already exists."
+    assert repr(error) == (
+        "TopicExistsError(TOPIC_ALREADY_EXISTS, \"Topic 'orders' already exists.\")"
+    )
+    assert type(KafkaError(36)) is errors.TopicExistsError
+    assert type(KafkaError(code=36, message="x")) is errors.TopicExistsError
+
+
+def test_codes_without_a_class_are_plain_kafka_errors() -> None:
+    """So are codes of newer brokers."""
+    assert type(KafkaError(ErrorCode.STALE_BROKER_EPOCH)) is KafkaError
+    assert type(KafkaError(9999)) is KafkaError
+    assert KafkaError(9999).code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_named_error_takes_its_text_alone() -> None:
+    """Without one it has Kafka's text."""
+    assert errors.TimeoutError().message == ErrorCode.REQUEST_TIMED_OUT.text
+    assert errors.IllegalStateError("closed").code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_timeout_is_also_pythons() -> None:
+    """`except TimeoutError` needs no import."""
+    with pytest.raises(builtins.TimeoutError, match=r"^after 5 s$"):
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "after 5 s")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaError(ErrorCode.REQUEST_TIMED_OUT, "after 5 s"),
+        KafkaError(ErrorCode.STALE_BROKER_EPOCH),
+        errors.RecordDeserializationError(("orders", 1, 7), "value", ValueError("no JSON")),
+        errors.WakeupError("wakeup() was called"),
+    ],
+    ids=repr,
+)
+def test_errors_are_pickled_and_copied_whole(error: ottla.OttlaError) -> None:
+    """They cross processes in Spark and in process pools."""
+    for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(same) is type(error)
+        assert (str(same), repr(same), vars(same)) == (str(error), repr(error), vars(error))
