@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 KNOWN = {"log.dirs", "node.id", "ssl.key.password", "sasl.oauthbearer.assertion.file", "a-b_c"}
-OWN = ("metrics.listener", "metrics.names")
+OWN = ("log.format", "metrics.listener", "metrics.names")
 FILES = {"/run/secret": "s3cret\n", "/run/two": "first\nsecond\r\n"}
 
 
@@ -114,7 +114,8 @@ def test_what_is_no_setting() -> None:
             "KAFKA_PORT_9092_TCP_ADDR": "10.0.0.1",
             "KAFKA_SERVICE_HOST": "10.0.0.1",
             "KAFKA_HEADLESS_SERVICE_PORT_CLIENTS": "9092",
-            "OTTLA_LOG_FORMAT": "json",
+            "OTTLA_BOOTSTRAP_SERVERS": "localhost:9092",
+            "OTTLA_PROFILE": "prod",
             "OTTLA_XYZZY": "1",
         }
     )

@@ -136,18 +136,14 @@ def _put(name: str, setting: Setting, found: Environment) -> None:
     found.settings[name] = setting
 
 
-# Variables of server-start flags; they are not settings of the node.
-_FLAGS: Final = ("log.format", "log.level")
-
-
 def _read_own(variable: str, value: str, own: Collection[str], found: Environment) -> None:
     """Read one of Ottla's own settings; tests and benchmarks have OTTLA_ variables, too."""
     name = property_name(variable)
     if name in own:
         _put(name, Setting(value, variable), found)
-    elif name not in _FLAGS:
-        meant = nearest(name, [*own, *_FLAGS])
-        if meant is not None:
-            spelt = OWN_PREFIX + meant.replace(".", "_").upper()
-            message = f"{variable} is no setting; did you mean {spelt}?"
-            found.problems.append(ConfigProblem(name, value, message))
+        return
+    meant = nearest(name, own)
+    if meant is not None:
+        spelt = OWN_PREFIX + meant.replace(".", "_").upper()
+        message = f"{variable} is no setting; did you mean {spelt}?"
+        found.problems.append(ConfigProblem(name, value, message))

@@ -80,7 +80,7 @@ class Policies(NamedTuple):
             try:
                 policy.close()
             except Exception as error:
-                log.error("a policy failed to close", exc_info=error)  # noqa: TRY400 - the same
+                log.error("a policy failed to close; correct the plug-in", exc_info=error)  # noqa: TRY400 - the same
 
 
 def _validate(policy: Policy[T_contra], requested: T_contra) -> None:
@@ -91,7 +91,7 @@ def _validate(policy: Policy[T_contra], requested: T_contra) -> None:
         raise
     except Exception as error:
         log.exception(
-            "a policy raised an unexpected exception",
+            "a policy raised an unexpected exception: request refused; correct the plug-in",
             exc_info=error,
             extra={"event": "policy.broken"},
         )

@@ -198,7 +198,7 @@ class ControllerRuntime:
             try:
                 complete()
             except Exception:  # one failing callback must not block the others
-                log.exception("a response could not be released")
+                log.exception("a response could not be released; report this as a bug of Ottla")
 
     def _fail_all(self, error: KafkaError) -> None:
         waiting, self._waiting = self._waiting, deque()

@@ -90,7 +90,7 @@ class SnapshotWriter:
             self._is_writing = False
             if is_exhaustion(error):
                 log.warning(
-                    "the metadata snapshot %s is postponed: %s",
+                    "the metadata snapshot %s is postponed: %s; free some space on its disk",
                     snapshot_id,
                     error,
                     extra={"event": "snapshot.put_off"},

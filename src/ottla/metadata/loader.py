@@ -92,7 +92,9 @@ class MetadataLoader:
             try:
                 listener(delta, self.image)
             except Exception:  # the other listeners must still be called
-                log.exception("a metadata listener failed to apply a change")
+                log.exception(
+                    "a metadata change was not applied; report this as a bug, then restart"
+                )
 
     def _everything(self) -> MetadataDelta:
         """Return the delta from an empty image to this one."""

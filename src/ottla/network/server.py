@@ -127,6 +127,8 @@ class Listener:
         """Add a connection, or hold a refused one open unread to delay the client's next try."""
         refuse_ms = pace.refuse_ms(address[0], self._now_ms())
         if refuse_ms:
+            extra = {"event": "connection.refused", "client": address[0]}
+            log.info("connection refused: connection_creation_rate is exceeded", extra=extra)
             self._held[sock] = None
             self._loop.call_later(refuse_ms / 1000, self._drop, sock)
         else:
@@ -143,7 +145,9 @@ class Listener:
         """Leave new connections in the backlog until a connection ends."""
         assert self._socket is not None
         log.warning(
-            "%d connections (max.connections): no more until one ends",
+            "%d connections are open, and no more are accepted until one ends; raise "
+            "max.connections and the limit on open files (ulimit -n), or find the client that "
+            "does not close its connections",
             self._quota.count,
             extra={"event": "accept.full", "client": "any"},
         )
@@ -154,8 +158,9 @@ class Listener:
         """Pause when descriptors are exhausted; the peer stays in the backlog."""
         if error.errno not in _OUT_OF_DESCRIPTORS or self._socket is None:
             return
-        extra = {"event": "accept.failed", "error": str(error), "client": "any"}
-        log.warning("accept failed", extra=extra)
+        extra = {"event": "accept.failed", "client": "any"}
+        text = "cannot accept connections: %s; raise the limit on open files (ulimit -n)"
+        log.warning(text, error, extra=extra)
         self._loop.remove_reader(self._socket.fileno())
         self._loop.call_later(_RETRY_ACCEPT_S, self._accept_again)
 
@@ -165,6 +170,9 @@ class Listener:
 
     def _add(self, sock: socket.socket, address: tuple[str, int]) -> None:
         if not self._quota.admit(address[0]):
+            extra = {"event": "connection.refused", "client": address[0]}
+            text = "connection refused: the address has reached max.connections.per.ip"
+            log.info(text, extra=extra)
             sock.close()
             return
         configure_accepted(sock)
@@ -190,6 +198,8 @@ class Listener:
         """
         overdue = [one for one in self.connections if one.is_overdue(now_ms, max_idle_ms)]
         for connection in overdue:
+            extra = {"event": "connection.overdue", "client": connection.peer_host}
+            log.info("connection closed: it was idle or sent too slowly", extra=extra)
             connection.close()
         return len(overdue)
 

@@ -61,7 +61,8 @@ class ConnectionRates:
             address = _plain(name)
         except ValueError:  # Kafka also stores host names
             extra = {"event": "quota.unreadable"}
-            log.warning("the quota of %s has no effect: it is not an IP address", name, extra=extra)
+            text = "the quota of host %s has no effect; set it for its IP address"
+            log.warning(text, name, extra=extra)
             return
         if limit is None:
             self._address_limits.pop(address, None)

@@ -57,7 +57,11 @@ def check_log(directory: Directory, path: str) -> LogCheck:
         if not problem:
             break
         damaged = snapshots.pop()
-        log.warning("snapshot %s is not used: %s", snapshot_name(damaged), problem)
+        log.warning(
+            "snapshot %s is not used: %s; an older one is, check the disk",
+            snapshot_name(damaged),
+            problem,
+        )
     checker = _Checker(path, found, snapshots[-1] if snapshots else None, recovery_point)
     return LogCheck(snapshots, found.end_offset, checker.begins_at_snapshot())
 

@@ -6,6 +6,7 @@ yet; it needs further events (votes, fetches, timeouts), effects (requests) and 
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from ottla.raft.quorum_state import ElectionState
     from ottla.raft.voter_set import VoterSet
     from ottla.types import Uuid
+
+log = logging.getLogger("ottla.raft")
 
 
 class RaftNode:
@@ -103,6 +106,8 @@ class RaftNode:
         old, new = type(self.role).__name__, type(role).__name__
         assert new in TRANSITIONS[old], f"illegal transition from {old} to {new}"
         assert role.epoch >= self.role.epoch, "epochs never decrease"
+        text = "quorum: node %d changes from %s to %s in epoch %d"
+        log.info(text, self.node_id, old, new, role.epoch, extra={"event": "quorum.role"})
         self.role = role
 
     def _start(self, log_end_offset: int, now_ms: int) -> list[Effect]:

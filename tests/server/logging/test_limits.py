@@ -144,7 +144,7 @@ def test_a_flood_against_a_node_makes_few_lines(
     """Two hundred bad frames of one client are a line or two, and the count is not lost."""
     logger = logging.getLogger("ottla")
     before = logger.handlers[:], logger.level, logger.propagate
-    configure_logging("INFO")
+    configure_logging()
     try:
         with Cluster() as cluster:
             for _ in range(200):

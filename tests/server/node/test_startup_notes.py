@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.records import scan
+from ottla.server.node import startup
 from ottla.server.node.startup import Banner
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ BANNER = Banner(1, "MkU3OEVBNTcwNTJENDM2Qg", "localhost:9092", "./ottla-data", T
 
 def test_the_banner_says_when_nothing_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the compiled modules the node is slower, and says so in its first line."""
-    monkeypatch.setattr(scan, "__file__", "scan.so")
+    monkeypatch.setattr(startup, "uncompiled_modules", tuple)
     compiled = BANNER.lines()[0]
-    monkeypatch.setattr(scan, "__file__", "scan.py")
+    monkeypatch.setattr(startup, "uncompiled_modules", lambda: ("ottla.records.scan",))
     assert "not compiled" in BANNER.lines()[0]
     assert BANNER.lines()[0].startswith(compiled.partition(", not")[0])
     assert len(BANNER.lines()) <= 6

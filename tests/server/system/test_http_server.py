@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from starlette.requests import Request
 
+from ottla.config.log_lines import LogSettings
 from ottla.metrics.families import Spelling
 from ottla.server.http import app, connection
 from ottla.server.http.health import NodeHealth
@@ -177,7 +178,7 @@ def test_untrusted_clients_and_the_library_write_no_lines_of_their_own(
     names = ("ottla", "uvicorn")
     before = [(one := logging.getLogger(name), one.handlers[:], one.propagate) for name in names]
     level = logging.getLogger("ottla").level
-    configure_logging("INFO", "json")
+    configure_logging(LogSettings.parse({"log.format": "json"}))
     try:
         client = Client(server)
         client.send(b"\0bad\r\n\r\n")

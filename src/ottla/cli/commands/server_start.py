@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.server.node.node import Node
     from ottla.server.node.settings import NodeSettings
 
+log = logging.getLogger("ottla.node")
 EXAMPLES = """
 \b
 Examples:
@@ -42,15 +44,16 @@ Examples:
 @click.option("--check", is_flag=True, help="Only check the configuration.")
 @click.option(
     "--log-level",
-    default=lambda: os.environ.get("OTTLA_LOG_LEVEL", "WARNING"),
-    show_default="WARNING",
-    help="DEBUG, INFO, WARNING …",
+    "log_levels",
+    multiple=True,
+    metavar="[COMPONENT=]LEVEL",
+    help="Level of all log lines (default INFO), or of a component: groups=DEBUG.",
 )
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of log lines.")
 @click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default=lambda: os.environ.get("OTTLA_LOG_FORMAT", "text"),
-    help="Format of log lines.",
+    "--log-file",
+    type=click.Path(dir_okay=False),
+    help="Write log lines to this file, which is rotated; see log.file.max.bytes.",
 )
 def server_start(
     file: str | None,
@@ -58,8 +61,9 @@ def server_start(
     port: int | None,
     ready_file: str | None,
     check: bool,
-    log_level: str,
-    log_format: str,
+    log_levels: tuple[str, ...],
+    log_format: str | None,
+    log_file: str | None,
 ) -> None:
     """Start a node: a development node on 9092, or the one that FILE (server.properties) describes.
 
@@ -67,16 +71,31 @@ def server_start(
     format the directory first: ottla storage format -t ID -c FILE. KAFKA_… variables override the
     file, and --override overrides both: see ottla config show --origin.
     """
-    from ottla.server.logging.lines import configure_logging
-
-    configure_logging(log_level, log_format)
-    settings = load_settings(file, overrides, port=port)
-    for warning in settings.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    flags = (("level", ",".join(log_levels)), ("format", log_format), ("file", log_file))
+    logged = (f"log.{name}={value}" for name, value in flags if value)
+    settings = load_settings(file, (*overrides, *logged), port=port)
     if check:
+        for warning in settings.warnings:
+            click.echo(f"warning: {warning}", err=True)
         click.echo("The configuration is valid.")
         return
+    _open_log(settings)
     _run(_serve(settings, ready_file))
+
+
+def _open_log(settings: NodeSettings) -> None:
+    from ottla.server.logging.lines import configure_logging
+
+    try:
+        configure_logging(settings.config.own)
+    except OSError as error:
+        path = settings.config.own.log_file
+        raise click.ClickException(
+            f"cannot write the log file {path}: {error.strerror}; choose another --log-file or "
+            "make its directory writable"
+        ) from error
+    for warning in settings.warnings:
+        log.warning("%s; correct the configuration", warning, extra={"event": "config.warning"})
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
@@ -131,13 +150,14 @@ def _signals() -> asyncio.Event:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def stop() -> None:
+    def stop(name: str) -> None:
         if stopped.is_set():
             os._exit(1)
+        log.info("%s received: the node stops", name, extra={"event": "node.signal"})
         stopped.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, stop, number.name)
     return stopped
 
 

@@ -19,6 +19,7 @@ from ottla.clients.settings import PRODUCER, read_settings
 from ottla.clients.transport import Runtime
 from ottla.config.definition import MAX_INT
 from ottla.errors import ConfigError, ErrorCode, KafkaError, TimeoutError  # noqa: A004 - Kafka's
+from ottla.records.compiled import warn_not_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -65,6 +66,7 @@ class ProducerCore:
         self._woken_ms = -MAX_INT
         """When a blocked append last requested a poll."""
         self.interceptors = Interceptors(settings.interceptor_classes)
+        warn_not_compiled()
 
     @property
     def recheck_ms(self) -> int:

@@ -34,6 +34,7 @@ def parse_broker_config(given: Mapping[str, str]) -> BrokerConfig:
     wrong.update(problem.name for problem in config.address_problems)
     problems += broken_rules(config, wrong)
     problems += [*OwnSettings.read(filled).problems, *config.own.address_problems]
+    problems += config.own.level_problems
     if problems:
         raise ConfigErrors(problems)
     return config

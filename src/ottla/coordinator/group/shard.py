@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.coordinator.group.GroupCoordinatorShard.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import group_admin, records
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.config import GroupCoordinatorConfig
     from ottla.coordinator.runtime import CoordinatorRecord, ShardEnvironment
 
+log = logging.getLogger("ottla.groups")
 EXPIRY_KEY: Final = "expire-group-metadata"
 
 
@@ -102,6 +104,9 @@ class GroupShard:
 
     def on_loaded(self) -> None:
         """Start a full session for every stored member, and schedule the expiry of offsets."""
+        count = len(tuple(self.classic.stored))
+        if count:
+            log.info("loaded %d groups", count, extra={"event": "groups.loaded"})
         for group_id in tuple(self.classic.stored):
             group = self.classic.get(group_id)
             for member in tuple(group.members.values()):

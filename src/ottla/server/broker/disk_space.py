@@ -82,7 +82,7 @@ def _tell(log_dir: LogDirectory) -> None:
     """Say once that produces are refused, and once that they are taken again."""
     if not log_dir.is_short_of_space:
         log.warning(
-            "log directory %s has %d bytes left again: produces to its partitions are taken",
+            "log directory %s has %d bytes left again; produces to its partitions are taken",
             log_dir.path,
             log_dir.free_bytes,
             extra={"event": "disk.space", "path": log_dir.path},

@@ -170,7 +170,8 @@ class Maintenance:
         if damaged.topic_partition not in self._damaged:
             self._damaged.add(damaged.topic_partition)
             log.error(
-                "retention cannot read the log of %s, which keeps all it has: %s",
+                "retention cannot read the log of %s, which keeps all it has: %s; "
+                "stop the node and run ottla log-repair",
                 damaged.topic_partition,
                 error,
                 extra={"event": "log.damaged", "partition": str(damaged.topic_partition)},
@@ -198,7 +199,8 @@ def _attempt(task: Callable[[], None]) -> None:
     try:
         task()
     except (KafkaError, OSError) as error:
-        log.error("maintenance: %s", error, extra={"event": "maintenance.failed"})  # noqa: TRY400 - the text says all
+        text = "maintenance: %s; it is tried again, check the disk"
+        log.error(text, error, extra={"event": "maintenance.failed"})  # noqa: TRY400 - the text says all
 
 
 def _offline_text(log_dir: LogDirectory) -> str:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ottla.server.broker.broker import Broker
 
 log = logging.getLogger("ottla.broker")
+_NOT_REMOVED = "a partition is not removed: %s; check the disk, a restart removes it again"
+_NOT_SERVED = "a partition is not served: %s; stop the node and run ottla log-repair"
 
 
 class MetadataPublisher:
@@ -74,7 +76,8 @@ class MetadataPublisher:
         try:
             change(*arguments)
         except Exception:  # the other changes of the delta must still be applied
-            log.exception("%s failed", what, extra={"event": "metadata.not_applied"})
+            text = "%s failed; report this as a bug, and restart the node to apply it again"
+            log.exception(text, what, extra={"event": "metadata.not_applied"})
 
     def _drop_topic(self, topic: TopicImage, now_ms: int) -> None:
         for index in sorted(topic.partitions):
@@ -82,7 +85,7 @@ class MetadataPublisher:
                 self._replicas.drop(topic.name, index, now_ms=now_ms)
             except KafkaError as error:
                 # its directory is offline now; what else changed must not be passed over
-                log.error("not removed: %s", error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
+                log.error(_NOT_REMOVED, error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
             if topic.name == OFFSETS_TOPIC:
                 self._groups.on_resigned(index)
         if topic.name != OFFSETS_TOPIC:
@@ -102,7 +105,7 @@ class MetadataPublisher:
                 raise
             if str(error) not in self._reported:  # one log that cannot be opened stops no other
                 self._reported.add(str(error))
-                log.error("not served: %s", error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
+                log.error(_NOT_SERVED, error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
             return
         partition.replicas, partition.isr = image.replicas, image.isr
         partition.partition_epoch = image.partition_epoch

@@ -154,7 +154,8 @@ class Telemetry:
         self._subscriptions.pop(name, None)
         if stored:
             extra = {"event": "telemetry.unreadable", "subscription": name}
-            log.error("invalid client metrics match %s", stored.get("match"), extra=extra)
+            text = "invalid match %s of client metrics; correct it with ottla client-metrics"
+            log.error(text, stored.get("match"), extra=extra)
 
     def connection_closed(self, connection_id: str) -> None:
         """Forget the client of a connection."""
@@ -231,7 +232,8 @@ class Telemetry:
             if error is not None:
                 client = instance.context.client_address
                 extra = {"event": "telemetry.failed", "client": client}
-                log.error("metrics lost: %s", error, extra=extra)
+                text = "metrics of a client are lost: %s; check the plug-in in metric.reporters"
+                log.error(text, error, extra=extra)
             code = ErrorCode.NONE if error is None else ErrorCode.INVALID_RECORD
             instance.last_error = code
             pending.complete(PushTelemetryResponse(error_code=int(code)))
@@ -276,5 +278,6 @@ def _fits(pattern: regex.Pattern[str], value: str) -> bool:
         return pattern.fullmatch(value, timeout=_MATCH_TIMEOUT_S) is not None
     except TimeoutError:
         extra = {"event": "telemetry.endless"}
-        log.warning("gave up matching %s", pattern.pattern, extra=extra)
+        text = "matching %s takes too long; simplify the match: ottla client-metrics"
+        log.warning(text, pattern.pattern, extra=extra)
         return False

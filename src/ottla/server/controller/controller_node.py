@@ -284,7 +284,8 @@ class ControllerNode(ControllerApis):
         try:
             metadata.close(is_to_be_flushed=runtime.failure is None)
         except KafkaError as error:  # the brokers' logs are to be closed all the same
-            log.error("metadata log: %s", error, extra={"event": "metadata.unflushed"})  # noqa: TRY400 - the text says all
+            text = "metadata log: %s; check the disk before the next start"
+            log.error(text, error, extra={"event": "metadata.unflushed"})  # noqa: TRY400 - the text says all
 
     # Quorum
 

@@ -236,7 +236,7 @@ def _append_checked(ctx: Context, request: ProduceValues, one: _Later) -> Partit
         return failed(part, error, partition)
     except Exception as error:
         extra = {"event": "request.failed", "client": ctx.client}
-        log.exception("append failed", exc_info=error, extra=extra)
+        log.exception("append failed; report this traceback as a bug", exc_info=error, extra=extra)
         return failed(part, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR), partition)
     return PartitionAnswer(
         part.topic, index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset

@@ -9,6 +9,7 @@ Kafka: none.
 from __future__ import annotations
 
 import logging
+from logging.handlers import RotatingFileHandler, WatchedFileHandler
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 if TYPE_CHECKING:
@@ -84,12 +85,10 @@ class LineLimit:
         return ended
 
 
-class LimitedHandler(logging.StreamHandler[TextIO]):
-    """Writes lines to a stream as far as a `LineLimit` admits them."""
+class LimitedLines(logging.Handler):
+    """Writes lines as far as a `LineLimit` admits them; mixed in before the handler that writes."""
 
-    def __init__(self, limit: LineLimit, stream: TextIO | None = None) -> None:
-        super().__init__(stream)
-        self._limit = limit
+    limit: LineLimit
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line, and before it how many were left out of those whose second is over."""
@@ -97,16 +96,16 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
         if client is not None:
             text = str(record.msg)[:_KIND_CHARACTERS]
             kind = LineKind(str(client), record.name, record.levelno, text)
-            if not self._limit.admits(kind):
+            if not self.limit.admits(kind):
                 return
-            self._write_left_out(self._limit.take_left_out())
+            self._write_left_out(self.limit.take_left_out())
         super().emit(record)
 
     def report_suppressed(self, *, all_of_them: bool = False) -> None:
         """Write how many lines were left out of kinds that came to rest; called now and then."""
         self.acquire()
         try:
-            self._write_left_out(self._limit.take_left_out(all_of_them=all_of_them))
+            self._write_left_out(self.limit.take_left_out(all_of_them=all_of_them))
         finally:
             self.release()
 
@@ -123,8 +122,32 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
         super().close()
 
 
+class LimitedHandler(LimitedLines, logging.StreamHandler[TextIO]):
+    """Writes limited lines to a stream."""
+
+    def __init__(self, limit: LineLimit, stream: TextIO | None = None) -> None:
+        self.limit = limit
+        super().__init__(stream)
+
+
+class RotatedFile(LimitedLines, RotatingFileHandler):
+    """Writes limited lines to a file, which becomes FILE.1 when it has reached a size."""
+
+    def __init__(self, limit: LineLimit, path: str, *, max_bytes: int, backups: int) -> None:
+        self.limit = limit
+        super().__init__(path, maxBytes=max_bytes, backupCount=backups, encoding="utf-8")
+
+
+class WatchedFile(LimitedLines, WatchedFileHandler):
+    """Writes limited lines to a file, and to a new one when another program has moved it."""
+
+    def __init__(self, limit: LineLimit, path: str) -> None:
+        self.limit = limit
+        super().__init__(path, encoding="utf-8")
+
+
 def report_suppressed() -> None:
     """Have all of Ottla's handlers write how many lines they left out."""
     for handler in logging.getLogger("ottla").handlers:
-        if isinstance(handler, LimitedHandler):
+        if isinstance(handler, LimitedLines):
             handler.report_suppressed()

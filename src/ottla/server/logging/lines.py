@@ -9,7 +9,15 @@ import json
 import logging
 from datetime import UTC, datetime
 
-from ottla.server.logging.limits import LimitedHandler, LineLimit
+from ottla.config.log_lines import TRACE, LogSettings, parse_log_levels
+from ottla.server.logging.limits import (
+    LimitedHandler,
+    LimitedLines,
+    LineLimit,
+    RotatedFile,
+    WatchedFile,
+)
+from ottla.server.logging.loggers import OTTLA, logger_name
 from ottla.server.system.clock import SystemClock
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
@@ -63,15 +71,36 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields, default=str)
 
 
-def configure_logging(level: str = "WARNING", style: str = "text") -> None:
-    """Send Ottla's log lines to standard error; `style` is "text" or "json".
+def configure_logging(settings: LogSettings | None = None) -> None:
+    """Send Ottla's log lines where the settings say: to standard error, or to a file.
 
-    Those of the library that serves HTTP go the same way: a reader of JSON meets nothing else.
+    With a file, standard error has warnings and errors only. Lines of the library that serves HTTP
+    go the same way: a reader of JSON meets nothing else. OSError when the file cannot be opened.
     """
-    handler = LimitedHandler(LineLimit(SystemClock().monotonic_ms))
-    handler.setFormatter(JsonFormatter() if style == "json" else KeyValueFormatter())
-    for name in ("ottla", "uvicorn"):
+    settings = settings or LogSettings({}, {})
+    logging.addLevelName(TRACE, "TRACE")
+    formatter = JsonFormatter() if settings.log_format == "json" else KeyValueFormatter()
+    handlers: list[logging.Handler] = [LimitedHandler(LineLimit(SystemClock().monotonic_ms))]
+    if settings.log_file:
+        handlers[0].setLevel(logging.WARNING)
+        handlers.append(_file_handler(settings))
+    for handler in handlers:
+        handler.setFormatter(formatter)
+    for name in (OTTLA, "uvicorn"):
         logger = logging.getLogger(name)
-        logger.handlers[:] = [handler]
+        for replaced in logger.handlers:
+            if isinstance(replaced, LimitedLines):
+                replaced.close()
+        logger.handlers[:] = handlers
         logger.propagate = False
-    logging.getLogger("ottla").setLevel(level.upper())
+    for component, level in parse_log_levels(settings.log_level).items():
+        logging.getLogger(logger_name(component)).setLevel(level)
+
+
+def _file_handler(settings: LogSettings) -> logging.Handler:
+    limit = LineLimit(SystemClock().monotonic_ms)
+    path: str = settings.log_file
+    if settings.log_file_max_bytes == 0:
+        return WatchedFile(limit, path)
+    size, backups = settings.log_file_max_bytes, settings.log_file_backups
+    return RotatedFile(limit, path, max_bytes=size, backups=backups)

@@ -11,39 +11,37 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from ottla.config.log_lines import COMPONENTS, KAFKA_LOGGERS, LEVELS, ROOT
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-ROOT: Final = "root"
-_OURS: Final = "ottla"
-_KAFKA_NAMES: Final[Mapping[str, str]] = {
-    "kafka.log.LogManager": "ottla.maintenance",
-    "kafka.network.SocketServer": "ottla.network",
-    "kafka.server.KafkaApis": "ottla.dispatch",
-    "kafka.server.KafkaRaftServer": "ottla.node",
-    "org.apache.kafka.controller": "ottla.controller",
-    "org.apache.kafka.image.loader": "ottla.metadata",
-}
+log = logging.getLogger("ottla.node")
+OTTLA: Final = "ottla"
 _LEVELS: Final[Mapping[str, int]] = {
-    "DEBUG": logging.DEBUG,
-    "ERROR": logging.ERROR,
-    "FATAL": logging.CRITICAL,
-    "INFO": logging.INFO,
-    "TRACE": logging.DEBUG // 2,
-    "WARN": logging.WARNING,
+    name: LEVELS[name] for name in ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 }
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _OPERATION_NAMES: Final = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 
+def logger_name(component: str) -> str:
+    """Return the logger of a component, or of all for "root"."""
+    return OTTLA if component == ROOT else f"{OTTLA}.{component}"
+
+
 def logger_levels() -> dict[str, str]:
     """Return the level in force of every logger, by both of its names."""
-    known = {name for name in logging.root.manager.loggerDict if name.startswith(f"{_OURS}.")}
-    known.update(_KAFKA_NAMES.values())
-    names = {ROOT: _OURS, **{name: name for name in sorted(known)}, **_KAFKA_NAMES}
-    return {name: _level_name(logging.getLogger(own)) for name, own in names.items()}
+    return {name: _level_name(logging.getLogger(own)) for name, own in _loggers().items()}
+
+
+def _loggers() -> dict[str, str]:
+    """Return the loggers' own names by all of their names."""
+    known = {name for name in logging.root.manager.loggerDict if name.startswith(f"{OTTLA}.")}
+    known.update(map(logger_name, COMPONENTS))
+    kafka = {name: logger_name(component) for name, component in KAFKA_LOGGERS.items()}
+    return {ROOT: OTTLA, **{name: name for name in sorted(known)}, **kafka}
 
 
 def _level_name(logger: logging.Logger) -> str:
@@ -62,16 +60,18 @@ def change_levels(changes: Iterable[tuple[str, int, str | None]], *, only_check:
     KafkaError INVALID_CONFIG for an unknown logger or level, INVALID_REQUEST for what cannot be
     done to a logger; UNKNOWN_SERVER_ERROR without a text, as Kafka, for an unknown operation.
     """
-    wanted = list(changes)
-    known = logger_levels()
-    for name, operation, level in wanted:
+    requested = list(changes)
+    known = _loggers()
+    for name, operation, level in requested:
         _check(name, operation, level, known)
     if only_check:
         return
-    for name, operation, level in wanted:
-        own = _OURS if name == ROOT else _KAFKA_NAMES.get(name, name)
-        value = _LEVELS[level] if operation == SET and level is not None else logging.NOTSET
-        logging.getLogger(own).setLevel(value)
+    for name, operation, level in requested:
+        logger = logging.getLogger(known[name])
+        is_set = operation == SET and level is not None
+        logger.setLevel(_LEVELS[level] if is_set and level is not None else logging.NOTSET)
+        changed = (name, _level_name(logger))
+        log.info("log level of %s is now %s", *changed, extra={"event": "log.level"})
 
 
 def _check(name: str, operation: int, level: str | None, known: Iterable[str]) -> None:

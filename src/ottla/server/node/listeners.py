@@ -116,6 +116,7 @@ class NodeListeners:
             self.open.remove(listener)
             del self.addresses[listener.name]
             listener.close()
+            log.info("listener %s closed", listener.name, extra={"event": "listener.closed"})
         for name, endpoint in wanted.items():
             if name not in self.addresses:
                 self._add(endpoint)
@@ -132,6 +133,9 @@ class NodeListeners:
             self._prepare(listener)
         if self._is_started:
             listener.start()
+        event = {"event": "listener.open"}
+        address = (listener.name, *self.addresses[listener.name])
+        log.info("listening on %s://%s:%d", *address, extra=event)
 
     def sweep(self, now_ms: int, max_idle_ms: int) -> None:
         """Close silent and trickling connections."""

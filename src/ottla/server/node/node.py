@@ -21,6 +21,7 @@ from ottla.server.broker.group_config import group_coordinator_config
 from ottla.server.broker.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
 from ottla.server.broker.maintenance import Maintenance
 from ottla.server.broker.metadata import BrokerMetadata
+from ottla.server.broker.metadata_log import MetadataLog
 from ottla.server.broker.producer_ids import ProducerIds
 from ottla.server.broker.publisher import MetadataPublisher
 from ottla.server.broker.telemetry import Telemetry
@@ -33,9 +34,11 @@ from ottla.server.node.lifecycle import BrokerLifecycle
 from ottla.server.node.listeners import NodeListeners
 from ottla.server.node.plugins import load_policies
 from ottla.server.node.reporters import Reporters, reporters_refusal
+from ottla.server.node.start_log import log_listening, log_recovered, log_starting
 from ottla.server.node.startup import Banner
 from ottla.server.requests.decompression import Decompression
 from ottla.server.requests.dispatch import Dispatcher
+from ottla.server.requests.request_log import RequestLog, requests_are_logged
 from ottla.server.system.timers import LoopTimer, next_aligned_tick
 from ottla.storage.directories.log_dir import LogDirectory
 from ottla.storage.log_set.log_set import LogSet
@@ -71,6 +74,7 @@ class Node:
         self._log_dirs: list[LogDirectory] = []
         self._plugins = ExitStack()
         self._requests = _request_metrics(config)
+        self._are_requests_logged = False
         self.http = HttpEndpoint(config.own, environment, self._requests)
 
     @property
@@ -114,6 +118,8 @@ class Node:
 
         Raises PortTaken, KafkaError for a directory in use, OSError for the disk.
         """
+        begin_ms = self.clock.monotonic_ms()
+        log_starting(self.config)
         loop = asyncio.get_running_loop()
         self._listeners = NodeListeners(loop, self.config, self._environment)
         self._timer = LoopTimer(loop, self.clock)
@@ -134,6 +140,9 @@ class Node:
             self._abandon()
             raise
         self._listeners.start()
+        log_listening(self._listeners.addresses, self.http.url)
+        elapsed_ms = self.clock.monotonic_ms() - begin_ms
+        log.info("started in %d ms", elapsed_ms, extra={"event": "node.started"})
         self.http.running(self.broker, self.controller, self._listeners.open, loop)
         self._sweep_connections(self.clock.monotonic_ms())
 
@@ -142,6 +151,8 @@ class Node:
         max_idle_ms = self.config.connections_max_idle_ms
         self._listeners.sweep(now_ms, max_idle_ms)
         report_suppressed()
+        if self._are_requests_logged != requests_are_logged():
+            self._listeners.serve(self._prepare)
         next_ms = next_aligned_tick(now_ms, sweep_interval_ms(max_idle_ms))
         self._timer.add(next_ms, self._sweep_connections)
 
@@ -161,6 +172,7 @@ class Node:
         self._tick_controller(0)
         # only the committed image says which logs are ours: an older one would set them aside
         await self._completed(is_ready)
+        self.controller.add_listener(MetadataLog(self.config.node_id).metadata_changed)
         self._lifecycle = BrokerLifecycle(
             self.config,
             self.controller,
@@ -238,6 +250,7 @@ class Node:
             return log.topic_id not in topics.by_id
 
         self.http.recovering(self._log_dirs)
+        begin_ms = self.clock.monotonic_ms()
         logs = LogSet.open(
             self._log_dirs,
             config_for=metadata.log_config,
@@ -246,6 +259,7 @@ class Node:
             is_stray=is_stray,
         )
         self.http.recovered()
+        log_recovered(self._log_dirs, logs, self.clock.monotonic_ms() - begin_ms)
         logs.cordoned = cordoned_directories(self.config)
         logs.producers.most = self.config.own.producer_states_max
         return logs
@@ -320,7 +334,8 @@ class Node:
 
     def _halt(self, error: Exception) -> None:
         """Stop serving: the metadata's or the last disk failed, nothing may be promised now."""
-        log.critical("halting: %s", error, extra={"event": "node.halted"})
+        text = "halting: %s; the node serves nothing until the cause is removed and it is restarted"
+        log.critical(text, error, extra={"event": "node.halted"})
         self.failure = error
         self.http.failed(error)
         self._listeners.stop_accepting()
@@ -334,7 +349,9 @@ class Node:
             listener.pace = self.broker.quotas.connections
         elapsed_s = self._environment.stopwatch.elapsed_s
         times = None if self._requests is None else self._requests.times
-        listener.serve(Dispatcher(self.broker, kind, elapsed_s, times))
+        dispatcher = Dispatcher(self.broker, kind, elapsed_s, times)
+        self._are_requests_logged = requests_are_logged()
+        listener.serve(RequestLog(dispatcher, kind) if self._are_requests_logged else dispatcher)
 
     def _abandon(self) -> None:
         self.http.stop()
@@ -347,6 +364,9 @@ class Node:
 
     async def stop(self) -> None:
         """Stop serving, flush and close the logs, leave the clean marker."""
+        begin_ms = self.clock.monotonic_ms()
+        count = self.connection_count
+        log.info("stopping: closing %d connections", count, extra={"event": "node.stopping"})
         self.http.stopping()
         self._listeners.close()
         self.broker.decompression.close()
@@ -361,8 +381,12 @@ class Node:
         await asyncio.sleep(0)  # lets the workers' last answers arrive
         self.controller.stop()
         self._plugins.close()
+        extra = {"event": "node.stopping"}
+        log.info("stopping: flushing and closing %d logs", len(self.broker.logs), extra=extra)
         self.broker.logs.shutdown(self._lifecycle.broker_epoch)
         self.http.stop()
+        elapsed_ms = self.clock.monotonic_ms() - begin_ms
+        log.info("stopped in %d ms", elapsed_ms, extra={"event": "node.stopped"})
 
     def _end_threads(self) -> None:
         """Wait for what is under way; nothing is done for what waits behind it."""
@@ -371,13 +395,17 @@ class Node:
 
     async def _controlled_shutdown(self) -> None:
         """Leave the cluster in order; a broker that cannot is fenced when its session ends."""
+        log.info("stopping: controlled shutdown", extra={"event": "node.stopping"})
         try:
             await asyncio.wait_for(
                 self._completed(self._lifecycle.shut_down()), CONTROLLED_SHUTDOWN_LIMIT_S
             )
         except (KafkaError, OSError) as error:
             log.warning(
-                "controlled shutdown failed: %s", error, extra={"event": "node.controlled_shutdown"}
+                "controlled shutdown failed: %s; partitions stay without a leader for "
+                "broker.session.timeout.ms unless this node starts again",
+                error,
+                extra={"event": "node.controlled_shutdown"},
             )
 
     def kill(self) -> None:
@@ -409,4 +437,5 @@ def _java_text(value: Uuid) -> str:
 
 
 def _log_fault(error: Exception) -> None:
-    log.error("coordinator fault", exc_info=error, extra={"event": "coordinator.fault"})
+    text = "coordinator fault: a group's request failed; report this traceback as a bug of Ottla"
+    log.error(text, exc_info=error, extra={"event": "coordinator.fault"})

@@ -60,7 +60,11 @@ class Reporters:
         for name in [name for name in self._plugins if name not in wanted]:
             _close(name, self._plugins.pop(name))
         for error in self._load(config):  # it could be loaded when the change was checked
-            log.error("reporter lost: %s", error, extra={"event": "reporter.lost"})
+            log.error(
+                "a metrics reporter is not loaded: %s; install it or correct metric.reporters",
+                error,
+                extra={"event": "reporter.lost"},
+            )
         telemetry.receivers = self.receivers
 
     def close(self) -> None:
@@ -92,4 +96,5 @@ def _close(name: str, plugin: Any) -> None:
     try:
         plugin.close()
     except Exception as error:
-        log.exception("%s failed to close", name, exc_info=error)
+        text = "metrics reporter %s failed to close; the node goes on, correct the plug-in"
+        log.exception(text, name, exc_info=error)

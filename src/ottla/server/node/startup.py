@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla._version import __version__
 from ottla.network.frame_budget import FrameBudget
 from ottla.network.limits import ConnectionQuota
-from ottla.protocol import walker
-from ottla.records import scan
+from ottla.records.compiled import uncompiled_modules
 from ottla.server.node.dynamic_settings import address_limits, listener_limit
 from ottla.server.system.environment import SocketOptions
 
@@ -131,12 +130,7 @@ def port_taken(
 
 
 def _speed_note() -> str:
-    """Say that the hot modules run uncompiled, where they do."""
-    if all(not (module.__file__ or "").endswith(".py") for module in (scan, walker)):
-        return ""
-    return (
-        ", not compiled: slower. With a C compiler: pip install --force-reinstall --no-deps ottla"
-    )
+    return ", not compiled: slower" if uncompiled_modules() else ""
 
 
 class Banner(NamedTuple):

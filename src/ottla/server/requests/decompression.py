@@ -122,7 +122,8 @@ class Decompression:
         if isinstance(error, DecompressionLimitExceeded):
             self.refused_count += 1
             log.warning(
-                "batch of %d bytes refused: %s",
+                "batch of %d bytes refused: %s; if the client is trusted, raise "
+                "decompressed.max.bytes or decompression.max.cpu.ms",
                 len(job.large.view),
                 error,
                 extra={"event": "batch.decompression_limit_exceeded", "client": job.client},

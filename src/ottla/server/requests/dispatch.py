@@ -126,7 +126,7 @@ class Dispatcher:
         """Answer with the error where the API's response can carry one, else close."""
         if not isinstance(error, OttlaError):
             extra = {"event": "request.failed", "client": ctx.client}
-            log.error("request failed", exc_info=error, extra=extra)
+            log.error("request failed; report this traceback as a bug", exc_info=error, extra=extra)
         if not isinstance(error, KafkaError):
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if self._times is not None:
@@ -150,7 +150,9 @@ class Dispatcher:
             frame = ctx.api.form.write(response, ctx.correlation_id, ctx.api_version, 0)
         except (OttlaError, ValueError) as error:
             extra = {"event": "response.invalid", "client": ctx.client}
-            log.exception("cannot encode", exc_info=error, extra=extra)
+            log.exception(
+                "cannot encode; report this traceback as a bug", exc_info=error, extra=extra
+            )
             ctx.connection.finish()
             return
         if type(frame) is bytes:

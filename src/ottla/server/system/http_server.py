@@ -71,7 +71,8 @@ class HttpServer:
             try:
                 asyncio.run(self._serve())
             except Exception:
-                log.exception("the HTTP server ended", extra={"event": "http.failed"})
+                text = "metrics and probes are not served any more; restart the node to serve them"
+                log.exception(text, extra={"event": "http.failed"})
 
     async def _serve(self) -> None:
         import uvicorn

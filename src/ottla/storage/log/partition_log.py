@@ -10,6 +10,7 @@ Kafka: org.apache.kafka.storage.internals.log.{UnifiedLog, LocalLog}.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from ottla.storage.log.recovery import LoadedLog
     from ottla.storage.producers.append import Verification
     from ottla.types import OffsetAndEpoch
+
+log = logging.getLogger("ottla.storage")
 
 
 class PartitionLog:
@@ -262,6 +265,8 @@ class PartitionLog:
         self.active_is_prepared = True
         self.names_version += 1
         self.on_flush_requested(self)
+        text = "segment rolled in %s at offset %d; the last one has %d bytes"
+        log.info(text, self.name, base, old.size, extra={"event": "segment.rolled"})
         return segment
 
     def start_verification(

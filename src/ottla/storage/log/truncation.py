@@ -5,6 +5,7 @@ Kafka: UnifiedLog.{deleteOldSegments, maybeIncrementLogStartOffset, truncateTo}.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log.retention import ClockStep
+
+_log = logging.getLogger("ottla.storage")
 
 
 class LogTruncation:
@@ -45,6 +48,14 @@ class LogTruncation:
             log.failure = error
             raise log.storage_error("deleting segments of", error) from error
         self._advance_start(log.segments[0].base_offset)
+        _log.info(
+            "%d segments of %s deleted by retention, from offset %d on; the log starts at %d now",
+            len(due),
+            log.name,
+            due[0].base_offset,
+            log.log_start_offset,
+            extra={"event": "segment.deleted"},
+        )
         return len(due)
 
     def _delete_segments(self, segments: Sequence[Segment], now_ms: int) -> None:

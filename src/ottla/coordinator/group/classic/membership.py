@@ -5,6 +5,7 @@ Kafka: GroupMetadataManager.{classicGroupHeartbeatToClassicGroup, classicGroupLe
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.classic import rebalance
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.classic.groups import ClassicGroups
 
     Identity = LeaveGroupRequest.MemberIdentity
+
+log = logging.getLogger("ottla.groups")
 
 
 def _group_of_member(groups: ClassicGroups, group_id: str) -> ClassicGroup:
@@ -79,5 +82,7 @@ def _leave_one(groups: ClassicGroups, group: ClassicGroup, identity: Identity) -
         return
     else:
         group.validate_member(member_id, identity.group_instance_id)
+    extra = {"event": "member.left"}
+    log.info("member %s leaves group %s", member_id, group.group_id, extra=extra)
     groups.timers.cancel(heartbeat_key(group.group_id, member_id))
     group.remove(member_id)

@@ -13,6 +13,7 @@ are answered. Members that do not sync within the rebalance timeout are removed.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group import records
@@ -25,6 +26,8 @@ from ottla.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.coordinator.group.classic.groups import ClassicGroups
     from ottla.coordinator.group.classic.member import ClassicMember
+
+log = logging.getLogger("ottla.groups")
 
 
 def prepare_or_complete(groups: ClassicGroups, group: ClassicGroup) -> Result[None]:
@@ -41,6 +44,9 @@ def prepare_rebalance(groups: ClassicGroups, group: ClassicGroup) -> Result[None
     group.pending_sync.clear()
     groups.timers.cancel(sync_key(group.group_id))
     is_initial = group.is_in(ClassicState.EMPTY)
+    text = "group %s rebalances: it was %s with generation %d and has %d members"
+    before = group.state.value, group.generation_id, len(group.members)
+    log.info(text, group.group_id, *before, extra={"event": "group.rebalance"})
     if is_initial:
         delay_ms = groups.config.group_initial_rebalance_delay_ms
         remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
@@ -110,14 +116,19 @@ def complete_join_phase(groups: ClassicGroups, group: ClassicGroup) -> Result[No
     groups.timers.cancel(join_key(group.group_id))
     for member in tuple(group.members.values()):
         if member.awaiting_join is None and member.group_instance_id is None:
+            _log_removed(group, member.member_id, "did not rejoin within its rebalance timeout")
             group.remove(member.member_id)
             groups.timers.cancel(heartbeat_key(group.group_id, member.member_id))
     if group.members and not group.elect_joined_leader():
         _schedule_join_deadline(groups, group)  # only absent static members: keep waiting
         return empty_result()
     group.begin_generation(groups.clock.now_ms())
+    extra = {"event": "group.generation"}
     if group.is_in(ClassicState.EMPTY):
+        log.info("group %s is empty, generation %d", *_generation(group), extra=extra)
         return Result(None, [records.group_metadata(group, {})])
+    text = "group %s has generation %d with %d members"
+    log.info(text, *_generation(group), len(group.members), extra=extra)
     _answer_joins(groups, group)
     _schedule_sync_deadline(groups, group)
     return empty_result()
@@ -151,6 +162,7 @@ def _on_sync_deadline(groups: ClassicGroups, group_id: str, generation_id: int) 
     if not group.is_in(ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
         return empty_result()
     for member_id in tuple(group.pending_sync):
+        _log_removed(group, member_id, "did not sync within its rebalance timeout")
         group.remove(member_id)
         groups.timers.cancel(heartbeat_key(group_id, member_id))
     return prepare_rebalance(groups, group)
@@ -187,6 +199,15 @@ def _answer_syncs(groups: ClassicGroups, group: ClassicGroup, error: ErrorCode) 
             reschedule(groups, group, member)
 
 
+def _generation(group: ClassicGroup) -> tuple[str, int]:
+    return group.group_id, group.generation_id
+
+
+def _log_removed(group: ClassicGroup, member_id: str, reason: str) -> None:
+    text = "member %s removed from group %s: it %s"
+    log.info(text, member_id, group.group_id, reason, extra={"event": "member.removed"})
+
+
 # ---------------------------------------------------------------- sessions
 
 
@@ -211,6 +232,7 @@ def expire(groups: ClassicGroups, group_id: str, member_id: str) -> Result[None]
     member = group.members.get(member_id)
     if member is None or member.has_satisfied_heartbeat:
         return empty_result()
+    _log_removed(group, member_id, f"sent no heartbeat for {member.session_timeout_ms} ms")
     return remove_member(groups, group, member)
 
 

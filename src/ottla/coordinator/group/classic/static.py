@@ -5,6 +5,7 @@ Kafka: GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import records
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.classic.member import ClassicMember
     from ottla.errors import KafkaError
 
+log = logging.getLogger("ottla.groups")
 SKIP_ASSIGNMENT_VERSION: Final = 9
 """The first version with a field that lets the leader skip the assignment (KIP-814)."""
 
@@ -37,6 +39,8 @@ def replace_static_member(
     assert not group.is_in(ClassicState.EMPTY, ClassicState.DEAD)
     old_leader = group.leader_id
     member = group.replace_static_member(instance_id, old_id, new_id)
+    text = "member %s of group %s fenced: %s joined with the same group.instance.id %s"
+    log.info(text, old_id, group.group_id, new_id, instance_id, extra={"event": "member.fenced"})
     rebalance.reschedule(groups, group, member)
     before = member.protocols, (member.rebalance_timeout_ms, member.session_timeout_ms)
     group.update(member, call.protocols, call.timeouts_ms, call.answer)

@@ -1,0 +1,197 @@
+"""What a node's log tells an operator at INFO, in virtual time; and what it never tells."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.clients.admin.configs import ConfigResource, ResourceType
+from ottla.clients.admin.quotas import QuotaChange
+from ottla.clients.admin.topics import NewTopic
+from ottla.server.requests.dispatch import Dispatcher
+from ottla.server.requests.request_log import RequestLog
+from ottla.testing.simulation.node import SimulatedNode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+SECRET = "open-sesame"
+PAYLOAD = b"payload-of-a-customer"
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Return the lines so far, levels from INFO on."""
+    caplog.set_level(logging.INFO, "ottla")
+    return lambda: [one.getMessage() for one in caplog.records if one.name != "ottla.clients"]
+
+
+def run(*works: Callable[[SimulatedNode], Awaitable[None]], **config: str) -> None:
+    """Start a node, do the works, each in its own life of the node, and stop it."""
+    settings = {name.replace("_", "."): value for name, value in config.items()}
+    simulation = SimulatedNode(7, config=settings)
+
+    async def lives() -> None:
+        for work in works:
+            await simulation.start()
+            await work(simulation)
+            if simulation.is_alive:
+                await simulation.stop()
+
+    simulation.run(lives())
+
+
+async def nothing(_node: SimulatedNode) -> None:
+    """Only start and stop."""
+
+
+def test_start_and_stop_are_told_step_by_step(lines: Callable[[], list[str]]) -> None:
+    """Versions, role of the controller, recovery, listeners and times; then each step down."""
+    run(nothing)
+    told = "\n".join(lines())
+    assert told.startswith("starting Ottla ")
+    steps = (
+        "node 1, roles broker,controller, log directories /data",
+        "quorum: node 1 changes from Candidate to Leader in epoch 1",
+        "metadata loaded up to offset",
+        "loaded 0 logs in 0 ms; 0 of them are damaged and offline",
+        "broker 1 registered with epoch",
+        "broker 1 unfenced: it serves clients",
+        "listening on PLAINTEXT://",
+        "listening on CONTROLLER://",
+        "started in ",
+        "stopping: closing 0 connections",
+        "stopping: controlled shutdown",
+        "broker 1 fenced",
+        "quorum: node 1 changes from Leader to Resigned",
+        "stopping: flushing and closing 0 logs",
+        "stopped in ",
+    )
+    places = [told.find(step) for step in steps]
+    assert -1 not in places, steps[places.index(-1)]
+    assert places == sorted(places)
+
+
+def test_topics_settings_and_quotas_are_told_without_secrets(
+    lines: Callable[[], list[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each committed change is a line; values of secrets and unknown settings are hidden."""
+
+    async def change(node: SimulatedNode) -> None:
+        admin = node.admin()
+        await admin.create_topics([NewTopic("orders", 3)])
+        await admin.create_partitions({"orders": 4})
+        topic = ConfigResource(ResourceType.TOPIC, "orders")
+        broker = ConfigResource(ResourceType.BROKER, "1")
+        await admin.alter_configs({topic: {"retention.ms": "60000"}})
+        await admin.alter_configs({topic: {"retention.ms": None}})
+        secrets = ("listener.name.x.ssl.key.password", "vault.token")
+        outcome = await admin.alter_configs({broker: dict.fromkeys(secrets, SECRET)})
+        assert set(outcome.values()) == {None}
+        limits = {"producer_byte_rate": 1024.0}
+        await admin.alter_client_quotas([QuotaChange({"client-id": "loader"}, limits)])
+        await admin.delete_topics(["orders"])
+        await admin.close()
+
+    run(change)
+    told = lines()
+    assert any(
+        one.startswith("topic orders created with 3 partitions, replication factor 1, id ")
+        for one in told
+    )
+    assert "leads partitions orders-0, orders-1, orders-2" in told
+    assert "topic orders has 4 partitions now, 1 more" in told
+    assert "settings of topic orders changed: retention.ms=60000" in told
+    assert "settings of topic orders changed: retention.ms=[default]" in told
+    assert (
+        "settings of broker 1 changed: listener.name.x.ssl.key.password=[hidden], "
+        "vault.token=[hidden]"
+    ) in told
+    assert "quota of client-id loader is now producer_byte_rate=1024.0" in told
+    assert any(one.startswith("topic orders deleted, id ") for one in told)
+    assert SECRET not in caplog.text
+
+
+def test_groups_and_their_members_are_told(lines: Callable[[], list[str]]) -> None:
+    """A rebalance, the generation it ends in, a member that leaves, one that goes silent."""
+
+    async def consume(node: SimulatedNode) -> None:
+        admin = node.admin()
+        await admin.create_topics([NewTopic("orders", 2)])
+        settings = {"group_id": "billing", "session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
+        first = node.consumer("orders", client_id="first", **settings)
+        await first.poll(1.0)
+        second = node.consumer("orders", client_id="second", **settings)
+        for _ in range(8):
+            await asyncio.gather(first.poll(0.5), second.poll(0.5))
+        await second.close()
+        await first.poll(2.0)
+        await first.close()
+        await admin.close()
+
+    run(consume)
+    told = "\n".join(lines())
+    assert "group billing rebalances: it was Empty with generation 0 and has 1 members" in told
+    assert "group billing has generation 1 with 1 members" in told
+    assert "group billing rebalances: it was Stable with generation 1 and has 2 members" in told
+    assert "group billing has generation 2 with 2 members" in told
+    assert "member second-" in told
+    assert " leaves group billing" in told
+    assert "group billing is empty, generation " in told
+
+
+def test_segments_that_roll_and_go_are_told_and_no_payload(
+    lines: Callable[[], list[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The directory, the offset and the size; at TRACE as well no record's content."""
+    caplog.set_level(5, "ottla")
+
+    async def produce(node: SimulatedNode) -> None:
+        admin, producer = node.admin(), node.producer(linger_ms=0)
+        small = {"segment.bytes": "1048576", "retention.bytes": "1", "file.delete.delay.ms": "1"}
+        await admin.create_topics([NewTopic("orders", 1, configs=small)])
+        for _ in range(3):
+            await producer.send_and_wait("orders", PAYLOAD * 30_000, key=PAYLOAD)
+        await asyncio.sleep(30)
+        await producer.close()
+        await admin.close()
+
+    run(produce, log_retention_check_interval_ms="1000")
+    told = "\n".join(lines())
+    assert "segment rolled in orders-0 at offset 1; the last one has 63" in told
+    assert "segments of orders-0 deleted by retention, from offset 0 on; the log starts at" in told
+    assert "PRODUCE version" in told
+    assert "payload-of" not in caplog.text
+
+
+def test_a_recovery_after_a_crash_is_told(lines: Callable[[], list[str]]) -> None:
+    """The next start names the directory that was not closed cleanly, and how many logs it has."""
+
+    async def crash(node: SimulatedNode) -> None:
+        admin = node.admin()
+        await admin.create_topics([NewTopic("orders", 2)])
+        node.kill(power=False)
+
+    run(crash, nothing)
+    told = lines()
+    assert "log directory /data was not closed cleanly: its logs were checked and recovered" in told
+    assert any(one.startswith("loaded 2 logs in ") for one in told)
+
+
+def test_requests_pass_no_log_unless_it_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    """A listener's handler is the dispatcher itself; DEBUG puts the log around it within 5 s."""
+    handlers: list[object] = []
+
+    async def look(node: SimulatedNode) -> None:
+        for level in (logging.INFO, logging.DEBUG, logging.INFO):
+            caplog.set_level(level, "ottla.requests")
+            await asyncio.sleep(6)
+            assert node.node is not None
+            listener = node.node._listeners.open[0]
+            handlers.append(type(listener.handle_frame.__self__))  # type: ignore[attr-defined] # a method
+
+    run(look)
+    assert handlers == [Dispatcher, RequestLog, Dispatcher]
