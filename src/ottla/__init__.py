@@ -6,8 +6,34 @@ from ottla._version import __version__
 
 TYPE_CHECKING = False  # as in `typing`, whose import would cost more than all of this
 if TYPE_CHECKING:
-    from typing import Any
-
+    from ottla.clients.admin.admin import AsyncAdmin
+    from ottla.clients.admin.blocking import Admin
+    from ottla.clients.admin.configs import (
+        AlterOperation,
+        ConfigChange,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+    from ottla.clients.admin.groups import GroupDescription, GroupListing, MemberDescription
+    from ottla.clients.admin.topics import (
+        CreatedTopic,
+        NewTopic,
+        PartitionDescription,
+        TopicDescription,
+        TopicListing,
+    )
+    from ottla.clients.blocking import Consumer, Producer
+    from ottla.clients.consumer.consumer import AsyncConsumer
+    from ottla.clients.consumer.core import GroupMetadata, RebalanceListener
+    from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
+    from ottla.clients.consumer.record_decoder import ConsumerRecord
+    from ottla.clients.interceptors import ConsumerInterceptor, ProducerInterceptor, ProducerRecord
+    from ottla.clients.keywords import AdminSettings, ConsumerSettings, ProducerSettings
+    from ottla.clients.metadata import PartitionMetadata
+    from ottla.clients.metric_windows import MetricName
+    from ottla.clients.producer.batches import Deliveries, Delivery, RecordMetadata
+    from ottla.clients.producer.producer import AsyncProducer
     from ottla.errors import (
         AuthenticationError,
         AuthorizationError,
@@ -85,6 +111,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
+    "AdminSettings",
     "AlterOperation",
     "AsyncAdmin",
     "AsyncConsumer",
@@ -101,9 +128,11 @@ __all__ = [
     "Consumer",
     "ConsumerInterceptor",
     "ConsumerRecord",
+    "ConsumerSettings",
     "CoordinatorLoadInProgressError",
     "CoordinatorNotAvailableError",
     "CorruptMessage",
+    "CreatedTopic",
     "Deliveries",
     "Delivery",
     "DuplicateResourceError",
@@ -137,6 +166,7 @@ __all__ = [
     "KafkaError",
     "KafkaStorageError",
     "LeaderNotAvailableError",
+    "MemberDescription",
     "MetricName",
     "NetworkError",
     "NewTopic",
@@ -152,12 +182,14 @@ __all__ = [
     "OffsetOutOfRangeError",
     "OttlaError",
     "OutOfOrderSequenceError",
+    "PartitionDescription",
     "PartitionMetadata",
     "PolicyViolationError",
     "PreferredLeaderNotAvailableError",
     "Producer",
     "ProducerInterceptor",
     "ProducerRecord",
+    "ProducerSettings",
     "RebalanceInProgressError",
     "RebalanceListener",
     "RecordBatchTooLargeError",
@@ -193,6 +225,7 @@ __all__ = [
 # Where the names come from; those that are not listed are exceptions of ottla.errors.
 _MODULES = {
     "Admin": "ottla.clients.admin.blocking",
+    "AdminSettings": "ottla.clients.keywords",
     "AlterOperation": "ottla.clients.admin.configs",
     "AsyncAdmin": "ottla.clients.admin.admin",
     "AsyncConsumer": "ottla.clients.consumer.consumer",
@@ -203,20 +236,25 @@ _MODULES = {
     "Consumer": "ottla.clients.blocking",
     "ConsumerInterceptor": "ottla.clients.interceptors",
     "ConsumerRecord": "ottla.clients.consumer.record_decoder",
+    "ConsumerSettings": "ottla.clients.keywords",
+    "CreatedTopic": "ottla.clients.admin.topics",
     "Deliveries": "ottla.clients.producer.batches",
     "Delivery": "ottla.clients.producer.batches",
     "GroupDescription": "ottla.clients.admin.groups",
     "GroupListing": "ottla.clients.admin.groups",
     "GroupMetadata": "ottla.clients.consumer.core",
+    "MemberDescription": "ottla.clients.admin.groups",
     "MetricName": "ottla.clients.metric_windows",
     "NewTopic": "ottla.clients.admin.topics",
     "Node": "ottla.types",
     "OffsetAndMetadata": "ottla.clients.consumer.offsets",
     "OffsetAndTimestamp": "ottla.clients.consumer.offsets",
+    "PartitionDescription": "ottla.clients.admin.topics",
     "PartitionMetadata": "ottla.clients.metadata",
     "Producer": "ottla.clients.blocking",
     "ProducerInterceptor": "ottla.clients.interceptors",
     "ProducerRecord": "ottla.clients.interceptors",
+    "ProducerSettings": "ottla.clients.keywords",
     "RebalanceListener": "ottla.clients.consumer.core",
     "RecordMetadata": "ottla.clients.producer.batches",
     "ResourceType": "ottla.clients.admin.configs",
@@ -226,12 +264,15 @@ _MODULES = {
     "Uuid": "ottla.types",
 }
 
+if not TYPE_CHECKING:  # a misspelt name is an error of type checkers, too
 
-def __getattr__(name: str) -> "Any":
-    """Import the module behind a public name on first use (PEP 562)."""
-    if name not in __all__:
-        raise AttributeError(f"module 'ottla' has no attribute {name!r}")
-    return getattr(import_module(_MODULES.get(name, "ottla.errors")), name)
+    def __getattr__(name: str) -> object:
+        """Import the module behind a public name on first use (PEP 562)."""
+        if name not in __all__:
+            raise AttributeError(f"module 'ottla' has no attribute {name!r}")
+        value = getattr(import_module(_MODULES.get(name, "ottla.errors")), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -55,7 +55,7 @@ def test_one_request_takes_no_longer_than_its_call(timeout: float | None, limit_
         return failed
 
     async def run() -> None:
-        admin = AsyncAdmin(SETTINGS)
+        admin = AsyncAdmin(config=SETTINGS)
         admin._runtime.now_ms = lambda: 5  # type: ignore[method-assign]  # no time passes
         admin._client.send = send  # type: ignore[method-assign, assignment]  # no cluster
         with pytest.raises(KafkaError):
@@ -79,7 +79,7 @@ def test_topics_are_forgotten_with_the_question(kafka: Kafka) -> None:
 
 def test_questions_at_the_same_time_keep_their_topics() -> None:
     """The first to end leaves those of the other."""
-    admin = AsyncAdmin(SETTINGS)
+    admin = AsyncAdmin(config=SETTINGS)
     with admin._keeping_topics({"a", "b"}):
         with admin._keeping_topics({"b", "c"}):
             pass
@@ -117,7 +117,7 @@ def test_a_broker_that_is_away_costs_the_others_no_outcome() -> None:
     """Applied changes are reported as applied."""
 
     async def run() -> None:
-        admin = PartlyGone(SETTINGS)
+        admin = PartlyGone(config=SETTINGS)
         altered = await admin.alter_configs({TOPIC: {"retention.ms": 5}, BROKER: {"a": 1}})
         assert altered[TOPIC] is None
         assert isinstance(altered[BROKER], KafkaError)
@@ -134,7 +134,7 @@ def test_a_broker_that_is_away_costs_the_others_no_outcome() -> None:
 
 def test_a_closed_client_says_so() -> None:
     """KafkaError as in every client, not asyncio's error."""
-    admin = Admin(SETTINGS)
+    admin = Admin(config=SETTINGS)
     admin.close()
     with pytest.raises(KafkaError, match="the client is closed"):
         admin.list_topics()
@@ -220,7 +220,7 @@ class Slow(AsyncAdmin):
     """Every coordinator takes 25 seconds to fail."""
 
     def __init__(self) -> None:
-        super().__init__(SETTINGS)
+        super().__init__(config=SETTINGS)
         self.now_ms = 0
         self.timeouts: list[float] = []
         self._runtime.now_ms = lambda: self.now_ms  # type: ignore[method-assign]  # no time passes
@@ -286,7 +286,7 @@ class Scripted(AsyncAdmin):
     """Gets one answer for every question to a coordinator."""
 
     def __init__(self, answer: Any) -> None:
-        super().__init__(SETTINGS)
+        super().__init__(config=SETTINGS)
         self.answer = answer
 
     async def _coordinator_call(self, *_request: Any, **_how: Any) -> Any:

@@ -117,8 +117,13 @@ def test_a_consumer_counts_what_it_read(bootstrap: str) -> None:
     with Producer(bootstrap_servers=bootstrap) as producer:
         for _ in range(20):
             producer.send("read", b"x" * 100)
-    settings = {"group_id": "g", "auto_offset_reset": "earliest", "max_poll_records": 15}
-    with Consumer("read", bootstrap_servers=bootstrap, **settings) as consumer:
+    with Consumer(
+        "read",
+        bootstrap_servers=bootstrap,
+        group_id="g",
+        auto_offset_reset="earliest",
+        max_poll_records=15,
+    ) as consumer:
         while not consumer.poll(5):
             pass
         part = consumer.metrics()
@@ -164,7 +169,8 @@ def test_admin_and_asyncio_clients_measure_too(bootstrap: str) -> None:
 
 def test_width_and_number_of_samples_are_settings(bootstrap: str) -> None:
     """metrics.sample.window.ms and metrics.num.samples act."""
-    settings = {"metrics_sample_window_ms": 1_000, "metrics_num_samples": 1}
-    with Consumer(bootstrap_servers=bootstrap, **settings) as consumer:
+    with Consumer(
+        bootstrap_servers=bootstrap, metrics_sample_window_ms=1_000, metrics_num_samples=1
+    ) as consumer:
         consumer.end_offsets([TopicPartition("sent", 0)])
         assert value(consumer.metrics(), "request-rate") > 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ottla import AsyncConsumer, Consumer, Producer
+from ottla import AsyncConsumer, Consumer, Producer, TopicPartition
 from ottla.clients.bootstrap import parse_address
 from ottla.clients.client import ConnectionKey
 from ottla.clients.loops import CallerDrivenLoop
@@ -146,7 +146,7 @@ def test_mixed_subscriptions_are_refused() -> None:
     """Topics by name and user-assigned partitions exclude each other."""
     consumer = AsyncConsumer("t", bootstrap_servers="h:1", group_id="g")
     with pytest.raises(IllegalStateError, match="mutually exclusive"):
-        consumer.assign([("t", 0)])
+        consumer.assign([TopicPartition("t", 0)])
     with pytest.raises(KafkaError, match=r"requires group\.id"):
         AsyncConsumer("t", bootstrap_servers="h:1")
 

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,6 +22,7 @@ from ottla.protocol.apis.metadata import MetadataRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ottla import ConsumerSettings
     from ottla.clients.consumer.record_decoder import ConsumerRecord
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(60)]
@@ -73,7 +74,7 @@ def _wait(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_records_come_back_as_they_were_sent(bootstrap: str, topic: str, codec: str) -> None:
+def test_records_come_back_as_they_were_sent(bootstrap: str, topic: str, codec: Any) -> None:
     """Keys, values, nulls, headers and timestamps through every codec."""
     base_ms = int(time.time() * 1000) - 1000  # old records would be deleted during the test
     with Producer(bootstrap_servers=bootstrap, compression_type=codec, linger_ms=20) as producer:
@@ -102,7 +103,7 @@ def test_records_come_back_as_they_were_sent(bootstrap: str, topic: str, codec: 
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_every_acks_setting_delivers(bootstrap: str, topic: str, acks: str) -> None:
+def test_every_acks_setting_delivers(bootstrap: str, topic: str, acks: Any) -> None:
     """Deliveries have offsets if the broker returns them."""
     with Producer(bootstrap_servers=bootstrap, acks=acks) as producer:
         places = [producer.send_and_wait(topic, b"v", partition=0) for _ in range(5)]
@@ -126,7 +127,7 @@ def test_two_members_share_a_topic_and_go_on_after_each_other(bootstrap: str, to
         def on_partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
             reported.append(("revoked", len(partitions)))
 
-    settings = {
+    settings: ConsumerSettings = {
         "bootstrap_servers": bootstrap,
         "group_id": group,
         "auto_offset_reset": "earliest",
@@ -163,7 +164,7 @@ def test_two_members_share_a_topic_and_go_on_after_each_other(bootstrap: str, to
 
 def test_cooperative_members_keep_reading(bootstrap: str, topic: str) -> None:
     """A second cooperative member takes over without the first giving everything up."""
-    settings = {
+    settings: ConsumerSettings = {
         "bootstrap_servers": bootstrap,
         "group_id": f"g-{uuid.uuid4().hex[:8]}",
         "partition_assignment_strategy": "cooperative-sticky",
@@ -215,12 +216,14 @@ def test_offsets_by_time_and_deleted_records(bootstrap: str, admin: Admin, topic
             producer.send(topic, b"v", partition=0, timestamp_ms=base_ms + n * 1000)
     with Consumer(bootstrap_servers=bootstrap) as consumer:
         found = consumer.offsets_for_times({zero: base_ms + 3500, TopicPartition(topic, 1): 0})
-        assert found[zero] is not None
-        assert found[zero].offset == 4
+        at_time = found[zero]
+        assert at_time is not None
+        assert at_time.offset == 4
         assert found[TopicPartition(topic, 1)] is None
         assert consumer.beginning_offsets([zero]) == {zero: 0}
         assert consumer.end_offsets([zero]) == {zero: 10}
         largest = admin.list_offsets({zero: -3})[zero]
+        assert not isinstance(largest, KafkaError)
         assert (largest.offset, largest.timestamp) == (9, base_ms + 9000)
         assert admin.delete_records({zero: 6}) == {zero: 6}
         assert consumer.beginning_offsets([zero]) == {zero: 6}
@@ -240,14 +243,23 @@ def test_topics_and_configs_are_managed(admin: Admin, topic: str) -> None:
     assert isinstance(again, KafkaError)
     assert again.code == ErrorCode.TOPIC_ALREADY_EXISTS
     assert admin.create_partitions({topic: 5}) == {topic: None}
-    assert _wait(lambda: len(admin.describe_topics([topic])[topic].partitions) == 5)
-    described = admin.describe_topics(["no-such-topic"])
-    assert described["no-such-topic"].code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def partitions() -> int:
+        description = admin.describe_topics([topic])[topic]
+        assert not isinstance(description, KafkaError)
+        return len(description.partitions)
+
+    assert _wait(lambda: partitions() == 5)
+    missing = admin.describe_topics(["no-such-topic"])["no-such-topic"]
+    assert isinstance(missing, KafkaError)
+    assert missing.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     resource = ConfigResource(ResourceType.TOPIC, topic)
     assert admin.alter_configs({resource: {"retention.ms": 60_000}}) == {resource: None}
 
     def retention() -> tuple[str | None, bool]:
-        entry = admin.describe_configs([resource])[resource]["retention.ms"]
+        entries = admin.describe_configs([resource])[resource]
+        assert not isinstance(entries, KafkaError)
+        entry = entries["retention.ms"]
         return entry.value, entry.is_default
 
     assert _wait(lambda: retention() == ("60000", False))
@@ -269,14 +281,18 @@ def test_groups_are_managed(bootstrap: str, admin: Admin, topic: str) -> None:
             consumer.poll(0.1)
         consumer.commit({zero: 0})
         described = admin.describe_groups([group])[group]
+        assert not isinstance(described, KafkaError)
         assert described.state == "Stable"
         assert [member.client_id for member in described.members] == ["me"]
         assert len(described.members[0].assignment) == 3
         busy = admin.delete_groups([group])[group]
+        assert busy is not None
         assert busy.code == ErrorCode.NON_EMPTY_GROUP
     assert group in {listed.group_id for listed in admin.list_groups()}
     assert admin.alter_group_offsets(group, {zero: 7}) == {zero: None}
-    assert admin.list_group_offsets(group)[zero].offset == 7
+    committed = admin.list_group_offsets(group)[zero]
+    assert committed is not None
+    assert committed.offset == 7
     assert admin.delete_group_offsets(group, [zero]) == {zero: None}
     assert zero not in admin.list_group_offsets(group)
     assert admin.delete_groups([group]) == {group: None}
@@ -304,8 +320,9 @@ def test_asyncio_clients_do_the_same(bootstrap: str, topic: str) -> None:
             deliveries = [await producer.send(topic, str(n)) for n in range(50)]
             places = [await delivery for delivery in deliveries]
             assert all(place.offset >= 0 for place in places)
-        settings = {"bootstrap_servers": bootstrap, "auto_offset_reset": "earliest"}
-        async with AsyncConsumer(topic, group_id=topic, **settings) as consumer:
+        async with AsyncConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=topic, auto_offset_reset="earliest"
+        ) as consumer:
             found: list[bytes] = []
             async for record in consumer:
                 found.append(record.value)

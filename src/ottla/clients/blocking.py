@@ -20,16 +20,19 @@ from ottla.clients.consumer.core import ConsumerCore, call_listener
 from ottla.clients.interceptors import ProducerRecord
 from ottla.clients.loops import Blocking, CallerDrivenLoop, LoopThread
 from ottla.clients.producer.producer import AsyncProducer, call_on_delivery
+from ottla.clients.settings import refuse_positional
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Never, Unpack
 
     from ottla.clients.consumer.classic_group import Step
     from ottla.clients.consumer.core import Batches, GroupMetadata, RebalanceListener
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.consumer.record_decoder import ConsumerRecord
+    from ottla.clients.keywords import ConsumerSettings, ProducerSettings
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.metric_windows import MetricName
     from ottla.clients.producer.batches import Deliveries, Delivery, RecordMetadata
@@ -45,12 +48,18 @@ __all__ = ["Admin", "Consumer", "Producer"]
 class Producer(Blocking):
     """Sends records; may be shared by threads. Use as `with Producer(...) as producer`.
 
-    Settings are Kafka's: keyword arguments with underscores (`linger_ms=20`) or a mapping with
-    dotted names. Raises ConfigError for unknown or invalid ones.
+    Settings are Kafka's: keyword arguments with underscores (`linger_ms=20`), or a mapping with
+    dotted names as `config`. Raises ConfigError for unknown or invalid ones.
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
-        self._async = AsyncProducer(config, **settings)
+    def __init__(
+        self,
+        *refused: Never,
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None:
+        refuse_positional("Producer", refused)
+        self._async = AsyncProducer(config=config, **settings)
         self._core = self._async._core  # noqa: SLF001 - two façades of one core
         self._append = self._core.accumulator.append
         self._interceptors = self._core.interceptors or None
@@ -114,10 +123,20 @@ class Producer(Blocking):
         return self._thread.call(self._async.send_many(topic, values))
 
     def send_and_wait(
-        self, topic: str, value: Any = None, key: Any = None, **options: Any
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersInput = (),
     ) -> RecordMetadata:
         """Send one record and wait for its metadata."""
-        return self.send(topic, value, key, **options).result()
+        sent = self.send(
+            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
+        return sent.result()
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every record sent so far is acknowledged or has failed.
@@ -159,12 +178,15 @@ class Producer(Blocking):
 class Consumer(Blocking):
     """Reads records; for one thread. Use as `with Consumer(...) as consumer`.
 
-    Settings are Kafka's: keyword arguments with underscores or a mapping with dotted names.
-    Positional arguments are topics to subscribe to. Iterate over it or call `poll`.
+    Settings are Kafka's: keyword arguments with underscores, or a mapping with dotted names as
+    `config`. Positional arguments are topics to subscribe to. Iterate over it or call `poll`.
     """
 
     def __init__(
-        self, *topics: str, config: Mapping[str, Any] | None = None, **settings: Any
+        self,
+        *topics: str,
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[ConsumerSettings],
     ) -> None:
         self._async = AsyncConsumer(*topics, config=config, **settings)
         self._core: ConsumerCore = self._async._core  # noqa: SLF001 - two façades of one core

@@ -199,6 +199,16 @@ def read_settings(
     return Settings(table, values)
 
 
+def refuse_positional(client: str, given: tuple[object, ...]) -> None:
+    """Raise TypeError for positional arguments: settings are keywords, or `config`."""
+    if given:
+        raise TypeError(
+            f'{client}() takes settings as keywords (bootstrap_servers="localhost:9092") or as '
+            f'config={{"bootstrap.servers": "localhost:9092"}}, not as a positional '
+            f"{type(given[0]).__name__}"
+        )
+
+
 def _wrong(name: str, value: Any, error: Exception) -> str:
     if is_sensitive(name):
         return f"Invalid value [hidden] for configuration {name}"

@@ -15,6 +15,8 @@ from ottla.testing.cluster import Cluster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ottla import ConsumerSettings
+
 TOPIC = "remaining"
 BOTH = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
 
@@ -167,12 +169,16 @@ def test_coroutines_of_a_listener_are_awaited_by_an_async_close(bootstrap: str) 
             super().on_partitions_revoked(partitions)
 
     notes = Waiting()
-    settings = {"group_id": "g-async", "auto_offset_reset": "earliest"}
+    settings: ConsumerSettings = {
+        "bootstrap_servers": bootstrap,
+        "group_id": "g-async",
+        "auto_offset_reset": "earliest",
+    }
     consumer: AsyncConsumer
 
     async def run() -> None:
         nonlocal consumer
-        async with AsyncConsumer(bootstrap_servers=bootstrap, **settings) as consumer:
+        async with AsyncConsumer(**settings) as consumer:
             consumer.subscribe([TOPIC], listener=notes)
             while len(consumer.assignment) < 2:
                 await consumer.poll(5)
@@ -184,7 +190,7 @@ def test_coroutines_of_a_listener_are_awaited_by_an_async_close(bootstrap: str) 
 def test_wanting_nothing_is_said_by_unsubscribe(bootstrap: str) -> None:
     """An empty list is refused and changes nothing, whichever way it is given."""
     with _member(bootstrap, Notes(), "g-nothing") as consumer:
-        with pytest.raises(KafkaError, match="mutually exclusive"):
+        with pytest.raises(KafkaError, match="unsubscribe"):
             consumer.subscribe([])
         with pytest.raises(KafkaError, match="mutually exclusive"):
             consumer.assign([])

@@ -23,6 +23,8 @@ from tests.clients.simulated_consumer import SimulatedConsumer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ottla import ConsumerSettings
+
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -207,18 +209,24 @@ def bootstrap() -> Iterator[str]:
 
 def _committed(bootstrap: str, group: str) -> int:
     with Admin(bootstrap_servers=bootstrap) as admin:
-        return int(admin.list_group_offsets(group)[T0].offset)
+        committed = admin.list_group_offsets(group)[T0]
+    assert committed is not None
+    return committed.offset
 
 
 def test_breaking_off_commits_what_was_handed_out(bootstrap: str) -> None:
     """The blocking façade: close after a break commits the one record; the next goes on there."""
-    settings = {"group_id": "g-break", "auto_offset_reset": "earliest"}
-    with Consumer("t", bootstrap_servers=bootstrap, **settings) as consumer:
+    settings: ConsumerSettings = {
+        "bootstrap_servers": bootstrap,
+        "group_id": "g-break",
+        "auto_offset_reset": "earliest",
+    }
+    with Consumer("t", **settings) as consumer:
         for record in consumer:
             assert record.value == b"0"
             break
     assert _committed(bootstrap, "g-break") == 1
-    with Consumer("t", bootstrap_servers=bootstrap, **settings) as consumer:
+    with Consumer("t", **settings) as consumer:
         records = iter(consumer)
         assert [next(records).value, next(records).value] == [b"1", b"2"]
         assert consumer.position(T0) == 3
@@ -232,8 +240,12 @@ def test_breaking_off_an_async_iterator(bootstrap: str) -> None:
     """As the blocking one."""
 
     async def run() -> None:
-        settings = {"group_id": "g-async", "auto_offset_reset": "earliest"}
-        async with AsyncConsumer("t", bootstrap_servers=bootstrap, **settings) as consumer:
+        settings: ConsumerSettings = {
+            "bootstrap_servers": bootstrap,
+            "group_id": "g-async",
+            "auto_offset_reset": "earliest",
+        }
+        async with AsyncConsumer("t", **settings) as consumer:
             async for record in consumer:
                 if record.value == b"1":
                     break

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla import Admin
+from ottla import Admin, KafkaError
 from ottla.clients.admin.configs import AlterOperation, ConfigChange, ConfigResource, ResourceType
 from ottla.config.broker import parse_broker_config
 from ottla.config.describe import (
@@ -57,6 +57,7 @@ def _wait_until_applied(admin: Admin, broker: ConfigResource) -> None:
     requested = {**CLUSTER, **OWN}
     for _ in range(100):
         (entries,) = admin.describe_configs([broker]).values()
+        assert not isinstance(entries, KafkaError)
         if all(entries[name].value == text for name, text in requested.items()):
             return
         time.sleep(0.1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -42,7 +42,7 @@ CALLS = (
 )
 
 
-def consume(bootstrap: str, joined: Event, stop: Event, **settings: str) -> None:
+def consume(bootstrap: str, joined: Event, stop: Event, **settings: Any) -> None:
     """Run a member that has committed once until it is stopped."""
     with Consumer(
         bootstrap_servers=bootstrap, group_id=GROUP, enable_auto_commit=False, **settings

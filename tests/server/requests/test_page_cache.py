@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ottla import Consumer, Producer
+from ottla import Consumer, Producer, TopicPartition
 from ottla.server.requests import page_cache
 from ottla.server.system.files import RealFile
 from ottla.types import FileSlice
@@ -34,7 +34,7 @@ def test_cold_records_are_read_by_a_worker_and_arrive(
     monkeypatch.setattr(RealFile, "is_cached", lambda *_: False)
     monkeypatch.setattr(page_cache, "_read", noted)
     with Consumer(bootstrap_servers=kafka.bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([(topic, 0), (topic, 1)])
+        consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 1)])
         values: list[bytes] = []
         while len(values) < 400:
             values += [record.value for record in consumer.poll(timeout=5)]

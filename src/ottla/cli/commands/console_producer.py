@@ -112,7 +112,7 @@ def console_producer(**options: Any) -> None:
 
     try:
         reader = LineReader(properties)
-        with Producer(producer_settings(_settings(options))) as producer:
+        with Producer(config=producer_settings(_settings(options))) as producer:
             _send_all(producer, options["topic"], reader.read(_lines()), wait=options["sync"])
     except (LineError, KafkaError) as error:
         shown = java_text(error)

@@ -108,7 +108,7 @@ def open_admin(
         given |= {"bootstrap.servers": "", "bootstrap.controllers": bootstrap_controller}
     if default_api_timeout_ms is not None:
         given["default.api.timeout.ms"] = str(default_api_timeout_ms)
-    return Admin(usable(given, AdminConfig, ADMIN, warn=warn))
+    return Admin(config=usable(given, AdminConfig, ADMIN, warn=warn))
 
 
 def pairs(texts: Sequence[str]) -> dict[str, str]:

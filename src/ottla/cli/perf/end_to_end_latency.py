@@ -100,7 +100,7 @@ def end_to_end_latency(**flags: Any) -> None:
         _make_topic(flags)
         with (
             Consumer(config=consumer_settings({**given, **reading})) as consumer,
-            Producer(producer_settings({**given, **writing})) as producer,
+            Producer(config=producer_settings({**given, **writing})) as producer,
         ):
             _prepare(consumer, flags["topic"])
             _measure(consumer, producer, flags)

@@ -74,7 +74,7 @@ def producer_perf_test(**flags: Any) -> None:
             "after the complete test summary."
         )
     try:
-        with Producer(producer_settings(given)) as producer:
+        with Producer(config=producer_settings(given)) as producer:
             run = Run(producer, flags)
             run.send_all(payload)
             producer.flush()

@@ -61,7 +61,7 @@ def verifiable_producer(**flags: Any) -> None:
     stop.listen()
     began_s = time.monotonic()
     try:
-        with Producer(settings) as producer:
+        with Producer(config=settings) as producer:
             run = Run(producer, events, flags)
             run.send_all(stop)
     except KafkaError as error:

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ottla.clients.admin.admin import AsyncAdmin
 from ottla.clients.loops import Blocking, LoopThread
+from ottla.clients.settings import refuse_positional
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
+    from typing import Never, Unpack
 
+    from ottla.clients.keywords import AdminSettings
     from ottla.clients.metric_windows import MetricName
 
 P = ParamSpec("P")
@@ -35,8 +38,14 @@ def blocking(
 class Admin(Blocking):
     """AsyncAdmin with blocking methods. Use as `with Admin(...) as admin`."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, **settings: Any) -> None:
-        self._async = AsyncAdmin(config, **settings)
+    def __init__(
+        self,
+        *refused: Never,
+        config: Mapping[str, Any] | None = None,
+        **settings: Unpack[AdminSettings],
+    ) -> None:
+        refuse_positional("Admin", refused)
+        self._async = AsyncAdmin(config=config, **settings)
         self._thread = LoopThread("ottla-admin")
         self._thread.call(self._async.start())
 

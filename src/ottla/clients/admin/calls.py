@@ -13,15 +13,17 @@ from ottla.clients.admin.controllers import ControllerMetadata, refuse_for_contr
 from ottla.clients.client import ANY_NODE
 from ottla.clients.consumer.coordinator import GROUP, Coordinator
 from ottla.clients.consumer.offset_query import RETRIED_CODES
-from ottla.clients.settings import ADMIN, read_settings
+from ottla.clients.settings import ADMIN, read_settings, refuse_positional
 from ottla.clients.transport import Runtime
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
+    from typing import Never, Unpack
 
     from ottla.clients.environment import ClientEnvironment
+    from ottla.clients.keywords import AdminSettings
     from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.metric_windows import MetricName
     from ottla.clients.settings import Settings
@@ -39,12 +41,13 @@ class AdminCalls:
 
     def __init__(
         self,
+        *refused: Never,
         config: Mapping[str, Any] | None = None,
-        *,
         environment: ClientEnvironment | None = None,
-        **settings: Any,
+        **settings: Unpack[AdminSettings],
     ) -> None:
         """Take settings; an environment is given where the time is simulated."""
+        refuse_positional("AsyncAdmin", refused)
         self._settings = read_settings(ADMIN, config, settings)
         self._settings.client_id = self._settings.client_id or "ottla-admin"
         self._uses_controllers = _is_for_controllers(self._settings)

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     import re
     from collections.abc import AsyncIterator, Iterable, Mapping
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from ottla.clients.consumer.classic_group import Step
     from ottla.clients.consumer.core import Batches, RebalanceListener
     from ottla.clients.consumer.offsets import OffsetAndMetadata, OffsetAndTimestamp
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.environment import ClientEnvironment
+    from ottla.clients.keywords import ConsumerSettings
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.metric_windows import MetricName
     from ottla.purgatory.pending import Pending
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 class AsyncConsumer:
     """Reads records from coroutines. Use as `async with AsyncConsumer(...) as consumer`.
 
-    Settings are Kafka's: keyword arguments with underscores or a mapping with dotted names.
-    Positional arguments are topics to subscribe to. Use `async for record in consumer`, or `poll`.
+    Settings are Kafka's: keyword arguments with underscores, or a mapping with dotted names as
+    `config`. Positional arguments are topics to subscribe to. Use `async for record in consumer`,
+    or `poll`.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class AsyncConsumer:
         *topics: str,
         config: Mapping[str, Any] | None = None,
         environment: ClientEnvironment | None = None,
-        **settings: Any,
+        **settings: Unpack[ConsumerSettings],
     ) -> None:
         """Take settings; an environment is given where the time is simulated."""
         self._core = ConsumerCore(config, settings, environment)

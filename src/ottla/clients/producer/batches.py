@@ -17,7 +17,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from ottla.records.record import Headers
     from ottla.types import TopicPartition
@@ -190,7 +190,7 @@ class Delivery:
             self.batch.owner.wait(self.batch, timeout)
         return self.metadata
 
-    def __await__(self) -> Any:
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self.batch.done:
             yield from self.batch.owner.wait_async(self.batch).__await__()
         return self.metadata

@@ -15,7 +15,7 @@ from ottla.clients.interceptors import Interceptors, ProducerRecord
 from ottla.clients.producer.accumulator import Accumulator, producer_closed
 from ottla.clients.producer.batches import Deliveries, run_callback
 from ottla.clients.producer.sender import Sender
-from ottla.clients.settings import PRODUCER, read_settings
+from ottla.clients.settings import PRODUCER, read_settings, refuse_positional
 from ottla.clients.transport import Runtime
 from ottla.config.definition import MAX_INT
 from ottla.errors import ConfigError, ErrorCode, KafkaError, TimeoutError  # noqa: A004 - Kafka's
@@ -24,12 +24,13 @@ from ottla.records.compiled import warn_not_compiled
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
-    from typing import Self
+    from typing import Never, Self, Unpack
 
     from ottla.clients.environment import ClientEnvironment
+    from ottla.clients.keywords import ProducerSettings
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.metric_windows import MetricName
-    from ottla.clients.producer.batches import Delivery, ProducerBatch
+    from ottla.clients.producer.batches import Delivery, ProducerBatch, RecordMetadata
     from ottla.clients.settings import Settings
 
     HeadersInput = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
@@ -135,18 +136,19 @@ def _check_delivery_timeout(settings: Settings) -> None:
 class AsyncProducer:
     """Sends records from coroutines. Use as `async with AsyncProducer(...) as producer`.
 
-    Settings are Kafka's: keyword arguments with underscores (`linger_ms=20`) or a mapping with
-    dotted names. Raises ConfigError for unknown or invalid ones.
+    Settings are Kafka's: keyword arguments with underscores (`linger_ms=20`), or a mapping with
+    dotted names as `config`. Raises ConfigError for unknown or invalid ones.
     """
 
     def __init__(
         self,
+        *refused: Never,
         config: Mapping[str, Any] | None = None,
-        *,
         environment: ClientEnvironment | None = None,
-        **settings: Any,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
         """Take settings; an environment is given where the time is simulated."""
+        refuse_positional("AsyncProducer", refused)
         self._core = ProducerCore(config, settings, environment)
         self._runtime = self._core.runtime
         self._append = self._core.accumulator.append
@@ -211,10 +213,20 @@ class AsyncProducer:
                 return delivery
 
     async def send_and_wait(
-        self, topic: str, value: Any = None, key: Any = None, **options: Any
-    ) -> Any:
-        """Send one record and wait for its RecordMetadata."""
-        return await (await self.send(topic, value, key, **options))
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersInput = (),
+    ) -> RecordMetadata:
+        """Send one record and wait for its metadata."""
+        sent = await self.send(
+            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
+        return await sent
 
     async def send_many(self, topic: str, values: Iterable[Any]) -> Deliveries:
         """Queue many values without keys, several times as fast as one by one.
