@@ -106,12 +106,13 @@ def many(log_dir: str, count: int) -> None:
     Path(log_dir).mkdir()
 
     def open_set() -> LogSet:
-        return LogSet.open(
+        logs = LogSet(
             [LogDirectory(log_dir, RealDirectory(log_dir))],
             config_for=lambda _: LogConfig(),
-            now_ms=NOW_MS,
             rng=Random(1),
         )
+        logs.load(NOW_MS)
+        return logs
 
     logs = open_set()
     start = time.perf_counter()

@@ -192,12 +192,13 @@ def fill(node: RealKafka) -> None:
 
 def open_set(directory: Path) -> LogSet:
     """Open a data directory as a node does."""
-    return LogSet.open(
+    logs = LogSet(
         [LogDirectory(str(directory), RealDirectory(str(directory)))],
         config_for=lambda _: CONFIG,
-        now_ms=1_900_000_000_000,
         rng=Random(3),
     )
+    logs.load(1_900_000_000_000)
+    return logs
 
 
 def our_log(logs: LogSet) -> PartitionLog:

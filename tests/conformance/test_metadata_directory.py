@@ -112,7 +112,7 @@ def _make_topics(node: RealKafka, harness: Harness) -> None:
         topics=[DeleteTopicsRequest.DeleteTopicState(name="gone", topic_id=ZERO_UUID)],
         timeout_ms=1000,
     )
-    harness.commit(harness.node.delete_topics(request))
+    harness.ask(request)
 
 
 def test_a_fresh_directory_is_what_kafka_makes(kafka: Kafka, node: RealKafka) -> None:
@@ -208,5 +208,5 @@ def test_kafka_takes_over_from_us_and_we_from_kafka(node: RealKafka) -> None:
     }
     partition = topics.by_name["by-kafka"].partitions[0]
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, (1,), 0)
-    assert harness.node.leader_epoch == before.leader_epoch + 1
+    assert harness.node.quorum.leader_epoch == before.leader_epoch + 1
     _close(harness)

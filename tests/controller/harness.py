@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ottla.config.broker import parse_broker_config
 from ottla.metadata.features import SUPPORTED_FEATURES
+from ottla.metadata.loader import MetadataLoader
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.quota.quotas import Quotas
 from ottla.server.controller.controller_node import ControllerNode
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import Uuid
@@ -19,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.metadata.image import MetadataImage
+    from ottla.protocol.schema import Request
     from ottla.purgatory.pending import Pending
     from ottla.storage.directory import Directory
 
-T = TypeVar("T")
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 DIRECTORY_ID = Uuid(bytes(range(1, 17)))
 PROPERTIES = {
@@ -96,13 +98,15 @@ class Harness:
             cluster_id=self.cluster_id,
             directory_id=self.directory_id,
             directory=self.disk,
+            loader=MetadataLoader(),
             clock=self.clock,
             rng=random.Random(7),
             config=self.config,
             run_in_worker=lambda job, done: self.jobs.append((job, done)),
+            mutation_quota=Quotas(self.config).mutations,
             on_failure=self.failures.append,
         )
-        self.node.start(self.clock.ms)
+        self.node.start()
 
     @property
     def image(self) -> MetadataImage:
@@ -120,8 +124,13 @@ class Harness:
             else:
                 done(result, None)
 
-    def commit(self, pending: Pending[T]) -> T:
-        """Commit all records and return the response."""
+    def send(self, request: Request) -> Pending[Any]:
+        """Send a request of the broker; nothing is committed before `run_turn`."""
+        return self.node.apis.send(request)
+
+    def ask(self, request: Request) -> Any:
+        """Send a request, commit all records and return the response."""
+        pending = self.send(request)
         self.run_turn()
         return pending.value
 
@@ -150,7 +159,7 @@ class Harness:
             **fields,
         }
         request = BrokerRegistrationRequest(**values)
-        self.broker_epoch = self.commit(self.node.register_broker(request)).broker_epoch
+        self.broker_epoch = self.ask(request).broker_epoch
         return self.broker_epoch
 
     def heartbeat(self, *, fence: bool = False, stop: bool = False) -> BrokerHeartbeatResponse:
@@ -162,7 +171,8 @@ class Harness:
             want_fence=fence,
             want_shut_down=stop,
         )
-        return self.commit(self.node.broker_heartbeat(request))
+        answer: BrokerHeartbeatResponse = self.ask(request)
+        return answer
 
     def bring_up(self) -> Harness:
         """Commit pending records, register the broker and unfence it."""
@@ -176,7 +186,8 @@ class Harness:
     ) -> CreateTopicsResponse.CreatableTopicResult:
         """Create one topic and return its result."""
         request = CreateTopicsRequest(topics=[topic(name, partitions, factor, **configs)])
-        return self.commit(self.node.create_topics(request)).topics[0]
+        answer: CreateTopicsResponse = self.ask(request)
+        return answer.topics[0]
 
 
 def topic(

@@ -30,7 +30,7 @@ def test_a_broker_is_fenced_until_it_has_caught_up() -> None:
         want_fence=False,
         want_shut_down=False,
     )
-    answer = harness.commit(harness.node.broker_heartbeat(late))
+    answer = harness.ask(late)
     assert (answer.is_caught_up, answer.is_fenced) == (False, True)
     answer = harness.heartbeat()
     assert (answer.is_caught_up, answer.is_fenced) == (True, False)
@@ -161,7 +161,7 @@ def test_another_min_insync_replicas_clears_the_eligible_leaders() -> None:
     change = struct.AlterableConfig(name="min.insync.replicas", config_operation=0, value="2")
     resource = struct(resource_type=2, resource_name="t", configs=[change])
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
-    answer = harness.commit(harness.node.incremental_alter_configs(request))
+    answer = harness.ask(request)
     assert answer.responses[0].error_code == ErrorCode.NONE
     assert not harness.image.topics.by_name["t"].partitions[0].eligible_leader_replicas
 
@@ -170,19 +170,19 @@ def test_producer_ids_come_in_blocks_and_never_twice() -> None:
     """Each block has 1000 ids; a stale broker epoch gets none; a restart continues after them."""
     harness = Harness().bring_up()
     request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=harness.broker_epoch)
-    first = harness.commit(harness.node.allocate_producer_ids(request))
-    second = harness.commit(harness.node.allocate_producer_ids(request))
+    first = harness.ask(request)
+    second = harness.ask(request)
     assert (first.producer_id_start, first.producer_id_len) == (0, 1000)
     assert second.producer_id_start == 1000
     stale = AllocateProducerIdsRequest(broker_id=1, broker_epoch=harness.broker_epoch - 1)
     with pytest.raises(KafkaError) as caught:
-        harness.commit(harness.node.allocate_producer_ids(stale))
+        harness.ask(stale)
     assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
     harness.node.stop()
     harness.start()
     harness.bring_up()
     request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=harness.broker_epoch)
-    third = harness.commit(harness.node.allocate_producer_ids(request))
+    third = harness.ask(request)
     assert third.producer_id_start == 2000
 
 
@@ -190,9 +190,9 @@ def test_an_unregistered_broker_is_gone() -> None:
     """Unregistering takes the broker out of the image; doing it twice is an error."""
     harness = Harness().bring_up()
     request = UnregisterBrokerRequest(broker_id=1)
-    assert harness.commit(harness.node.unregister_broker(request)).error_code == 0
+    assert harness.ask(request).error_code == 0
     assert 1 not in harness.image.cluster.brokers
     with pytest.raises(KafkaError) as caught:
-        harness.commit(harness.node.unregister_broker(request))
+        harness.ask(request)
     assert caught.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
     assert caught.value.message == "Broker ID 1 is not currently registered"

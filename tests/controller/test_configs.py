@@ -28,7 +28,7 @@ def _alter(
     harness: Harness, kind: int, name: str, *changes: tuple[str, int, str | None]
 ) -> tuple[int, str | None]:
     request = incremental_change(kind, name, *changes)
-    result = harness.commit(harness.node.incremental_alter_configs(request)).responses[0]
+    result = harness.ask(request).responses[0]
     return result.error_code, result.error_message
 
 
@@ -175,9 +175,9 @@ def test_a_list_that_grows_beyond_a_record_is_refused(harness: Harness) -> None:
 def test_a_broker_setting_without_change_is_written_again(harness: Harness) -> None:
     """Setting a broker's value again makes brokers reload the file that it names."""
     for _ in range(2):
-        end = harness.node.log_end_offset
+        end = harness.node.quorum.log_end_offset
         assert _alter(harness, BROKER, "1", ("log.cleaner.threads", SET, "2"))[0] == 0
-        assert harness.node.log_end_offset == end + 1
+        assert harness.node.quorum.log_end_offset == end + 1
 
 
 def test_the_old_api_replaces_everything(harness: Harness) -> None:
@@ -190,7 +190,7 @@ def test_the_old_api_replaces_everything(harness: Harness) -> None:
         configs=[struct.AlterableConfig(name="retention.bytes", value="5")],
     )
     request = AlterConfigsRequest(resources=[resource], validate_only=False)
-    assert harness.commit(harness.node.alter_configs(request)).responses[0].error_code == 0
+    assert harness.ask(request).responses[0].error_code == 0
     assert harness.image.configs.topic("alpha") == {"retention.bytes": "5"}
 
 
@@ -201,6 +201,6 @@ def test_deleting_a_topic_removes_its_settings(harness: Harness) -> None:
         topics=[DeleteTopicsRequest.DeleteTopicState(name="alpha", topic_id=ZERO_UUID)],
         timeout_ms=1000,
     )
-    assert harness.commit(harness.node.delete_topics(request)).responses[0].error_code == 0
+    assert harness.ask(request).responses[0].error_code == 0
     assert harness.create("alpha").error_code == ErrorCode.NONE
     assert not harness.image.configs.topic("alpha")

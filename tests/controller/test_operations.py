@@ -34,7 +34,8 @@ def harness() -> Harness:
 
 def _delete(harness: Harness, *states: State) -> list[DeleteTopicsResponse.DeletableTopicResult]:
     request = DeleteTopicsRequest(topics=list(states), timeout_ms=1000)
-    return harness.commit(harness.node.delete_topics(request)).responses
+    answer: DeleteTopicsResponse = harness.ask(request)
+    return answer.responses
 
 
 def test_deletes_by_name_and_by_id(harness: Harness) -> None:
@@ -96,9 +97,8 @@ def _update(harness: Harness, name: str, level: int, kind: int = 1) -> UpdateFea
     update = UpdateFeaturesRequest.FeatureUpdateKey(
         feature=name, max_version_level=level, upgrade_type=kind
     )
-    return harness.commit(
-        harness.node.update_features(UpdateFeaturesRequest(feature_updates=[update]))
-    )
+    answer: UpdateFeaturesResponse = harness.ask(UpdateFeaturesRequest(feature_updates=[update]))
+    return answer
 
 
 def test_features_go_down_only_when_asked_to(harness: Harness) -> None:
@@ -120,12 +120,10 @@ def test_of_two_levels_for_one_feature_the_last_counts(harness: Harness) -> None
         one(feature="share.version", max_version_level=9, upgrade_type=1),
         one(feature="share.version", max_version_level=0, upgrade_type=2),
     ]
-    before = harness.node.log_end_offset
-    response = harness.commit(
-        harness.node.update_features(UpdateFeaturesRequest(feature_updates=updates))
-    )
+    before = harness.node.quorum.log_end_offset
+    response = harness.ask(UpdateFeaturesRequest(feature_updates=updates))
     assert (response.error_code, len(response.results)) == (0, 2)
-    assert harness.node.log_end_offset == before + 1
+    assert harness.node.quorum.log_end_offset == before + 1
 
 
 def _quota(
@@ -137,7 +135,7 @@ def _quota(
         ops=[struct.OpData(key=key, value=value or 0.0, remove=value is None)],
     )
     request = AlterClientQuotasRequest(entries=[entry], validate_only=False)
-    result = harness.commit(harness.node.alter_client_quotas(request)).entries[0]
+    result = harness.ask(request).entries[0]
     return result.error_code, result.error_message
 
 
@@ -195,24 +193,24 @@ def test_elections_are_not_needed_where_all_is_well(harness: Harness) -> None:
             struct(topic="no", partitions=[0]),
         ],
     )
-    results = harness.commit(harness.node.elect_leaders(request)).replica_election_results
+    results = harness.ask(request).replica_election_results
     assert [r.error_code for result in results for r in result.partition_result] == [
         ErrorCode.ELECTION_NOT_NEEDED,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
     everything = ElectLeadersRequest(election_type=0, topic_partitions=None)
-    results = harness.commit(harness.node.elect_leaders(everything)).replica_election_results
+    results = harness.ask(everything).replica_election_results
     assert [(result.topic, result.partition_result) for result in results] == [("alpha", [])]
     unknown = ElectLeadersRequest(election_type=7, topic_partitions=None)
-    answer = harness.commit(harness.node.elect_leaders(unknown))
+    answer = harness.ask(unknown)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_nothing_is_being_moved(harness: Harness) -> None:
     """None is in progress; one to the same replica changes nothing, and none is cancelled."""
     listing = ListPartitionReassignmentsRequest(topics=None)
-    assert not harness.commit(harness.node.list_partition_reassignments(listing)).topics
+    assert not harness.ask(listing).topics
     struct = AlterPartitionReassignmentsRequest.ReassignableTopic
     partitions = [
         struct.ReassignablePartition(partition_index=0, replicas=[1]),
@@ -222,7 +220,7 @@ def test_nothing_is_being_moved(harness: Harness) -> None:
     request = AlterPartitionReassignmentsRequest(
         topics=[struct(name="alpha", partitions=partitions)]
     )
-    answer = harness.commit(harness.node.alter_partition_reassignments(request))
+    answer = harness.ask(request)
     assert [one.error_code for one in answer.responses[0].partitions] == [
         ErrorCode.NONE,
         ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
@@ -245,7 +243,7 @@ def test_brokers_say_where_replicas_lie(harness: Harness) -> None:
         broker_epoch=harness.broker_epoch,
         directories=[struct(id=OTHER_ID, topics=topics)],
     )
-    answer = harness.commit(harness.node.assign_replicas_to_dirs(request)).directories[0]
+    answer = harness.ask(request).directories[0]
     assert [topic.partitions[0].error_code for topic in answer.topics] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -259,10 +257,7 @@ def test_elr_keeps_the_clusters_setting_and_takes_the_brokers(harness: Harness) 
     assert _update(harness, feature, 0, 2).error_code == 0
     for broker, value in (("", "2"), ("1", "3")):
         change = incremental_change(4, broker, (name, 0, value))
-        assert (
-            harness.commit(harness.node.incremental_alter_configs(change)).responses[0].error_code
-            == 0
-        )
+        assert harness.ask(change).responses[0].error_code == 0
     assert _update(harness, feature, 0, 2).error_code == 0
     assert harness.image.configs.of(4, "")[name] == "2"
     assert _update(harness, feature, 1).error_code == 0
@@ -274,7 +269,7 @@ def test_elr_keeps_the_clusters_setting_and_takes_the_brokers(harness: Harness) 
 def test_only_numbers_name_a_broker(harness: Harness, name: str) -> None:
     """Number formats that only Python accepts are refused."""
     change = incremental_change(4, name, ("log.retention.ms", 0, "5"))
-    result = harness.commit(harness.node.incremental_alter_configs(change)).responses[0]
+    result = harness.ask(change).responses[0]
     assert result.error_code == ErrorCode.INVALID_REQUEST
     assert result.error_message == f"Node id must be an integer, but it is: {name}"
 

@@ -101,7 +101,7 @@ def test_refuses_with_kafkas_code_and_text(
     """An invalid topic is refused in Kafka's words and leaves no records."""
     before = len(harness.image.topics.by_id)
     request = CreateTopicsRequest(topics=[wanted])
-    result = harness.commit(harness.node.create_topics(request)).topics[0]
+    result = harness.ask(request).topics[0]
     assert result.error_code == code
     assert str(result.error_message).startswith(text)
     assert len(harness.image.topics.by_id) == before
@@ -141,7 +141,7 @@ def test_defaults_come_from_the_broker() -> None:
 def test_too_many_partitions_fail_the_whole_request(harness: Harness) -> None:
     """More than 10,000 partitions in a request are a policy violation for every topic in it."""
     request = CreateTopicsRequest(topics=[topic("big1", 6000), topic("big2", 6000)])
-    results = harness.commit(harness.node.create_topics(request)).topics
+    results = harness.ask(request).topics
     assert {(result.error_code, result.error_message) for result in results} == {
         (ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     }
@@ -150,7 +150,7 @@ def test_too_many_partitions_fail_the_whole_request(harness: Harness) -> None:
 def test_a_name_twice_in_a_request_is_refused_once(harness: Harness) -> None:
     """Repeated names give one result, and the other topics are made."""
     request = CreateTopicsRequest(topics=[topic("a"), topic("b"), topic("a")])
-    results = harness.commit(harness.node.create_topics(request)).topics
+    results = harness.ask(request).topics
     assert [(result.name, result.error_code) for result in results] == [
         ("a", ErrorCode.INVALID_REQUEST),
         ("b", ErrorCode.NONE),
@@ -159,11 +159,11 @@ def test_a_name_twice_in_a_request_is_refused_once(harness: Harness) -> None:
 
 def test_validate_only_changes_nothing(harness: Harness) -> None:
     """A validate-only request gets the same response."""
-    end = harness.node.log_end_offset
+    end = harness.node.quorum.log_end_offset
     request = CreateTopicsRequest(topics=[topic("dry", 2)], validate_only=True)
-    result = harness.commit(harness.node.create_topics(request)).topics[0]
+    result = harness.ask(request).topics[0]
     assert (result.error_code, result.num_partitions) == (0, 2)
-    assert harness.node.log_end_offset == end
+    assert harness.node.quorum.log_end_offset == end
 
 
 def test_nothing_is_created_while_all_brokers_are_fenced() -> None:
@@ -191,7 +191,8 @@ def _add(
         else [struct.CreatePartitionsAssignment(broker_ids=ids) for ids in assignments],
     )
     request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1000, validate_only=False)
-    return harness.commit(harness.node.create_partitions(request)).results[0]
+    answer: CreatePartitionsResponse = harness.ask(request)
+    return answer.results[0]
 
 
 @pytest.mark.parametrize(

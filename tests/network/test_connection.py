@@ -67,9 +67,14 @@ def run(scenario: Callable[[Echo, int], Awaitable[None]]) -> None:
         echo = Echo()
         loop = asyncio.get_running_loop()
         listener = Listener(
-            loop, echo, name="TEST", max_frame_bytes=1 << 20, scratch=bytearray(65536)
+            loop,
+            listen("127.0.0.1", 0),
+            echo,
+            name="TEST",
+            max_frame_bytes=1 << 20,
+            scratch=bytearray(65536),
         )
-        port = listener.attach(listen("127.0.0.1", 0))
+        port = listener.port
         listener.start()
         try:
             await asyncio.wait_for(scenario(echo, port), 20)

@@ -57,13 +57,14 @@ def test_many_large_frames_at_once_stay_within_the_budget() -> None:
         loop = asyncio.get_running_loop()
         listener = Listener(
             loop,
+            listen("127.0.0.1", 0),
             handler,
             name="TEST",
             max_frame_bytes=1 << 20,
             scratch=bytearray(65536),
             budget=budget,
         )
-        port = listener.attach(listen("127.0.0.1", 0))
+        port = listener.port
         listener.start()
         try:
             await asyncio.wait_for(asyncio.gather(*(send(port) for _ in range(12))), 20)
@@ -95,13 +96,14 @@ def test_a_closed_connection_gives_its_part_back() -> None:
         loop = asyncio.get_running_loop()
         listener = Listener(
             loop,
+            listen("127.0.0.1", 0),
             Counting(budget),
             name="TEST",
             max_frame_bytes=1 << 20,
             scratch=bytearray(65536),
             budget=budget,
         )
-        port = listener.attach(listen("127.0.0.1", 0))
+        port = listener.port
         listener.start()
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(struct.pack(">i", BODY_BYTES) + bytes(BODY_BYTES // 2))

@@ -16,11 +16,15 @@ from tests.network.test_connection import Echo, frame, read_frame
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from ottla.network.limits import ConnectionPace
+
 IDLE_MS = 600_000
 
 
 def run(
-    scenario: Callable[[Echo, Listener, int], Awaitable[None]], quota: ConnectionQuota | None = None
+    scenario: Callable[[Echo, Listener, int], Awaitable[None]],
+    quota: ConnectionQuota | None = None,
+    pace: ConnectionPace | None = None,
 ) -> None:
     """Run a scenario against a listener on a free port."""
 
@@ -28,13 +32,15 @@ def run(
         echo = Echo()
         listener = Listener(
             asyncio.get_running_loop(),
+            listen("127.0.0.1", 0),
             echo,
             name="TEST",
             max_frame_bytes=100 << 20,
             scratch=bytearray(65536),
             quota=quota,
+            pace=pace,
         )
-        port = listener.attach(listen("127.0.0.1", 0))
+        port = listener.port
         listener.start()
         try:
             await asyncio.wait_for(scenario(echo, listener, port), 20)

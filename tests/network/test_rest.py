@@ -76,21 +76,19 @@ def test_connections_that_come_too_fast_wait_in_the_backlog() -> None:
     """All connections are accepted in order when the delay of the first ends."""
 
     async def scenario(echo: Echo, listener: Listener, port: int) -> None:
-        listener.pace = Pace([20], [])
         peers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         for number, (reader, writer) in enumerate(peers):
             writer.write(frame(b"%d" % number))
             assert await read_frame(reader) == b"%d" % number
             writer.close()
 
-    run(scenario)
+    run(scenario, pace=Pace([20], []))
 
 
 def test_a_refused_connection_is_closed_unheard() -> None:
     """A refused connection delays no other one and is closed when the listener stops."""
 
     async def scenario(echo: Echo, listener: Listener, port: int) -> None:
-        listener.pace = Pace([], [10, 0, HOUR_MS])
         refused, refused_writer = await asyncio.open_connection("127.0.0.1", port)
         refused_writer.write(frame(b"hello"))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -104,7 +102,7 @@ def test_a_refused_connection_is_closed_unheard() -> None:
         for one in (refused_writer, writer, held_writer):
             one.close()
 
-    run(scenario)
+    run(scenario, pace=Pace([], [10, 0, HOUR_MS]))
 
 
 async def _rest_of(reader: asyncio.StreamReader) -> bytes:

@@ -118,12 +118,13 @@ class _Run:
     # The system under test
 
     def start(self) -> LogSet:
-        return LogSet.open(
+        logs = LogSet(
             [LogDirectory(DIRECTORY, self.disk)],
             config_for=lambda _: CONFIG,
-            now_ms=self.now_ms,
             rng=self.rng,
         )
+        logs.load(self.now_ms)
+        return logs
 
     @property
     def log(self) -> PartitionLog:

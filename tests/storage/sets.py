@@ -30,13 +30,13 @@ def open_set(
     is_stray: Callable[[FoundLog], bool] | None = None,
 ) -> LogSet:
     """Open directories `/d0`, `/d1`, …, all logs with one configuration."""
-    return LogSet.open(
+    logs = LogSet(
         [LogDirectory(f"/d{number}", disk) for number, disk in enumerate(disks)],
         config_for=lambda _: config,
-        now_ms=now_ms,
         rng=Random(1),
-        is_stray=is_stray,
     )
+    logs.load(now_ms, is_stray)
+    return logs
 
 
 def make(logs: LogSet, partition: TopicPartition = A, topic_id: Uuid = TOPIC_ID) -> PartitionLog:

@@ -150,7 +150,8 @@ def test_size_and_start_give_up_segments_whatever_the_clock_says() -> None:
 def test_a_set_of_logs_tells_whether_any_is_held_back() -> None:
     """The step may be forgotten when nothing of any log waits for it."""
     log_dir = LogDirectory("/d", SimulatedDisk())
-    logs = LogSet.open([log_dir], config_for=lambda _: ONE_A_SEGMENT, now_ms=NOW_MS, rng=Random(1))
+    logs = LogSet([log_dir], config_for=lambda _: ONE_A_SEGMENT, rng=Random(1))
+    logs.load(NOW_MS)
     for topic, count in (("a", 1), ("b", 4)):
         log = logs.get_or_create(TopicPartition(topic, 0), topic_id=TOPIC_ID, now_ms=NOW_MS)
         for _ in range(count):

@@ -31,13 +31,13 @@ class Flushes:
     def __init__(self, flush_messages: int) -> None:
         self.disk = SimulatedDisk()
         self.config = replace(SMALL, flush_messages=flush_messages)
-        self.logs = LogSet.open(
+        self.logs = LogSet(
             [LogDirectory("/d", self.disk)],
             config_for=lambda _: self.config,
-            now_ms=NOW_MS,
             rng=Random(1),
         )
-        self.logs.flushes.on_awaited = self._begin
+        self.logs.load(NOW_MS)
+        self.logs.flushes.on_awaited(self._begin)
         self.under_way: list[StorageJob] = []
         self.a, self.b = self._new(A), self._new(B)
 

@@ -18,13 +18,13 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 
 def open_set(*disks: SimulatedDisk, most: int = 1000) -> LogSet:
     """Open the logs of a node that remembers that many producers."""
-    logs = LogSet.open(
+    logs = LogSet(
         [LogDirectory(f"/d{number}", disk) for number, disk in enumerate(disks)],
         config_for=lambda _: SMALL,
-        now_ms=NOW_MS,
         rng=Random(1),
+        max_producers=most,
     )
-    logs.producers.most = most
+    logs.load(NOW_MS)
     return logs
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.config.definition import Type
 from ottla.config.dynamic import definition_of as broker_definition_of
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from ottla.controller.policies import Policies
     from ottla.timeline import SnapshotRegistry
 
+    BrokerRefusal: TypeAlias = Callable[[str, Mapping[str, str]], str | None]
+
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _MAX_VALUE_BYTES: Final = 32_767
 
@@ -61,23 +63,19 @@ class ConfigControl:
         features: FeatureControl,
         policies: Policies,
         check_exists: Callable[[ConfigResource], None],
+        broker_refusal: BrokerRefusal | None,
     ) -> None:
-        """`check_exists` raises KafkaError for a topic or broker that does not exist."""
+        """`check_exists` raises KafkaError for a topic or broker that does not exist.
+
+        `broker_refusal(broker, settings)` is called before settings of brokers change; its text
+        refuses them. None where the node is only a controller.
+        """
         self._settings: TimelineDict[ConfigResource, Mapping[str, str]] = TimelineDict(registry)
         self._config = config
         self._features = features
         self._policies = policies
         self._check_exists = check_exists
-        self._broker_refusal: Callable[[str, Mapping[str, str]], str | None] | None = None
-
-    def validate_brokers_with(
-        self, refusal: Callable[[str, Mapping[str, str]], str | None]
-    ) -> None:
-        """Call refusal(broker, settings) before broker settings change; its reason refuses them.
-
-        The broker of this node sets it; a node that is only a controller has none.
-        """
-        self._broker_refusal = refusal
+        self._broker_refusal = broker_refusal
 
     def of(self, resource: ConfigResource) -> Mapping[str, str]:
         """Return what is stored for a resource."""

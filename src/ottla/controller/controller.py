@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from ottla.config.broker import BrokerConfig
+    from ottla.controller.configs import BrokerRefusal
     from ottla.controller.policies import Policies
     from ottla.controller.result import RecordPermits
     from ottla.metadata.broker import BrokerRegistration, FeatureRange
@@ -67,6 +68,7 @@ class Controller:
         supported_features: Mapping[str, FeatureRange],
         kraft_version: Callable[[], int],
         policies: Policies = NO_POLICIES,
+        broker_refusal: BrokerRefusal | None = None,
     ) -> None:
         self.registry = SnapshotRegistry()
         self._config = config
@@ -89,6 +91,7 @@ class Controller:
             features=self.features,
             policies=policies,
             check_exists=self._check_resource,
+            broker_refusal=broker_refusal,
         )
         self.creation = TopicCreation(
             self.topics,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from math import inf
 from typing import TYPE_CHECKING
 
 from ottla.network.connection import Connection
@@ -17,6 +18,7 @@ from ottla.network.sockets import configure_accepted
 if TYPE_CHECKING:
     import asyncio
     import socket
+    from collections.abc import Collection
 
     from ottla.network.connection import RequestHandler
     from ottla.network.frame_budget import FrameBudget
@@ -32,9 +34,10 @@ _RETRY_ACCEPT_S = 0.1
 class Listener:
     """One bound address; accepts connections and gives their frames to a handler."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts that a node's listeners share
         self,
         loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
         handler: RequestHandler,
         *,
         name: str,
@@ -42,9 +45,14 @@ class Listener:
         scratch: bytearray,
         quota: ConnectionQuota | None = None,
         budget: FrameBudget | None = None,
+        pace: ConnectionPace | None = None,
     ) -> None:
-        """Take the frame handler; scratch buffer, quota and budget are shared by the node."""
+        """Own a listening socket; scratch buffer, quota and budget are shared by the node.
+
+        pace limits the rate of new connections; None is no limit.
+        """
         self.name = name
+        self.port = int(sock.getsockname()[1])
         self._quota = quota or ConnectionQuota()
         self._budget = budget
         self.connections: dict[Connection, None] = {}
@@ -56,10 +64,10 @@ class Listener:
         self.handle_frame = handler.handle_frame  # bound once: saves a call per frame
         self._max_frame_bytes = max_frame_bytes
         self._scratch = scratch
-        self._socket: socket.socket | None = None
+        self._socket: socket.socket | None = sock
+        """None when nothing more is accepted."""
         self._count = 0
-        self.pace: ConnectionPace | None = None
-        """Connection rate limit; None for no limit."""
+        self._pace = pace
         self._held: dict[socket.socket, None] = {}
 
     @property
@@ -67,19 +75,14 @@ class Listener:
         """Connections accepted so far."""
         return self._count
 
-    def attach(self, sock: socket.socket) -> int:
-        """Own a listening socket, but do not accept yet; return its port."""
-        self._socket = sock
-        return int(sock.getsockname()[1])
-
     def serve(self, handler: RequestHandler) -> None:
-        """Set the handler of frames; call before accepting."""
+        """Exchange the handler of frames, also for open connections."""
         self._handler = handler
         self.handle_frame = handler.handle_frame
 
     def start(self) -> None:
         """Begin to accept."""
-        assert self._socket is not None, "attach first"
+        assert self._socket is not None, "a closed listener cannot accept"
         self._loop.add_reader(self._socket.fileno(), self._accept)
 
     def _accept(self) -> None:
@@ -96,9 +99,9 @@ class Listener:
                 self._accept_failed(error)
                 return
             address = _plain_host(peer[0]), peer[1]
-            if self.pace is None:
+            if self._pace is None:
                 self._add(sock, address)
-            elif self._has_to_wait(sock, address, self.pace):
+            elif self._has_to_wait(sock, address, self._pace):
                 return
 
     def _has_to_wait(
@@ -203,6 +206,11 @@ class Listener:
             connection.close()
         return len(overdue)
 
+    def limit(self, max_connections: int) -> None:
+        """Apply a changed limit: the connections that are silent longest are closed."""
+        self.max_connections = max_connections
+        close_excess(self.connections, max_connections)
+
     def connection_closed(self, connection: Connection) -> None:
         """Forget a connection."""
         self.connections.pop(connection, None)
@@ -224,6 +232,19 @@ class Listener:
         self.stop_accepting()
         for connection in tuple(self.connections):
             connection.close()
+
+
+def close_excess(connections: Collection[Connection], max_connections: int) -> None:
+    """Close the connections that are silent longest, as Kafka does, until the limit is kept."""
+    excess = len(connections) - max_connections
+    if excess > 0:
+        for connection in sorted(connections, key=_last_active_ms)[:excess]:
+            connection.close()
+
+
+def _last_active_ms(connection: Connection) -> float:
+    """Return since when it is silent; one that no sweep has seen yet is the newest."""
+    return connection.last_active_ms if connection.last_active_ms >= 0 else inf
 
 
 def _plain_host(host: str) -> str:

@@ -127,9 +127,14 @@ class Cluster:
             target=_run_loop, args=(self._loop,), name="ottla-node", daemon=True
         )
         self._thread.start()
-        node = Node(config, RealEnvironment(), may_format=True)
+
+        async def start() -> Node:
+            node = Node(config, RealEnvironment(), may_format=True)
+            await node.start()
+            return node
+
         try:
-            self._call(node.start(), START_TIMEOUT_S)
+            node = self._call(start(), START_TIMEOUT_S)
         except BaseException:
             self._end_loop()
             raise

@@ -265,7 +265,8 @@ def test_a_look_that_hangs_is_not_joined_by_others() -> None:
     """One look at a time: a disk that stalls must not take all workers."""
     waiting: list[Any] = []
     log_dir = LogDirectory("/d", SimulatedDisk(capacity_bytes=1000))
-    logs = LogSet.open([log_dir], config_for=lambda _: LogConfig(), now_ms=1, rng=Random(1))
+    logs = LogSet([log_dir], config_for=lambda _: LogConfig(), rng=Random(1))
+    logs.load(1)
     replicas = ReplicaSet(1, logs)
     watch = SpaceWatch(replicas, 1001)
     for _ in range(3):
@@ -296,7 +297,8 @@ def test_a_look_that_hangs_is_not_joined_by_others() -> None:
 def test_looks_come_sooner_the_nearer_the_reserve_is(left_bytes: int, pause_ms: int) -> None:
     """A second while there is room, 50 ms just above the reserve, a second when it is reached."""
     log_dir = LogDirectory("/d", SimulatedDisk(capacity_bytes=1000 + left_bytes))
-    logs = LogSet.open([log_dir], config_for=lambda _: LogConfig(), now_ms=1, rng=Random(1))
+    logs = LogSet([log_dir], config_for=lambda _: LogConfig(), rng=Random(1))
+    logs.load(1)
     watch = SpaceWatch(ReplicaSet(1, logs), 1000)
     watch.look_now()
     assert watch.pause_ms == pause_ms

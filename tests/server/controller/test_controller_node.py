@@ -35,13 +35,13 @@ def test_a_new_cluster_begins_with_its_features() -> None:
     """The first commit holds the bootstrap records, and the image has their levels."""
     harness = Harness()
     assert harness.node.active
-    assert harness.node.high_watermark == -1
+    assert harness.node.quorum.high_watermark == -1
     assert not harness.image.features.levels
     harness.run_turn()
     assert harness.image.features.metadata_version == 30
     assert harness.image.configs.broker("") == {"min.insync.replicas": "1"}
-    assert harness.node.high_watermark == harness.node.log_end_offset == 10
-    assert (harness.node.leader_id, harness.node.leader_epoch) == (1, 1)
+    assert harness.node.quorum.high_watermark == harness.node.quorum.log_end_offset == 10
+    assert (harness.node.quorum.leader_id, harness.node.quorum.leader_epoch) == (1, 1)
     state = json.loads(harness.disk.read_file(f"{METADATA_LOG}/quorum-state"))
     assert (state["leaderId"], state["leaderEpoch"]) == (1, 1)
 
@@ -49,8 +49,8 @@ def test_a_new_cluster_begins_with_its_features() -> None:
 def test_nothing_is_answered_before_it_is_durable() -> None:
     """The answer and the image wait for the flush; the next decision does not."""
     harness = Harness().bring_up()
-    first = harness.node.create_topics(CreateTopicsRequest(topics=[topic("t")]))
-    second = harness.node.create_topics(CreateTopicsRequest(topics=[topic("t")]))
+    first = harness.send(CreateTopicsRequest(topics=[topic("t")]))
+    second = harness.send(CreateTopicsRequest(topics=[topic("t")]))
     assert not first.done
     assert not second.done
     assert "t" not in harness.image.topics.by_name
@@ -65,8 +65,7 @@ def test_a_burst_shares_its_flushes() -> None:
     harness = Harness().bring_up()
     before = harness.flushes
     answers = [
-        harness.node.create_topics(CreateTopicsRequest(topics=[topic(f"t{number}")]))
-        for number in range(1000)
+        harness.send(CreateTopicsRequest(topics=[topic(f"t{number}")])) for number in range(1000)
     ]
     harness.run_turn()
     assert all(answer.value.topics[0].error_code == 0 for answer in answers)
@@ -78,13 +77,13 @@ def test_a_restart_finds_the_same_image() -> None:
     harness = Harness().bring_up()
     for number in range(5):
         harness.create(f"t{number}", 3, retention_ms="1000")
-    values, epoch = _values(harness), harness.node.leader_epoch
+    values, epoch = _values(harness), harness.node.quorum.leader_epoch
     harness.node.stop()
     harness.start()
     assert not harness.image.topics.by_id, "nothing is shown before the new epoch has committed"
     harness.run_turn()
     assert _values(harness) == values
-    assert harness.node.leader_epoch == epoch + 1
+    assert harness.node.quorum.leader_epoch == epoch + 1
 
 
 def test_a_snapshot_stands_for_the_log() -> None:
@@ -113,8 +112,8 @@ def test_a_large_snapshot_is_of_one_moment() -> None:
     snapshot_id = harness.node.write_snapshot()
     path, shown = f"{METADATA_LOG}/{snapshot_name(snapshot_id)}", []
     names = DeleteTopicsRequest(topic_names=["t5", "t15"], timeout_ms=5)
-    harness.node.create_topics(CreateTopicsRequest(topics=[topic("u", 2, retention_ms="5")]))
-    harness.node.delete_topics(names)
+    harness.send(CreateTopicsRequest(topics=[topic("u", 2, retention_ms="5")]))
+    harness.send(names)
     while not harness.disk.exists(path):
         shown.append(_values(harness) == values)
         job, done = harness.jobs.pop(0)
@@ -143,7 +142,7 @@ def test_a_commit_waits_for_descriptors(
         harness.disk.fail(lambda call: call.kind == "sync", errno.EMFILE)
     else:
         monkeypatch.setattr(ReplicatedLog, "start_flush", lambda *_: None)
-    pending = harness.node.create_topics(CreateTopicsRequest(topics=[topic("t")]))
+    pending = harness.send(CreateTopicsRequest(topics=[topic("t")]))
     harness.run_turn()
     assert not pending.done
     assert not harness.failures
@@ -158,7 +157,7 @@ def test_a_commit_waits_for_descriptors(
 def test_a_stop_ends_when_the_last_flush_fails(caplog: pytest.LogCaptureFixture) -> None:
     """It is said, the descriptors are given back, and the node closes its other logs."""
     harness = Harness().bring_up()
-    harness.node.create_topics(CreateTopicsRequest(topics=[topic("t")]))
+    harness.send(CreateTopicsRequest(topics=[topic("t")]))
     harness.disk.fail(lambda call: call.kind == "sync" and METADATA_LOG in call.path, times=9)
     harness.node.stop()
     assert "metadata log: Error while flushing" in caplog.text
@@ -187,13 +186,13 @@ def test_a_snapshot_waits_for_descriptors() -> None:
 def test_idle_logs_move_on() -> None:
     """A NoOp every metadata.max.idle.interval.ms when nothing else is written."""
     harness = Harness().bring_up()
-    end = harness.node.log_end_offset
+    end = harness.node.quorum.log_end_offset
     deadline = harness.node.tick(harness.clock.ms)
     assert deadline == harness.clock.ms + 500
     harness.clock.ms += 500
     harness.node.tick(harness.clock.ms)
     harness.run_turn()
-    assert harness.node.log_end_offset == end + 1
+    assert harness.node.quorum.log_end_offset == end + 1
     assert harness.image.offset_and_epoch.offset == end
 
 
@@ -201,14 +200,14 @@ def test_a_failed_flush_ends_everything() -> None:
     """After a failed fsync nothing is promised: answers fail, the node is told, once."""
     harness = Harness().bring_up()
     harness.disk.fail(lambda call: call.kind == "sync" and call.path.endswith(".log"))
-    answer = harness.node.create_topics(CreateTopicsRequest(topics=[topic("t")]))
+    answer = harness.send(CreateTopicsRequest(topics=[topic("t")]))
     harness.run_turn()
     with pytest.raises(KafkaError) as caught:
         _ = answer.value
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(harness.failures) == 1
     assert not harness.node.active
-    later = harness.node.create_topics(CreateTopicsRequest(topics=[topic("u")]))
+    later = harness.send(CreateTopicsRequest(topics=[topic("u")]))
     assert isinstance(later.error, KafkaError)
     assert later.error.code == ErrorCode.NOT_CONTROLLER
 
@@ -254,10 +253,10 @@ def test_the_quorum_describes_itself() -> None:
     """DescribeQuorum tells leader, voters and addresses to who asks for the metadata log."""
     harness = Harness().bring_up()
     request = described_topics("__cluster_metadata")
-    answer = harness.commit(harness.node.describe_quorum(request))
+    answer = harness.ask(request)
     known = answer.topics[0].partitions[0]
     assert (known.leader_id, known.leader_epoch) == (1, 1)
-    assert known.high_watermark == harness.node.log_end_offset
+    assert known.high_watermark == harness.node.quorum.log_end_offset
     assert [voter.replica_id for voter in known.current_voters] == [1]
     assert answer.nodes[0].listeners[0].port == 9093
 
@@ -266,7 +265,7 @@ def test_the_quorum_is_told_alone() -> None:
     """Who asks for another topic as well learns nothing, as in Kafka."""
     harness = Harness().bring_up()
     request = described_topics("__cluster_metadata", "other")
-    answer = harness.commit(harness.node.describe_quorum(request))
+    answer = harness.ask(request)
     codes = [topic.partitions[0].error_code for topic in answer.topics]
     assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
     assert answer.nodes == []

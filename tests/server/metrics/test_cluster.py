@@ -27,7 +27,7 @@ def partition(
 
 def metrics() -> ClusterMetrics:
     """Return metrics over a controller that is not asked."""
-    controller: Any = SimpleNamespace(log_end_offset=0)
+    controller: Any = SimpleNamespace(quorum=SimpleNamespace(log_end_offset=0))
     return ClusterMetrics(NODE, controller, now_s=0.0)
 
 

@@ -118,7 +118,7 @@ def test_impossible_changes_are_not_stored(cluster: Cluster) -> None:
     code, text = alter(peer, BROKER, "1", **{"num.io.threads": "100"})
     assert code == ErrorCode.INVALID_REQUEST
     assert "double the current value 8" in str(text)
-    assert cluster.run(lambda node: dict(node.broker.stored_configs(BROKER, "1"))) == {}
+    assert cluster.run(lambda node: dict(node.broker.image.configs.of(BROKER, "1"))) == {}
 
 
 MAP = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT"

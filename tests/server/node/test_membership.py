@@ -88,7 +88,7 @@ def test_fenced_brokers_are_told_on_demand() -> None:
     with Cluster() as cluster:
         request = registration(
             broker_id=2,
-            cluster_id=cluster.run(lambda node: node.controller.cluster_id),
+            cluster_id=cluster.run(lambda node: node.cluster_id),
             incarnation_id=OTHER_DIRECTORY,
             listeners=[
                 registration.Listener(
@@ -104,7 +104,7 @@ def test_fenced_brokers_are_told_on_demand() -> None:
             rack=None,
             log_dirs=[Uuid(b"d" * 16)],
         )
-        answer = cluster.run(lambda node: node.controller.register_broker(request))
+        answer = cluster.run(lambda node: node.controller.apis.send(request))
         with Admin(bootstrap_servers=cluster.bootstrap) as asking:
             asking.create_topics(["t"])  # committed behind it
             assert answer.value.error_code == 0

@@ -38,7 +38,8 @@ def test_a_class_that_is_lost_keeps_no_other_out(
     reporters.apply(
         wanting("reporter_that_breaks.One", RECEIVER, "tests.server.node.receivers.Gone"), telemetry
     )
-    assert [type(one) for one in telemetry.receivers] == [Receiver]
+    assert [type(one) for one in reporters.receivers] == [Receiver]
+    assert telemetry.has_receiver
     assert len(caplog.messages) == 2
     assert "reporter_that_breaks.One cannot be loaded (no licence)" in caplog.messages[0]
     assert "tests.server.node.receivers.Gone cannot be loaded" in caplog.messages[1]

@@ -173,7 +173,7 @@ def test_84_a_topics_own_setting_survives_a_change_of_the_default() -> None:
 
 def leader_epochs(node: Any) -> tuple[int, int]:
     """Return the epochs of the quorum and of a partition."""
-    return node.broker.controller._raft.epoch, node.broker.replicas.get("t", 0).leader_epoch
+    return node.broker.quorum.leader_epoch, node.broker.replicas.get("t", 0).leader_epoch
 
 
 @pytest.mark.parametrize("step_ms", [-YEAR_MS, -HOUR_MS, HOUR_MS, YEAR_MS])

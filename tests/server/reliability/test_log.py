@@ -33,12 +33,13 @@ AGED = LogConfig(segment_bytes=300, retention_ms=HOUR_MS)
 
 def open_set(disk: SimulatedDisk, config: LogConfig = AGED) -> LogSet:
     """Open all logs of a disk."""
-    return LogSet.open(
+    logs = LogSet(
         [LogDirectory("/disk", disk)],
         config_for=lambda _: config,
-        now_ms=NOW_MS,
         rng=Random(1),
     )
+    logs.load(NOW_MS)
+    return logs
 
 
 @pytest.mark.parametrize("count", range(0, 40, 3))

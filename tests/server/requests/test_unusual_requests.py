@@ -167,7 +167,7 @@ def test_topics_of_coordinators_to_come_are_made_as_kafka_makes_them() -> None:
             lambda node: [
                 (
                     len(node.broker.image.topics.by_name[name].partitions),
-                    dict(node.broker.stored_configs(ConfigResourceType.TOPIC, name)),
+                    dict(node.broker.image.configs.of(ConfigResourceType.TOPIC, name)),
                 )
                 for name in names
             ]

@@ -116,9 +116,9 @@ async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
 
     raise_descriptor_limit()
     keep_freed_memory()
-    node = Node(settings.config, RealEnvironment(), may_format=settings.is_development)
     stopped = _signals()
     try:
+        node = Node(settings.config, RealEnvironment(), may_format=settings.is_development)
         await node.start()
     except (PortTaken, OttlaError, OSError) as error:
         raise click.ClickException(str(error)) from error

@@ -60,7 +60,7 @@ class Maintenance:
         self._replicas = replicas
         self._logs = replicas.logs
         self._config = config
-        self._logs.flushes.on_awaited = self._flush_soon
+        self._logs.flushes.on_awaited(self._flush_soon)
         self._clock = clock
         self._steps = ClockJumpDetector(clock.now_ms(), clock.monotonic_ms())
         self._timer = timer

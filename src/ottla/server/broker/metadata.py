@@ -11,7 +11,6 @@ from ottla.config.describe import BrokerSources
 from ottla.config.topic import load_topic_config
 from ottla.metadata.resources import ConfigResourceType
 from ottla.server.broker.internal_topics import OFFSETS_TOPIC
-from ottla.server.node.dynamic_settings import DynamicSettings
 from ottla.storage.log.config import LogConfig
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.config.topic import TopicConfig
     from ottla.metadata.image.image import MetadataImage
+    from ottla.server.node.dynamic_settings import DynamicSettings
     from ottla.types import Node, Uuid
 
 _MAX_LOG_CONFIGS = 1024
@@ -28,11 +28,11 @@ _MAX_LOG_CONFIGS = 1024
 class BrokerMetadata:
     """Answers from the committed image and from the settings in force."""
 
-    def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
-        """Take the static configuration and the image, which is changed in place."""
+    def __init__(self, settings: DynamicSettings, image: MetadataImage) -> None:
+        """Take the settings and the image, which is changed in place."""
         self.image = image
-        self.settings = DynamicSettings(config)
-        self.node_id: int = config.node_id
+        self.settings = settings
+        self.node_id: int = settings.static.node_id
         self._log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         """By the settings of topics."""
 
@@ -51,9 +51,9 @@ class BrokerMetadata:
         found = (one.node(listener_name) for one in self.image.cluster.unfenced_brokers())
         return [node for node in found if node is not None]
 
-    def stored_configs(self, kind: int, name: str) -> Mapping[str, str]:
-        """Return the settings stored for a resource."""
-        return self.image.configs.of(kind, name)
+    def any_controller_id(self) -> int:
+        """Return the broker that clients send controller requests to: any forwards them."""
+        return self.node_id
 
     def refusal(self, resource_name: str, settings: Mapping[str, str]) -> str | None:
         """Say why this broker could not run with these settings of a broker or of all brokers."""
@@ -63,13 +63,13 @@ class BrokerMetadata:
         """Return all places this broker's settings come from."""
         return BrokerSources(
             self.config,
-            self.stored_configs(ConfigResourceType.BROKER, str(self.node_id)),
-            self.stored_configs(ConfigResourceType.BROKER, ""),
+            self.image.configs.of(ConfigResourceType.BROKER, str(self.node_id)),
+            self.image.configs.of(ConfigResourceType.BROKER, ""),
         )
 
     def topic_config(self, name: str) -> TopicConfig:
         """Return a topic's effective settings."""
-        return load_topic_config(self.stored_configs(ConfigResourceType.TOPIC, name), self.config)
+        return load_topic_config(self.image.configs.of(ConfigResourceType.TOPIC, name), self.config)
 
     def offsets_partitions(self) -> int | None:
         """Return how many partitions the offsets topic has; None while there is no such topic."""
@@ -92,7 +92,7 @@ class BrokerMetadata:
 
     def log_config(self, topic: str) -> LogConfig:
         """Return the settings of a topic's logs; topics that set the same share them."""
-        stored = self.stored_configs(ConfigResourceType.TOPIC, topic)
+        stored = self.image.configs.of(ConfigResourceType.TOPIC, topic)
         key = tuple(stored.items())
         known = self._log_configs.get(key)
         if known is None:

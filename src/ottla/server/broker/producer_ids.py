@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.protocol.apis.allocate_producer_ids import AllocateProducerIdsResponse
-
-    Allocate = Callable[[AllocateProducerIdsRequest], Pending[AllocateProducerIdsResponse]]
+    from ottla.server.controller.channel import ControllerChannel
 
 
 class ProducerIds:
     """A block of ids and the requests that wait for the next one."""
 
-    def __init__(self, node_id: int, broker_epoch: Callable[[], int], allocate: Allocate) -> None:
+    def __init__(
+        self, node_id: int, broker_epoch: Callable[[], int], controller: ControllerChannel
+    ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
-        self._allocate = allocate
+        self._controller = controller
         self._next = 0
         self._end = 0
         self._waiting: deque[Pending[int]] = deque()
@@ -49,7 +50,7 @@ class ProducerIds:
         request = AllocateProducerIdsRequest(
             broker_id=self._node_id, broker_epoch=self._broker_epoch()
         )
-        self._allocate(request).on_done(self._received)
+        self._controller.send(request).on_done(self._received)
 
     def _received(self, done: Pending[AllocateProducerIdsResponse]) -> None:
         response = None if done.error is not None else done.value

@@ -139,8 +139,7 @@ class MetadataPublisher:
     def _reconfigure_all(self) -> None:
         self._metadata.apply_broker_settings()
         config = self._metadata.config
-        self._broker.fetch_max_bytes = config.fetch_max_bytes
-        self._replicas.logs.cordoned = cordoned_directories(config)
-        self._broker.quotas.configure(config)
+        self._broker.reconfigure(config)
+        self._replicas.logs.cordon(cordoned_directories(config))
         for topic in self._metadata.image.topics.by_name.values():
             self._reconfigure(topic.name)

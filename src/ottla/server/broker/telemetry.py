@@ -125,7 +125,7 @@ class Telemetry:
     ) -> None:
         """Take telemetry.max.bytes, the largest message, and where receivers run."""
         self.max_bytes = max_bytes
-        self.receivers = receivers
+        self._receivers = receivers
         self._run_in_worker = run_in_worker
         self._subscriptions: dict[str, Subscription] = {}
         self._version = 0
@@ -136,12 +136,16 @@ class Telemetry:
     @property
     def has_receiver(self) -> bool:
         """Whether anybody wants clients' metrics: else clients are not told of this part."""
-        return bool(self.receivers)
+        return bool(self._receivers)
 
     @property
     def instance_count(self) -> int:
         """Clients that are remembered."""
         return len(self._instances)
+
+    def receive_with(self, receivers: Sequence[Any]) -> None:
+        """Take other receivers."""
+        self._receivers = receivers
 
     def update(self, image: MetadataImage, name: str) -> None:
         """Take over the settings of a subscription, or that it is gone."""
@@ -215,7 +219,7 @@ class Telemetry:
     ) -> Pending[PushTelemetryResponse]:
         """Hand the metrics to all receivers; INVALID_RECORD when one of them failed."""
         pending: Pending[PushTelemetryResponse] = Pending()
-        receivers = tuple(self.receivers)
+        receivers = tuple(self._receivers)
         message = bytes(request.metrics)
 
         def run() -> None:

@@ -1,187 +1,127 @@
-"""What a controller decides when asked: one method an API.
+"""The APIs that a controller decides, as a channel of the node that it runs on.
+
+Requests are answered by the active controller only: NOT_CONTROLLER elsewhere.
 
 Kafka: kafka.server.ControllerApis.
-
-Every method returns a Pending that completes when the decision is committed, or fails with
-KafkaError.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.controller.result import ControllerResult
-from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
+from ottla.protocol.apis.alter_configs import AlterConfigsRequest
+from ottla.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from ottla.protocol.apis.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.apis.create_partitions import CreatePartitionsRequest
+from ottla.protocol.apis.create_topics import CreateTopicsRequest
+from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
+from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
+from ottla.protocol.apis.elect_leaders import ElectLeadersRequest
+from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.apis.update_features import UpdateFeaturesRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from ottla.clock import Clock
     from ottla.controller.controller import Controller
     from ottla.controller.result import RecordPermits
     from ottla.controller.runtime import ControllerRuntime
-    from ottla.protocol.apis.allocate_producer_ids import (
-        AllocateProducerIdsRequest,
-        AllocateProducerIdsResponse,
-    )
-    from ottla.protocol.apis.alter_client_quotas import (
-        AlterClientQuotasRequest,
-        AlterClientQuotasResponse,
-    )
-    from ottla.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-    from ottla.protocol.apis.alter_partition_reassignments import (
-        AlterPartitionReassignmentsRequest,
-        AlterPartitionReassignmentsResponse,
-    )
-    from ottla.protocol.apis.assign_replicas_to_dirs import (
-        AssignReplicasToDirsRequest,
-        AssignReplicasToDirsResponse,
-    )
-    from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-    from ottla.protocol.apis.broker_registration import (
-        BrokerRegistrationRequest,
-        BrokerRegistrationResponse,
-    )
-    from ottla.protocol.apis.create_partitions import (
-        CreatePartitionsRequest,
-        CreatePartitionsResponse,
-    )
-    from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
-    from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-    from ottla.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-    from ottla.protocol.apis.incremental_alter_configs import (
-        IncrementalAlterConfigsRequest,
-        IncrementalAlterConfigsResponse,
-    )
-    from ottla.protocol.apis.list_partition_reassignments import (
-        ListPartitionReassignmentsRequest,
-        ListPartitionReassignmentsResponse,
-    )
-    from ottla.protocol.apis.unregister_broker import (
-        UnregisterBrokerRequest,
-        UnregisterBrokerResponse,
-    )
-    from ottla.protocol.apis.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+    from ottla.protocol.schema import Request
     from ottla.purgatory.pending import Pending
+    from ottla.quota.mutations import MutationQuota
+    from ottla.server.controller.channel import Requester
+    from ottla.server.controller.quorum_view import QuorumView
+
+    Result: TypeAlias = ControllerResult[Any]
+    Operation: TypeAlias = Callable[[Any], Result]
+    Mutation: TypeAlias = Callable[[Any, RecordPermits | None], Result]
+    Placed: TypeAlias = Callable[..., Result]
 
 
 class ControllerApis:
-    """A controller that may be active; all but the quorum's own questions go to the active one."""
+    """Implements `ControllerChannel` on the controller's own node."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(
+        self,
+        runtime: ControllerRuntime,
+        quorum: QuorumView,
+        *,
+        clock: Clock,
+        mutation_quota: MutationQuota,
+    ) -> None:
+        controller = runtime.controller
+        self._runtime = runtime
         self._clock = clock
-        self._runtime: ControllerRuntime | None = None
+        self._mutation_quota = mutation_quota
+        self._operations = _operations(controller, quorum, clock)
+        self._mutations: Mapping[type[Request], Mutation] = {
+            CreateTopicsRequest: controller.creation.create_topics,
+            DeleteTopicsRequest: controller.delete_topics,
+            CreatePartitionsRequest: controller.creation.create_partitions,
+        }
+        self._placed: Mapping[type[Request], Placed] = {
+            BrokerRegistrationRequest: controller.register_broker,
+            BrokerHeartbeatRequest: controller.broker_heartbeat,
+        }
 
-    @property
-    def _running(self) -> ControllerRuntime:
-        if self._runtime is None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        return self._runtime
-
-    @property
-    def _controller(self) -> Controller:
-        return self._running.controller
-
-    # Topics
-
-    def create_topics(
-        self, request: CreateTopicsRequest, record_permits: RecordPermits | None = None
-    ) -> Pending[CreateTopicsResponse]:
-        """Create topics; `record_permits` is called with the partitions of each."""
-        creation = self._controller.creation
-        return self._running.write(lambda _: creation.create_topics(request, record_permits))
-
-    def delete_topics(
-        self, request: DeleteTopicsRequest, record_permits: RecordPermits | None = None
-    ) -> Pending[DeleteTopicsResponse]:
-        """Delete topics; fails with TOPIC_DELETION_DISABLED where that is switched off."""
-        return self._running.write(
-            lambda _: self._controller.delete_topics(request, record_permits)
-        )
-
-    def create_partitions(
-        self, request: CreatePartitionsRequest, record_permits: RecordPermits | None = None
-    ) -> Pending[CreatePartitionsResponse]:
-        """Add partitions to topics; `record_permits` is called with those of each."""
-        creation = self._controller.creation
-        return self._running.write(lambda _: creation.create_partitions(request, record_permits))
-
-    def elect_leaders(self, request: ElectLeadersRequest) -> Pending[ElectLeadersResponse]:
-        """Elect preferred or unclean leaders."""
-        return self._running.write(lambda _: self._controller.elections.elect_leaders(request))
-
-    def alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest
-    ) -> Pending[AlterPartitionReassignmentsResponse]:
-        """Begin or cancel moves of partitions."""
-        elections = self._controller.elections
-        return self._running.write(lambda _: elections.alter_reassignments(request))
-
-    def list_partition_reassignments(
-        self, request: ListPartitionReassignmentsRequest
-    ) -> Pending[ListPartitionReassignmentsResponse]:
-        """List moves of partitions."""
-        elections = self._controller.elections
-        return self._running.write(
-            lambda _: ControllerResult([], elections.list_reassignments(request))
-        )
-
-    def assign_replicas_to_dirs(
-        self, request: AssignReplicasToDirsRequest
-    ) -> Pending[AssignReplicasToDirsResponse]:
-        """Take note of the directories of replicas."""
-        return self._running.write(lambda _: self._controller.assign_replicas_to_dirs(request))
-
-    # Settings
-
-    def incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest
-    ) -> Pending[IncrementalAlterConfigsResponse]:
-        """Change single settings."""
-        return self._running.write(lambda _: self._controller.configs.alter_incrementally(request))
-
-    def alter_configs(self, request: AlterConfigsRequest) -> Pending[AlterConfigsResponse]:
-        """Replace all settings of resources."""
-        return self._running.write(lambda _: self._controller.configs.alter(request))
-
-    def alter_client_quotas(
-        self, request: AlterClientQuotasRequest
-    ) -> Pending[AlterClientQuotasResponse]:
-        """Change quotas."""
-        return self._running.write(lambda _: self._controller.quotas.alter(request))
-
-    def update_features(self, request: UpdateFeaturesRequest) -> Pending[UpdateFeaturesResponse]:
-        """Change feature levels."""
-        return self._running.write(lambda _: self._controller.update_features(request))
-
-    # Brokers
-
-    def register_broker(
-        self, request: BrokerRegistrationRequest
-    ) -> Pending[BrokerRegistrationResponse]:
-        """Register a broker; it is fenced until a heartbeat shows that it has caught up."""
-        now_ms = self._clock.monotonic_ms()
-        return self._running.write(
-            lambda offset: self._controller.register_broker(
-                request, next_offset=offset, now_ms=now_ms
+    def send(self, request: Request, requester: Requester | None = None) -> Pending[Any]:
+        """Decide a request; complete when the decision is committed. Fails with KafkaError."""
+        kind = type(request)
+        operation = self._operations.get(kind)
+        if operation is not None:
+            return self._runtime.write(lambda _offset: operation(request))
+        placed = self._placed.get(kind)
+        if placed is not None:
+            now_ms = self._clock.monotonic_ms()
+            return self._runtime.write(
+                lambda offset: placed(request, next_offset=offset, now_ms=now_ms)
             )
-        )
+        mutation = self._mutations[kind]
+        if requester is not None:
+            return self._mutate(mutation, request, requester)
+        return self._runtime.write(lambda _offset: mutation(request, None))
 
-    def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> Pending[BrokerHeartbeatResponse]:
-        """Hear of a broker; unfences it when it asks for that and has caught up."""
-        now_ms = self._clock.monotonic_ms()
-        return self._running.write(
-            lambda offset: self._controller.broker_heartbeat(
-                request, next_offset=offset, now_ms=now_ms
-            )
-        )
+    def _mutate(self, mutation: Mutation, request: Request, requester: Requester) -> Pending[Any]:
+        """Apply the client's quota on created and deleted partitions (KIP-599)."""
+        user, client_id, is_strict = requester
+        now_ms = self._clock.monotonic_ms
+        permits = self._mutation_quota.permits_for(user, client_id, now_ms(), is_strict=is_strict)
 
-    def unregister_broker(
-        self, request: UnregisterBrokerRequest
-    ) -> Pending[UnregisterBrokerResponse]:
-        """Take a broker out of the cluster."""
-        return self._running.write(lambda _: self._controller.unregister_broker(request))
+        def with_throttle_time(response: Any) -> Any:
+            response.throttle_time_ms = permits.throttle_time_ms(now_ms())
+            return response
 
-    def allocate_producer_ids(
-        self, request: AllocateProducerIdsRequest
-    ) -> Pending[AllocateProducerIdsResponse]:
-        """Give a broker its next 1000 producer ids."""
-        return self._running.write(lambda _: self._controller.allocate_producer_ids(request))
+        answer = self._runtime.write(lambda _offset: mutation(request, permits.record))
+        return answer.then(with_throttle_time)
+
+
+def _operations(
+    controller: Controller, quorum: QuorumView, clock: Clock
+) -> Mapping[type[Request], Operation]:
+    """Return what needs nothing but its request."""
+    elections, configs = controller.elections, controller.configs
+    return {
+        ElectLeadersRequest: elections.elect_leaders,
+        AlterPartitionReassignmentsRequest: elections.alter_reassignments,
+        ListPartitionReassignmentsRequest: lambda request: ControllerResult(
+            [], elections.list_reassignments(request)
+        ),
+        AssignReplicasToDirsRequest: controller.assign_replicas_to_dirs,
+        IncrementalAlterConfigsRequest: configs.alter_incrementally,
+        AlterConfigsRequest: configs.alter,
+        AlterClientQuotasRequest: controller.quotas.alter,
+        UpdateFeaturesRequest: controller.update_features,
+        UnregisterBrokerRequest: controller.unregister_broker,
+        AllocateProducerIdsRequest: controller.allocate_producer_ids,
+        DescribeQuorumRequest: lambda request: ControllerResult(
+            [], quorum.describe(request, clock.now_ms())
+        ),
+    }

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
-from ottla.metadata.features import KRAFT_VERSION, UNBUILT_FEATURES
+from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES, UNBUILT_FEATURES
 from ottla.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.server.requests.api import handles, served_apis
 
@@ -40,7 +40,7 @@ def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
     features = ctx.broker.image.features
     response.supported_features = [
         ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)
-        for name, (low, high) in sorted(ctx.broker.supported_features.items())
+        for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
         if name not in UNBUILT_FEATURES and (low or ctx.api_version >= _LEVEL_ZERO_FROM)
     ]
     response.finalized_features_epoch = ctx.broker.image.offset_and_epoch.offset
@@ -56,7 +56,7 @@ def api_versions(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsRespon
 
 def _kraft_level(ctx: Context) -> dict[str, int]:
     """Return the level stored in the quorum's own records; 0 is not a finalised level."""
-    level = ctx.broker.controller.kraft_version
+    level = ctx.broker.quorum.kraft_version
     return {KRAFT_VERSION: level} if level else {}
 
 

@@ -41,10 +41,10 @@ def describe_cluster(ctx: Context, request: DescribeClusterRequest) -> DescribeC
     return DescribeClusterResponse(
         endpoint_type=own,
         cluster_id=broker.cluster_id,
-        controller_id=broker.any_controller_id(),
+        controller_id=broker.metadata.any_controller_id(),
         brokers=_brokers(ctx, with_fenced=request.include_fenced_brokers)
         if own == _BROKERS
-        else [_described(node) for node in broker.controller.voter_nodes(ctx.listener_name)],
+        else [_described(node) for node in broker.quorum.voter_nodes(ctx.listener_name)],
         cluster_authorized_operations=operations.CLUSTER
         if request.include_cluster_authorized_operations
         else operations.NOT_ASKED,
@@ -93,7 +93,7 @@ def describe_quorum(
     ctx: Context, request: DescribeQuorumRequest
 ) -> Pending[DescribeQuorumResponse]:
     """Describe the quorum: leader, epoch, log end offset of each voter (KIP-595)."""
-    answer = ctx.broker.controller.describe_quorum(request)
+    answer = ctx.broker.controller.send(request)
     return answer if ctx.api_version >= _NODES_FROM else answer.then(_without_nodes)
 
 
@@ -110,7 +110,7 @@ def _without_nodes(response: DescribeQuorumResponse) -> DescribeQuorumResponse:
 @handles(ElectLeadersRequest)
 def elect_leaders(ctx: Context, request: ElectLeadersRequest) -> Pending[ElectLeadersResponse]:
     """Elect preferred or unclean leaders (KIP-460)."""
-    return ctx.broker.controller.elect_leaders(request)
+    return ctx.broker.controller.send(request)
 
 
 @handles(ListPartitionReassignmentsRequest)
@@ -118,4 +118,4 @@ def list_partition_reassignments(
     ctx: Context, request: ListPartitionReassignmentsRequest
 ) -> Pending[ListPartitionReassignmentsResponse]:
     """List the current reassignments (KIP-455)."""
-    return ctx.broker.controller.list_partition_reassignments(request)
+    return ctx.broker.controller.send(request)

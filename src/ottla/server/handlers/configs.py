@@ -82,7 +82,7 @@ def _describe(
         result.error_code = int(error.code)
         result.error_message = error.message
         return result
-    own = tuple(ctx.broker.stored_configs(kind, name).items())
+    own = tuple(ctx.broker.image.configs.of(kind, name).items())
     # topics, groups and subscriptions differ only by their own settings
     key = (kind, name if kind in _OF_BROKERS else own, *(resource.configuration_keys or ()))
     configs = shared.get(key)
@@ -114,16 +114,16 @@ def _check(ctx: Context, kind: int, name: str) -> None:
 
 def _entries(ctx: Context, kind: int, name: str, names: Sequence[str] | None) -> Iterator[Entry]:
     """Describe an existing resource."""
-    broker = ctx.broker
+    metadata = ctx.broker.metadata
     if kind == ConfigResourceType.BROKER_LOGGER:
         return _logger_entries(names)
     if kind == ConfigResourceType.CLIENT_METRICS:
-        return describe_client_metrics(broker.stored_configs(kind, name), names)
-    sources = broker.config_sources()
+        return describe_client_metrics(metadata.image.configs.of(kind, name), names)
+    sources = metadata.config_sources()
     if kind == ConfigResourceType.GROUP:
-        return describe_group(broker.stored_configs(kind, name), sources, names)
+        return describe_group(metadata.image.configs.of(kind, name), sources, names)
     if kind == ConfigResourceType.TOPIC:
-        return describe_topic(broker.topic_config(name), sources, names)
+        return describe_topic(metadata.topic_config(name), sources, names)
     return describe_broker(sources, names) if name else describe_cluster_default(sources, names)
 
 

@@ -21,12 +21,14 @@ from ottla.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitR
 from ottla.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.server.broker.internal_topics import OFFSETS_TOPIC
 from ottla.server.requests import operations
 from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
     from ottla.server.requests.context import Context
+    from ottla.types import Node
 
 Coordinator = FindCoordinatorResponse.Coordinator
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
@@ -71,7 +73,7 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
             ErrorCode.INVALID_REQUEST,
             "Share groups are not supported by this version of Ottla.",
         )
-    leader = ctx.broker.group_coordinator_node(key, ctx.listener_name)
+    leader = _coordinator_node(ctx, key)
     if leader is None:
         return _not_found(
             key, ErrorCode.COORDINATOR_NOT_AVAILABLE, ""
@@ -79,6 +81,18 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     return Coordinator(
         key=key, node_id=leader.node_id, host=leader.host, port=leader.port, error_message=""
     )
+
+
+def _coordinator_node(ctx: Context, group_id: str) -> Node | None:
+    """Return the broker that coordinates a group; begin to create the offsets topic if needed."""
+    broker = ctx.broker
+    topic = broker.image.topics.by_name.get(OFFSETS_TOPIC)
+    if topic is None:
+        broker.topic_auto_creation.create([OFFSETS_TOPIC])
+        return None
+    partition = topic.partitions.get(broker.groups.partition_for(group_id))
+    leader = None if partition is None else broker.image.cluster.brokers.get(partition.leader)
+    return None if leader is None else leader.node(ctx.listener_name)
 
 
 def _not_found(key: str, code: ErrorCode, text: str | None) -> Coordinator:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 @handles(AddRaftVoterRequest)
 def add_raft_voter(ctx: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     """Validate as Kafka does; a valid addition is refused, too, because it is not supported."""
-    controller, config = ctx.broker.controller, ctx.broker.config
+    quorum, config = ctx.broker.quorum, ctx.broker.metadata.config
     try:
         check_addition(
             request,
-            controller.voters,
+            quorum.voters,
             cluster_id=ctx.broker.cluster_id,
-            kraft_version=controller.kraft_version,
+            kraft_version=quorum.kraft_version,
             listener=config.controller_listener_names[0],
         )
     except KafkaError as error:
@@ -42,13 +42,13 @@ def add_raft_voter(ctx: Context, request: AddRaftVoterRequest) -> AddRaftVoterRe
 @handles(RemoveRaftVoterRequest)
 def remove_raft_voter(ctx: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
     """Refuse to remove a voter: it is unknown, or the last one."""
-    controller = ctx.broker.controller
+    quorum = ctx.broker.quorum
     try:
         check_removal(
             request,
-            controller.voters,
+            quorum.voters,
             cluster_id=ctx.broker.cluster_id,
-            kraft_version=controller.kraft_version,
+            kraft_version=quorum.kraft_version,
         )
     except KafkaError as error:
         return RemoveRaftVoterResponse(error_code=int(error.code), error_message=str(error))
@@ -60,4 +60,4 @@ def unregister_broker(
     ctx: Context, request: UnregisterBrokerRequest
 ) -> Pending[UnregisterBrokerResponse]:
     """Remove a broker from the cluster."""
-    return ctx.broker.controller.unregister_broker(request)
+    return ctx.broker.controller.send(request)

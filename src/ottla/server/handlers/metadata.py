@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from ottla.controller.topic_names import is_topic_name
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from ottla.server.broker.partition_view import reachable, view_of
 from ottla.server.requests import operations
 from ottla.server.requests.api import handles
-from ottla.server.requests.mutation_quota import mutation_permits
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
             for node in broker.nodes(ctx.listener_name)
         ],
         cluster_id=broker.cluster_id,
-        controller_id=broker.any_controller_id(),
+        controller_id=broker.metadata.any_controller_id(),
         topics=_topics(ctx, request),
         cluster_authorized_operations=operations.CLUSTER
         if request.include_cluster_authorized_operations
@@ -119,16 +119,15 @@ def _create_missing(
     if not names:
         return []
     codes = {name: _code_of_missing(name) for name in names}
-    if request.allow_auto_topic_creation and ctx.broker.config.auto_create_topics_enable:
+    if request.allow_auto_topic_creation and ctx.broker.metadata.config.auto_create_topics_enable:
         valid = [name for name, code in codes.items() if code is not _INVALID]
-        permits = mutation_permits(ctx, strict_from=0)
-        codes |= ctx.broker.auto_create_topics(valid, permits.record)
+        ctx.broker.topic_auto_creation.create(valid, ctx.requester(strict_from=0))
     return [
         TopicResponse(
             error_code=int(code),
             name=name,
             topic_id=ZERO_UUID,
-            is_internal=ctx.broker.is_internal_topic(name),
+            is_internal=name in INTERNAL_TOPICS,
             partitions=[],
         )
         for name, code in codes.items()
@@ -144,7 +143,7 @@ def _describe(ctx: Context, topic: TopicImage) -> TopicResponse:
     return TopicResponse(
         name=topic.name,
         topic_id=topic.topic_id,
-        is_internal=ctx.broker.is_internal_topic(topic.name),
+        is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
             _describe_partition(ctx, index, partition)
             for index, partition in sorted(topic.partitions.items())

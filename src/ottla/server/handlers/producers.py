@@ -43,7 +43,7 @@ def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
     response = PartitionResponse(partition_index=index, active_producers=[])
     try:
         check_topic_name(topic)
-        if ctx.broker.topic_id(topic) is None:
+        if ctx.broker.image.topics.topic_id(topic) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     except KafkaError as error:
         response.error_code = int(error.code)

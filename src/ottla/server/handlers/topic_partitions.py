@@ -13,6 +13,7 @@ from ottla.protocol.apis.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from ottla.server.broker.partition_view import view_of
 from ottla.server.requests import operations
 from ottla.server.requests.api import handles
@@ -42,7 +43,8 @@ def describe_topic_partitions(
         if start_partition < 0 or (requested and start_topic not in requested):
             return _refuse(request, ErrorCode.INVALID_REQUEST)
     limit = min(
-        ctx.broker.config.max_request_partition_size_limit, request.response_partition_limit
+        ctx.broker.metadata.config.max_request_partition_size_limit,
+        request.response_partition_limit,
     )
     return _page(
         ctx,
@@ -102,7 +104,7 @@ def _describe(ctx: Context, name: str, first: int, limit: int) -> tuple[TopicRes
     topic = TopicResponse(
         name=name,
         topic_id=image.topic_id,
-        is_internal=ctx.broker.is_internal_topic(name),
+        is_internal=name in INTERNAL_TOPICS,
         partitions=[_partition(ctx, index, image.partitions[index]) for index in indexes[:limit]],
         topic_authorized_operations=operations.TOPIC,
     )

@@ -13,9 +13,9 @@ from ottla.protocol.apis.create_partitions import CreatePartitionsRequest, Creat
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.apis.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.server.broker.internal_topics import INTERNAL_TOPICS
 from ottla.server.handlers.refusals import per_item_errors
 from ottla.server.requests.api import handles
-from ottla.server.requests.mutation_quota import mutation_permits, with_throttle_time
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
@@ -34,22 +34,19 @@ HIGH_WATERMARK = -1
 @handles(CreateTopicsRequest)
 def create_topics(ctx: Context, request: CreateTopicsRequest) -> Pending[CreateTopicsResponse]:
     """Create topics; answered when they are committed and have a leader."""
-    permits = mutation_permits(ctx, strict_from=6)
-    answer = per_item_errors(
-        ctx.broker.controller.create_topics(request, permits.record),
+    return per_item_errors(
+        ctx.broker.controller.send(request, ctx.requester(strict_from=6)),
         lambda error: CreateTopicsResponse(
             topics=[Created(name=topic.name, **error) for topic in request.topics]
         ),
     )
-    return with_throttle_time(ctx, permits, answer)
 
 
 @handles(DeleteTopicsRequest)
 def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> Pending[DeleteTopicsResponse]:
     """Delete topics by name or id."""
-    permits = mutation_permits(ctx, strict_from=5)
-    answer = per_item_errors(
-        ctx.broker.controller.delete_topics(request, permits.record),
+    return per_item_errors(
+        ctx.broker.controller.send(request, ctx.requester(strict_from=5)),
         lambda error: DeleteTopicsResponse(
             responses=[
                 Deleted(name=name, topic_id=topic_id, **error)
@@ -57,7 +54,6 @@ def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> Pending[DeleteT
             ]
         ),
     )
-    return with_throttle_time(ctx, permits, answer)
 
 
 @handles(CreatePartitionsRequest)
@@ -65,14 +61,12 @@ def create_partitions(
     ctx: Context, request: CreatePartitionsRequest
 ) -> Pending[CreatePartitionsResponse]:
     """Add partitions to topics."""
-    permits = mutation_permits(ctx, strict_from=3)
-    answer = per_item_errors(
-        ctx.broker.controller.create_partitions(request, permits.record),
+    return per_item_errors(
+        ctx.broker.controller.send(request, ctx.requester(strict_from=3)),
         lambda error: CreatePartitionsResponse(
             results=[Grown(name=topic.name, **error) for topic in request.topics]
         ),
     )
-    return with_throttle_time(ctx, permits, answer)
 
 
 @handles(DeleteRecordsRequest)
@@ -100,9 +94,7 @@ def delete_records(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecords
 def _delete_before(ctx: Context, topic: str, requested: RequestedPartition) -> RecordsResult:
     result = RecordsResult(partition_index=requested.partition_index, low_watermark=-1)
     try:
-        if ctx.broker.is_internal_topic(topic) and ctx.broker.has_partition(
-            topic, requested.partition_index
-        ):
+        if topic in INTERNAL_TOPICS and ctx.broker.has_partition(topic, requested.partition_index):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         partition = ctx.broker.replicas.get(topic, requested.partition_index)
         partition.check_leader()

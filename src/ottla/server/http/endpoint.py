@@ -1,7 +1,7 @@
-"""The metrics and probes of a node, from its first moment to its last; nothing unless configured.
+"""The metrics and probes of a node: one method for each phase of its life.
 
-A node calls one function at each step of its life. Without `metrics.listener` they do nothing, and
-neither the library nor the gathering modules are imported.
+Without `metrics.listener` the methods do nothing, and neither the HTTP library nor the modules that
+gather metrics are imported.
 
 Kafka: kafka.server.{KafkaRaftServer, BrokerServer}, which register MBeans as they start.
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.server.http.health import BrokerState, NodeHealth
+from ottla.server.http.health import NodeHealth
 from ottla.server.node.startup import port_taken
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from starlette.types import ASGIApp
 
@@ -25,28 +25,44 @@ if TYPE_CHECKING:
     from ottla.server.controller.controller_node import ControllerNode
     from ottla.server.metrics.node import NodeMetrics
     from ottla.server.metrics.requests import RequestMetrics
-    from ottla.server.system.environment import Environment, HttpService
+    from ottla.server.system.environment import Environment, HttpService, Network
     from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
 
 
 class HttpEndpoint:
-    """One node's HTTP server and what it tells."""
+    """One node's HTTP server and what it answers."""
 
-    def __init__(
-        self,
-        settings: MetricsSettings,
-        environment: Environment,
-        requests: RequestMetrics | None,
-    ) -> None:
-        """Take the settings, and what the node's dispatchers count."""
+    def __init__(self, settings: MetricsSettings, environment: Environment) -> None:
+        """Take the port and start the thread, where `metrics.listener` is set. Raises PortTaken."""
         self._settings = settings
-        self._network = environment.network
         self._stopwatch = environment.stopwatch
         self.health = NodeHealth()
-        self._server: HttpService | None = None
+        self.requests = None if settings.address is None else _request_metrics()
+        """What the node's dispatchers count; None where nothing is to be scraped."""
         self._metrics: NodeMetrics | None = None
-        self._requests = requests
+        """None before the node runs."""
+        self._server = self._bind(environment.network)
+        if self._server is not None:
+            self.health.starting()
+            self._server.start()
+
+    def _bind(self, network: Network) -> HttpService | None:
+        address = self._settings.address
+        if address is None:
+            return None
+        try:
+            return network.serve_http(address.host, address.port, self._make_app)
+        except OSError as error:
+            raise port_taken(
+                address.host, address.port, error, network, setting="metrics.listener=HOST"
+            ) from error
+
+    def _make_app(self) -> ASGIApp:
+        from ottla.metrics.families import Spelling
+        from ottla.server.http.app import make_app
+
+        return make_app(self.health, Spelling(self._settings.metrics_names))
 
     @property
     def address(self) -> tuple[str, int] | None:
@@ -55,48 +71,25 @@ class HttpEndpoint:
 
     @property
     def url(self) -> str | None:
-        """The address of /metrics for somebody on this machine; None when nothing is served."""
+        """The address of /metrics for clients on this machine; None when nothing is served."""
         if self.address is None:
             return None
         host, port = self.address
         shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)  # noqa: S104 - shown
         return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/metrics"
 
-    def bind(self) -> None:
-        """Take the port and start the thread. Raises PortTaken."""
-        wanted = self._settings.address
-        if wanted is None:
-            return
-        self.health.state = BrokerState.STARTING
-        try:
-            self._server = self._network.serve_http(wanted.host, wanted.port, self._make_app())
-        except OSError as error:
-            raise port_taken(
-                wanted.host, wanted.port, error, self._network, setting="metrics.listener=HOST"
-            ) from error
-        self._server.start()
-
-    def _make_app(self) -> Callable[[], ASGIApp]:
-        def make() -> ASGIApp:
-            from ottla.metrics.families import Spelling
-            from ottla.server.http.app import make_app
-
-            return make_app(self.health, Spelling(self._settings.metrics_names))
-
-        return make
-
     def recovering(self, log_dirs: Iterable[LogDirectory]) -> None:
-        """Note that the node is about to open its logs."""
+        """Report that the node begins to open its logs."""
         if self._server is not None:
             self.health.recovering(log_dirs)
 
     def opened(self, log: FoundLog) -> None:
-        """Note that the node opened a log."""
+        """Report an opened log."""
         if self._server is not None:
             self.health.opened(log)
 
     def recovered(self) -> None:
-        """Note that the node has opened all logs."""
+        """Report that all logs are open."""
         if self._server is not None:
             self.health.recovered()
 
@@ -107,20 +100,19 @@ class HttpEndpoint:
         listeners: Sequence[Listener],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Note that the node serves requests, and begin to gather."""
+        """Report that the node serves requests, and begin to gather metrics."""
         if self._server is None:
             return
         from ottla.server.metrics.node import NodeMetrics
 
-        level = self._settings.metrics_partition_level
-        assert self._requests is not None, "the endpoint is configured"
+        assert self.requests is not None, "the endpoint is configured"
         self._metrics = NodeMetrics(
             broker,
             controller,
             listeners,
             loop,
-            level=level,
-            requests=self._requests,
+            level=self._settings.metrics_partition_level,
+            requests=self.requests,
             stopwatch=self._stopwatch,
         )
         self._metrics.start()
@@ -128,13 +120,12 @@ class HttpEndpoint:
         self._server.node_started()
 
     def failed(self, error: Exception) -> None:
-        """Note that the node halts: it is not ready any more."""
-        self.health.failure = error
+        """Report that the node halts: it is not ready any more."""
+        self.health.failed(error)
 
     def stopping(self) -> None:
-        """Note that the node begins to stop: probes say so, gathering ends."""
-        self.health.state = BrokerState.SHUTTING_DOWN
-        self.health.metrics = None
+        """Report that the node stops; gathering ends."""
+        self.health.stopping()
         if self._metrics is not None:
             self._metrics.stop()
 
@@ -143,3 +134,9 @@ class HttpEndpoint:
         self.stopping()
         if self._server is not None:
             self._server.stop()
+
+
+def _request_metrics() -> RequestMetrics:
+    from ottla.server.metrics.requests import RequestMetrics
+
+    return RequestMetrics()

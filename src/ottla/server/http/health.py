@@ -57,7 +57,20 @@ class NodeHealth:
         self.opened_counts: dict[str, int] = {}
         """Logs opened so far by directory."""
 
-    # The node tells
+    # Written by the node
+
+    def starting(self) -> None:
+        """Set the state of a node that starts."""
+        self.state = BrokerState.STARTING
+
+    def failed(self, error: Exception) -> None:
+        """Set the error with which the node halts."""
+        self.failure = error
+
+    def stopping(self) -> None:
+        """Set the state of a node that stops: its loop is not asked any more."""
+        self.state = BrokerState.SHUTTING_DOWN
+        self.metrics = None
 
     def recovering(self, log_dirs: Iterable[LogDirectory]) -> None:
         """Count the logs that are about to be opened."""
@@ -84,7 +97,7 @@ class NodeHealth:
         self._broker, self._controller, self.metrics = broker, controller, metrics
         self.state = BrokerState.RUNNING
 
-    # Others ask
+    # Read by other threads
 
     def progress(self) -> dict[str, dict[str, int]]:
         """Return total and remaining logs by directory; empty before recovery begins."""
@@ -111,7 +124,7 @@ class NodeHealth:
         return {
             "serving": self.failure is None,
             "unfenced": registration is not None and not registration.fenced,
-            "caught_up": applied + 1 >= controller.high_watermark,
+            "caught_up": applied + 1 >= controller.quorum.high_watermark,
             "disks": bool(broker.logs.online_directories),
         }
 

@@ -91,7 +91,7 @@ class ClusterMetrics:
         self.eligible_elections = 0
         self.isr_shrinks = 0
         self.isr_expands = 0
-        self._appends = Meter(now_s, controller.log_end_offset)
+        self._appends = Meter(now_s, controller.quorum.log_end_offset)
         self._shrinks = Meter(now_s)
         self._expands = Meter(now_s)
 
@@ -117,7 +117,7 @@ class ClusterMetrics:
 
     def tick(self, now_s: float) -> None:
         """Let the rates take what was counted since the last tick."""
-        self._appends.update(self._controller.log_end_offset, now_s)
+        self._appends.update(self._controller.quorum.log_end_offset, now_s)
         self._shrinks.update(self.isr_shrinks, now_s)
         self._expands.update(self.isr_expands, now_s)
 
@@ -154,18 +154,18 @@ class ClusterMetrics:
         yield from self._raft()
 
     def _raft(self) -> Iterator[Series]:
-        controller = self._controller
-        state = controller.quorum_state
+        quorum = self._controller.quorum
+        state = quorum.state
         # a candidate votes for itself, and a leader was one
         vote = self._node_id if state in {"leader", "candidate"} else -1
-        yield Series(_RAFT_LEADER, _ONE, (controller.leader_id,))
-        yield Series(_RAFT_EPOCH, _ONE, (controller.leader_epoch,))
+        yield Series(_RAFT_LEADER, _ONE, (quorum.leader_id,))
+        yield Series(_RAFT_EPOCH, _ONE, (quorum.leader_epoch,))
         yield Series(_RAFT_VOTE, _ONE, (vote,))
-        yield Series(_RAFT_VOTERS, _ONE, (controller.voter_count,))
-        yield Series(_RAFT_WATERMARK, _ONE, (controller.high_watermark,))
-        yield Series(_RAFT_END, _ONE, (controller.log_end_offset,))
+        yield Series(_RAFT_VOTERS, _ONE, (len(list(quorum.voters)),))
+        yield Series(_RAFT_WATERMARK, _ONE, (quorum.high_watermark,))
+        yield Series(_RAFT_END, _ONE, (quorum.log_end_offset,))
         yield Series(_RAFT_APPENDS, _ONE, (self._appends.one_minute_rate,))
-        commits = controller.commit_latencies_ms
+        commits = self._controller.commit_latencies_ms
         average = sum(commits) / len(commits) if commits else nan
         yield Series(_RAFT_COMMIT, _ONE, (average,))
         yield Series(_RAFT_COMMIT_MAX, _ONE, (max(commits, default=nan),))

@@ -13,7 +13,7 @@ from ottla.metadata.resources import ConfigResourceType
 from ottla.network.limits import UNLIMITED, parse_overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.image.image import MetadataImage
@@ -24,19 +24,20 @@ _CORDON_ALL = "*"
 class DynamicSettings:
     """`current` is in force; it is a new object after each change."""
 
-    def __init__(self, static: BrokerConfig) -> None:
+    def __init__(
+        self,
+        static: BrokerConfig,
+        refusals: Sequence[Callable[[BrokerConfig, BrokerConfig], str | None]] = (),
+    ) -> None:
+        """refusals(current, proposed) are asked before a change is stored; a text refuses it."""
         self.static = static
         self.current = static
         self._listeners: list[Callable[[BrokerConfig], None]] = []
-        self._refusals: list[Callable[[BrokerConfig, BrokerConfig], str | None]] = []
+        self._refusals = refusals
 
     def on_change(self, listener: Callable[[BrokerConfig], None]) -> None:
         """Call listener(new) whenever settings have changed."""
         self._listeners.append(listener)
-
-    def refuse_when(self, reason: Callable[[BrokerConfig, BrokerConfig], str | None]) -> None:
-        """Ask reason(current, proposed) before a change is stored; a text refuses it."""
-        self._refusals.append(reason)
 
     def apply(self, image: MetadataImage) -> None:
         """Take over what is stored for this broker and for all brokers."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.broker import FeatureRange
+    from ottla.metadata.image.image import MetadataImage
     from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatResponse
     from ottla.protocol.apis.broker_registration import BrokerRegistrationResponse
     from ottla.purgatory.timing_wheel import TimingWheel
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ottla.types import Uuid
 
 _PLAINTEXT = 0
-_ASK_AGAIN_MS = 5
 
 
 class BrokerLifecycle:
@@ -36,18 +36,26 @@ class BrokerLifecycle:
         self,
         config: BrokerConfig,
         controller: ControllerChannel,
+        image: MetadataImage,
         *,
         incarnation_id: Uuid,
+        cordoned: list[Uuid],
         clock: Clock,
         timer: TimingWheel,
     ) -> None:
+        """Take the image that this broker has applied, and its cordoned directories' ids."""
         self._config = config
         self._controller = controller
+        self._image = image
         self._incarnation_id = incarnation_id
         self._clock = clock
         self._timer = timer
         self._is_stopped = False
-        self._cordoned: list[Uuid] | None = None
+        self._cordoned: list[Uuid] | None = cordoned or None
+        """None until any directory is cordoned: the controller keeps what it knows."""
+        self._reported_offset = -1
+        """The metadata offset of the last heartbeat."""
+        self._waits_for_metadata = False
         self.broker_epoch = -1
         self.unfenced: Pending[None] = Pending()
 
@@ -55,6 +63,7 @@ class BrokerLifecycle:
         self,
         listeners: Mapping[str, tuple[str, int]],
         *,
+        cluster_id: str,
         features: Mapping[str, FeatureRange],
         directory_ids: list[Uuid],
         previous_broker_epoch: int,
@@ -63,7 +72,7 @@ class BrokerLifecycle:
         registration = BrokerRegistrationRequest
         request = registration(
             broker_id=self._config.node_id,
-            cluster_id=self._controller.cluster_id,
+            cluster_id=cluster_id,
             incarnation_id=self._incarnation_id,
             listeners=[
                 registration.Listener(name=name, host=host, port=port, security_protocol=_PLAINTEXT)
@@ -81,7 +90,7 @@ class BrokerLifecycle:
             log_dirs=directory_ids,
             previous_broker_epoch=previous_broker_epoch,
         )
-        return self._controller.register_broker(request).then(self._registered)
+        return self._controller.send(request).then(self._registered)
 
     def _registered(self, response: BrokerRegistrationResponse) -> None:
         if response.error_code:
@@ -94,25 +103,27 @@ class BrokerLifecycle:
         return self.unfenced
 
     def cordon(self, directory_ids: list[Uuid]) -> None:
-        """Tell the controller at once which log directories get no new partitions (KIP-1066)."""
+        """Report at once which log directories get no new partitions (KIP-1066)."""
         if directory_ids != (self._cordoned or []):
             self._cordoned = directory_ids
-            if not self._is_stopped and self._controller.active and self.broker_epoch >= 0:
+            if not self._is_stopped and self.broker_epoch >= 0:
                 self._send()
 
     def _beat(self, _now_ms: int) -> None:
-        if self._is_stopped or not self._controller.active:
+        if self._is_stopped:
             return
         self._send()
         interval_ms = self._config.broker_heartbeat_interval_ms
         self._timer.add(next_aligned_tick(self._clock.monotonic_ms(), interval_ms), self._beat)
 
     def _send(self, *, is_leaving: bool = False) -> Pending[BrokerHeartbeatResponse]:
-        answer = self._controller.broker_heartbeat(
+        self._waits_for_metadata = False
+        self._reported_offset = self._image.offset_and_epoch.offset
+        answer = self._controller.send(
             BrokerHeartbeatRequest(
                 broker_id=self._config.node_id,
                 broker_epoch=self.broker_epoch,
-                current_metadata_offset=self._controller.image.offset_and_epoch.offset,
+                current_metadata_offset=self._reported_offset,
                 want_fence=is_leaving,
                 want_shut_down=is_leaving,
                 cordoned_log_dirs=self._cordoned,
@@ -122,20 +133,22 @@ class BrokerLifecycle:
         return answer
 
     def _answered(self, done: Pending[BrokerHeartbeatResponse]) -> None:
-        if self.unfenced.done or self._is_stopped:
+        if self.unfenced.done or self._is_stopped or done.error is not None:
             return
-        if done.error is None and not done.value.error_code and not done.value.is_fenced:
+        if not done.value.error_code and not done.value.is_fenced:
             self.unfenced.complete(None)
-        else:
-            self._timer.add(self._clock.monotonic_ms() + _ASK_AGAIN_MS, self._ask_again)
+            return
+        self._waits_for_metadata = True
+        self.metadata_published()  # there may be news since the heartbeat was sent
 
-    def _ask_again(self, _now_ms: int) -> None:
-        """Ask soon: the metadata had moved on since the last heartbeat."""
-        if not self._is_stopped and not self.unfenced.done and self._controller.active:
+    def metadata_published(self) -> None:
+        """Ask again to be unfenced: only a broker that has caught up with the metadata is."""
+        is_newer = self._image.offset_and_epoch.offset > self._reported_offset
+        if self._waits_for_metadata and is_newer and not self._is_stopped:
             self._send()
 
     def shut_down(self) -> Pending[BrokerHeartbeatResponse]:
-        """Say that this broker goes: its partitions are led elsewhere, if anywhere."""
+        """Report that this broker leaves: its partitions are led elsewhere, if anywhere."""
         self._is_stopped = True
         return self._send(is_leaving=True)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.network.server import SCRATCH_BYTES, Listener
 from ottla.server.node.startup import (
@@ -24,59 +24,45 @@ from ottla.server.node.startup import (
 
 if TYPE_CHECKING:
     import asyncio
+    import socket
     from collections.abc import Callable
 
     from ottla.config.broker import BrokerConfig
     from ottla.config.broker.endpoints import Endpoint
+    from ottla.network.connection import RequestHandler
+    from ottla.network.limits import ConnectionPace
     from ottla.server.system.environment import Environment
 
 log = logging.getLogger("ottla.node")
 
 
-class NodeListeners:
-    """`bind`, `serve`, `start`; then `apply` whenever settings have changed, `close` at the end."""
+class BoundPorts:
+    """The listening sockets of a node, which accept nothing yet."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, config: BrokerConfig, environment: Environment
-    ) -> None:
-        self.open: list[Listener] = []
-        """The same list as long as the node lives."""
-        self.addresses: dict[str, tuple[str, int]] = {}
-        """By name: the host that is advertised and the port that was bound, for this machine."""
-        self.quota = connection_quota(config, environment)
-        self._loop = loop
+    def __init__(self, config: BrokerConfig, environment: Environment) -> None:
+        """Bind every configured listener. Raises PortTaken."""
         self._config = config
-        self._environment = environment
-        self._scratch = bytearray(SCRATCH_BYTES)
-        self._budget = frame_budget(config, environment.limits().memory_bytes)
-        self._prepare: Callable[[Listener], None] | None = None
-        self._is_started = False
-
-    def bind(self) -> None:
-        """Take the ports. Raises PortTaken."""
-        for endpoint in self._config.endpoints:
-            self._bind(endpoint)
-        limit_connections(self._config, self._environment, self.quota, self.open)
-
-    def _bind(self, endpoint: Endpoint) -> Listener:
-        config, network = self._config, self._environment.network
-        listener = Listener(
-            self._loop,
-            _NotYet(),
-            name=endpoint.listener,
-            max_frame_bytes=config.socket_request_max_bytes,
-            scratch=self._scratch,
-            quota=self.quota,
-            budget=self._budget,
-        )
+        self._network = environment.network
+        self.sockets: dict[str, socket.socket] = {}
+        self.addresses: dict[str, tuple[str, int]] = {}
+        """By listener: the advertised host and the bound port, for this machine."""
         try:
-            sock = network.listen(endpoint.host, endpoint.port, socket_options(config))
+            for endpoint in config.endpoints:
+                self.bind(endpoint)
+        except BaseException:
+            self.close()
+            raise
+
+    def bind(self, endpoint: Endpoint) -> socket.socket:
+        """Bind one listener's port. Raises PortTaken."""
+        host, port, network = endpoint.host, endpoint.port, self._network
+        try:
+            sock = network.listen(host, port, socket_options(self._config))
         except OSError as error:
-            raise port_taken(endpoint.host, endpoint.port, error, network) from error
-        port = listener.attach(sock)
-        self.open.append(listener)
-        self.addresses[endpoint.listener] = (self._advertised_host(endpoint), port)
-        return listener
+            raise port_taken(host, port, error, network) from error
+        self.sockets[endpoint.listener] = sock
+        self.addresses[endpoint.listener] = (self._advertised_host(endpoint), sock.getsockname()[1])
+        return sock
 
     def _advertised_host(self, endpoint: Endpoint) -> str:
         for advertised in self._config.advertised_endpoints:
@@ -86,22 +72,76 @@ class NodeListeners:
 
     @cached_property
     def _own_host_name(self) -> str:
-        return self._environment.network.host_name()
+        return self._network.host_name()
 
     @property
     def advertised(self) -> dict[str, tuple[str, int]]:
-        """Where clients are told to connect, by name; the bound port where none is set."""
-        told = {}
+        """Where clients connect, by name; the bound port where none is set."""
+        found = {}
         for one in self._config.advertised_endpoints:
             host, port = self.addresses[one.listener]
-            told[one.listener] = (host, one.port or port)
-        return told
+            found[one.listener] = (host, one.port or port)
+        return found
 
-    def serve(self, prepare: Callable[[Listener], None]) -> None:
-        """Let prepare give each listener who answers, those that are added later too."""
-        self._prepare = prepare
-        for listener in self.open:
-            prepare(listener)
+    def release(self, name: str) -> None:
+        """Forget a listener that is closed."""
+        del self.sockets[name], self.addresses[name]
+
+    def close(self) -> None:
+        """Close the sockets."""
+        for sock in self.sockets.values():
+            sock.close()
+
+
+class ListenerRole(NamedTuple):
+    """Who answers the requests of a listener, and how fast it accepts connections."""
+
+    handler: RequestHandler
+    pace: ConnectionPace | None
+
+
+class NodeListeners:
+    """`start`; then `apply` whenever settings have changed, `close` at the end."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: BrokerConfig,
+        environment: Environment,
+        ports: BoundPorts,
+        role_of: Callable[[str], ListenerRole],
+    ) -> None:
+        """role_of(name) is called for each listener, also for those that are added later."""
+        self.open: list[Listener] = []
+        """The same list as long as the node lives."""
+        self.quota = connection_quota(config, environment)
+        self._ports = ports
+        self._loop = loop
+        self._environment = environment
+        self._role_of = role_of
+        self._max_frame_bytes = config.socket_request_max_bytes
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._budget = frame_budget(config, environment.limits().memory_bytes)
+        self._is_started = False
+        for name, sock in ports.sockets.items():
+            self._open(name, sock)
+        limit_connections(config, environment, self.quota, self.open)
+
+    def _open(self, name: str, sock: socket.socket) -> Listener:
+        role = self._role_of(name)
+        listener = Listener(
+            self._loop,
+            sock,
+            role.handler,
+            name=name,
+            max_frame_bytes=self._max_frame_bytes,
+            scratch=self._scratch,
+            quota=self.quota,
+            budget=self._budget,
+            pace=role.pace,
+        )
+        self.open.append(listener)
+        return listener
 
     def start(self) -> None:
         """Begin to accept."""
@@ -109,32 +149,36 @@ class NodeListeners:
         for listener in self.open:
             listener.start()
 
+    def exchange_handlers(self) -> None:
+        """Take the handlers that `role_of` returns now."""
+        for listener in self.open:
+            listener.serve(self._role_of(listener.name).handler)
+
     def apply(self, config: BrokerConfig) -> None:
-        """Open and close listeners by name, and let changed limits act."""
-        wanted = {endpoint.listener: endpoint for endpoint in config.endpoints}
-        for listener in [one for one in self.open if one.name not in wanted]:
+        """Open and close listeners by name, and apply changed limits."""
+        requested = {endpoint.listener: endpoint for endpoint in config.endpoints}
+        for listener in [one for one in self.open if one.name not in requested]:
             self.open.remove(listener)
-            del self.addresses[listener.name]
+            self._ports.release(listener.name)
             listener.close()
             log.info("listener %s closed", listener.name, extra={"event": "listener.closed"})
-        for name, endpoint in wanted.items():
-            if name not in self.addresses:
+        for name, endpoint in requested.items():
+            if name not in self._ports.addresses:
                 self._add(endpoint)
         limit_connections(config, self._environment, self.quota, self.open)
 
     def _add(self, endpoint: Endpoint) -> None:
         try:
-            listener = self._bind(endpoint)
+            sock = self._ports.bind(endpoint)
         except PortTaken as error:  # what is stored stays, and holds from the next start on
             event = {"event": "listener.failed"}
             log.error("listener %s: %s", endpoint.listener, error, extra=event)  # noqa: TRY400 - the text says all
             return
-        if self._prepare is not None:
-            self._prepare(listener)
+        listener = self._open(endpoint.listener, sock)
         if self._is_started:
             listener.start()
         event = {"event": "listener.open"}
-        address = (listener.name, *self.addresses[listener.name])
+        address = (listener.name, *self._ports.addresses[listener.name])
         log.info("listening on %s://%s:%d", *address, extra=event)
 
     def sweep(self, now_ms: int, max_idle_ms: int) -> None:
@@ -151,14 +195,3 @@ class NodeListeners:
         """Close all sockets."""
         for listener in self.open:
             listener.close()
-
-
-class _NotYet:
-    """Stands for the dispatcher until the node is open; nothing is accepted before."""
-
-    def handle_frame(self, connection: Any, frame: memoryview) -> None:
-        """Never called."""
-        raise NotImplementedError
-
-    def connection_closed(self, connection: Any) -> None:
-        """Never called."""

@@ -65,7 +65,7 @@ class Reporters:
                 error,
                 extra={"event": "reporter.lost"},
             )
-        telemetry.receivers = self.receivers
+        telemetry.receive_with(self.receivers)
 
     def close(self) -> None:
         """Close them all."""
@@ -96,5 +96,4 @@ def _close(name: str, plugin: Any) -> None:
     try:
         plugin.close()
     except Exception as error:
-        text = "metrics reporter %s failed to close; the node goes on, correct the plug-in"
-        log.exception(text, name, exc_info=error)
+        log.exception("%s failed to close", name, exc_info=error)

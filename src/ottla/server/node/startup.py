@@ -6,21 +6,20 @@ Kafka: SocketServer's settings; its start prints a few hundred log lines.
 from __future__ import annotations
 
 from errno import EADDRINUSE
-from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla._version import __version__
 from ottla.network.frame_budget import FrameBudget
 from ottla.network.limits import ConnectionQuota
+from ottla.network.server import close_excess
 from ottla.records.compiled import uncompiled_modules
 from ottla.server.node.dynamic_settings import address_limits, listener_limit
 from ottla.server.system.environment import SocketOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from ottla.config.broker import BrokerConfig
-    from ottla.network.connection import Connection
     from ottla.network.server import Listener
     from ottla.server.system.environment import Environment, Network
 
@@ -84,21 +83,8 @@ def limit_connections(
     overrides = address_limits(config, environment.network.addresses_of)
     quota.change(most, config.max_connections_per_ip, overrides)
     for listener in listeners:
-        listener.max_connections = listener_limit(config, listener.name)
-        _close_excess(listener.connections, listener.max_connections)
-    _close_excess([one for listener in listeners for one in listener.connections], most)
-
-
-def _close_excess(connections: Collection[Connection], most: int) -> None:
-    excess = len(connections) - most
-    if excess > 0:
-        for connection in sorted(connections, key=_last_active_ms)[:excess]:
-            connection.close()
-
-
-def _last_active_ms(connection: Connection) -> float:
-    """Return since when it is silent, as far as was looked; one not looked at yet is the newest."""
-    return connection.last_active_ms if connection.last_active_ms >= 0 else inf
+        listener.limit(listener_limit(config, listener.name))
+    close_excess([one for listener in listeners for one in listener.connections], most)
 
 
 class PortTaken(Exception):

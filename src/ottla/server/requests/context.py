@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.server.controller.channel import Requester
+
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
     from ottla.server.broker.broker import Broker
@@ -75,3 +77,10 @@ class Context:
     def listener_name(self) -> str:
         """The listener on which the request came."""
         return self.connection.listener_name
+
+    def requester(self, *, strict_from: int) -> Requester:
+        """Return whom the controller's mutation quota concerns.
+
+        Versions below strict_from are throttled, not refused.
+        """
+        return Requester(self.user, self.client_id, self.api_version >= strict_from)

@@ -33,11 +33,14 @@ class FlushQueue:
         self._requested: dict[TopicPartition, PartitionLog] = {}
         self.waits = table.flush_waits
         self.count_under_way = 0
-        self.on_awaited: Callable[[PartitionLog], None] | None = None
-        """Called when a response waits for a log's flush: run what `take_one` returns soon.
+        self._awaited_listeners: list[Callable[[PartitionLog], None]] = []
 
-        Without it the flush is one of the next `take`.
+    def on_awaited(self, listener: Callable[[PartitionLog], None]) -> None:
+        """Call listener(log) when a response waits for a flush: run what `take_one` returns soon.
+
+        Without a listener the flush is one of the next `take`.
         """
+        self._awaited_listeners.append(listener)
 
     def request(self, log: PartitionLog) -> None:
         """Request a flush, and a checkpoint when the log's start is not a segment's."""
@@ -70,8 +73,8 @@ class FlushQueue:
         return waits
 
     def _awaited(self, log: PartitionLog) -> None:
-        if self.on_awaited is not None:
-            self.on_awaited(log)
+        for listener in self._awaited_listeners:
+            listener(log)
 
     def take(self, now_ms: int) -> list[StorageJob]:
         """Return the jobs of requested flushes; some may be left for the next call."""

@@ -30,10 +30,11 @@ from ottla.storage.log_set.flush_queue import FlushQueue
 from ottla.storage.log_set.jobs import Removal
 from ottla.storage.log_set.removal_queue import RemovalQueue
 from ottla.storage.log_set.table import LogTable
+from ottla.storage.producers.count import DEFAULT_MAX_PRODUCERS
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class LogSet:
-    """The logs of one node; created by `open`."""
+    """The logs of one node: none before `load`, which comes first."""
 
     def __init__(
         self,
@@ -52,15 +53,17 @@ class LogSet:
         *,
         config_for: Callable[[str], LogConfig],
         rng: RandomBits,
+        cordoned: Collection[str] = (),
+        max_producers: int = DEFAULT_MAX_PRODUCERS,
     ) -> None:
-        self.table = LogTable(directories)
+        """Take the settings of logs by topic; `cordoned` are paths, see `cordon`."""
+        self.table = LogTable(directories, max_producers)
         self.checkpoints = CheckpointQueue(self.table)
         self.flushes = FlushQueue(self.table, self.checkpoints)
         self.removals = RemovalQueue(self.table)
         self.directories = directories
         self.is_closed = False
-        self.cordoned: Collection[str] = frozenset()
-        """Paths of directories that get no new logs while another one is available."""
+        self.cordoned = cordoned
         self.broken = self.table.broken
         self.withheld: set[TopicPartition] = set()
         """Partitions without a log because theirs may be in an offline directory."""
@@ -68,23 +71,13 @@ class LogSet:
         self._config_for = config_for
         self._rng = rng
 
-    @classmethod
-    def open(
-        cls,
-        directories: Sequence[LogDirectory],
-        *,
-        config_for: Callable[[str], LogConfig],
-        now_ms: int,
-        rng: RandomBits,
-        is_stray: Callable[[FoundLog], bool] | None = None,
-    ) -> LogSet:
+    def load(self, now_ms: int, is_stray: Callable[[FoundLog], bool] | None = None) -> None:
         """Lock and load every directory; those that fail are offline, not fatal.
 
         `is_stray` selects the logs that no longer belong to this node; logs without a topic id
         never do. KafkaError when another process holds a directory's lock, when no directory is
         online, or when there are too few descriptors to load every log.
         """
-        self = cls(list(directories), config_for=config_for, rng=rng)
         for log_dir in self.directories:
             try:
                 log_dir.open()
@@ -97,10 +90,9 @@ class LogSet:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 "Shutdown broker because none of the specified log dirs from "
-                + ", ".join(log_dir.path for log_dir in directories)
+                + ", ".join(log_dir.path for log_dir in self.directories)
                 + " can be created or validated",
             )
-        return self
 
     # Lookup
 
@@ -147,8 +139,6 @@ class LogSet:
         Some flushes may be left for the next call. flush.ms counts from now_ms on.
         """
         return self.flushes.take(now_ms) + self.checkpoints.take()
-
-    # Loading
 
     def _give_up(self, log_dir: LogDirectory, error: OSError) -> NoReturn:
         """Abort a startup without descriptors: missing logs would be recreated empty."""
@@ -327,6 +317,10 @@ class LogSet:
         due_ms = now_ms + config.file_delete_delay_ms
         self.removals.add(Removal(due_ms, log_dir, new_name, log))
         self.checkpoints.request(log_dir)
+
+    def cordon(self, paths: Collection[str]) -> None:
+        """Give these directories no new logs while another one is available (KIP-1066)."""
+        self.cordoned = paths
 
     def reconfigure(self, topic: str, indexes: Iterable[int]) -> None:
         """Apply a topic's new settings to the logs of these partitions."""

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 class LogTable:
     """Logs by partition; a directory that fails is removed with its logs."""
 
-    def __init__(self, directories: list[LogDirectory]) -> None:
+    def __init__(self, directories: list[LogDirectory], max_producers: int) -> None:
         self.directories = directories
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.log_dirs: dict[TopicPartition, LogDirectory] = {}
         self.broken: dict[TopicPartition, BrokenLog] = {}
         """Logs whose flushed bytes are damaged: neither served nor cut; an operator decides."""
         self.flush_waits = FlushWaits()
-        self.producers = ProducerCount()
+        self.producers = ProducerCount(max_producers)
         """Counts the producers of all logs."""
 
     def __iter__(self) -> Iterator[PartitionLog]:

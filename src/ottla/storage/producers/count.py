@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.errors import ErrorCode, KafkaError
 
-DEFAULT_MOST = 1_000_000
+DEFAULT_MAX_PRODUCERS = 1_000_000
 
 
 class ProducerCount:
@@ -15,7 +15,7 @@ class ProducerCount:
 
     __slots__ = ("count", "most", "refused_count")
 
-    def __init__(self, most: int = DEFAULT_MOST) -> None:
+    def __init__(self, most: int = DEFAULT_MAX_PRODUCERS) -> None:
         self.count = 0
         self.most = most
         self.refused_count = 0

@@ -99,8 +99,11 @@ class SimulatedNode:
             host=HOST,
             seed=f"{self.seed}/{process.name}",
         )
-        node = self.node = Node(parse_broker_config(self.config), environment, may_format=True)
-        await self._in_process(process, node.start())
+        await self._in_process(process, self._serve(environment))
+
+    async def _serve(self, environment: SimulatedEnvironment) -> None:
+        self.node = Node(parse_broker_config(self.config), environment, may_format=True)
+        await self.node.start()
 
     async def stop(self) -> None:
         """Stop the node cleanly; SimulatedCrash when it dies meanwhile."""

@@ -1,0 +1,63 @@
+"""Creates the topics that clients name and that do not exist yet.
+
+Kafka: kafka.server.AutoTopicCreationManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.protocol.apis.create_topics import CreateTopicsRequest
+from ottla.server.broker.internal_topics import internal_topic_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.server.broker.metadata import BrokerMetadata
+    from ottla.server.controller.channel import ControllerChannel, Requester
+
+_BROKER_DEFAULT = -1
+"""num_partitions and replication_factor of a request that leaves both to the broker."""
+
+
+class TopicAutoCreation:
+    """Asks the controller for each topic once at a time."""
+
+    def __init__(self, metadata: BrokerMetadata, controller: ControllerChannel) -> None:
+        self._metadata = metadata
+        self._controller = controller
+        self._creating: set[str] = set()
+
+    def create(self, names: Sequence[str], requester: Requester | None = None) -> None:
+        """Begin to create topics, counted in the mutation quota of the requester."""
+        missing = [name for name in names if name not in self._creating]
+        if missing:
+            self._creating.update(missing)
+            request = CreateTopicsRequest(
+                topics=[self._creatable(name) for name in missing],
+                timeout_ms=self._metadata.config.request_timeout_ms,
+            )
+            created = self._controller.send(request, requester)
+            created.on_done(lambda _done: self._creating.difference_update(missing))
+
+    def _creatable(self, name: str) -> CreateTopicsRequest.CreatableTopic:
+        topic = CreateTopicsRequest.CreatableTopic
+        settings = internal_topic_settings(name, self._metadata.config)
+        if settings is None:
+            return topic(
+                name=name,
+                num_partitions=_BROKER_DEFAULT,
+                replication_factor=_BROKER_DEFAULT,
+                assignments=[],
+                configs=[],
+            )
+        return topic(
+            name=name,
+            num_partitions=settings.partitions,
+            replication_factor=settings.replication_factor,
+            assignments=[],
+            configs=[
+                topic.CreatableTopicConfig(name=key, value=value)
+                for key, value in settings.configs.items()
+            ],
+        )

@@ -1,0 +1,158 @@
+"""What this node knows of the quorum, and its answer to DescribeQuorum.
+
+Kafka: org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.describe_quorum import DescribeQuorumResponse, ReplicaState
+from ottla.types import METADATA_TOPIC, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ottla.metadata.broker import ListenerAddress
+    from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
+    from ottla.raft.node import RaftNode
+    from ottla.raft.replicated_log import ReplicatedLog
+    from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
+
+Topic = DescribeQuorumResponse.TopicData
+Partition = Topic.PartitionData
+DescribedNode = DescribeQuorumResponse.Node
+
+
+class QuorumView:
+    """Leader, voters and log of the quorum, as this node's member knows them."""
+
+    def __init__(
+        self,
+        raft: RaftNode,
+        log: ReplicatedLog,
+        controller_listeners: Mapping[str, ListenerAddress] | None,
+    ) -> None:
+        """controller_listeners are this node's own, with the bound ports."""
+        self._raft = raft
+        self._log = log
+        self._listeners = controller_listeners or {}
+
+    @property
+    def leader_id(self) -> int:
+        """The leader's node id, -1 when it is not known."""
+        return self._raft.leader_id
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest epoch of the quorum."""
+        return self._raft.epoch
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voters."""
+        return self._raft.voters
+
+    @property
+    def kraft_version(self) -> int:
+        """The level of kraft.version."""
+        return self._raft.kraft_version
+
+    @property
+    def high_watermark(self) -> int:
+        """The committed end of the metadata log, -1 when it is not known."""
+        return self._raft.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        """The end of the metadata log."""
+        return self._log.end_offset
+
+    @property
+    def state(self) -> str:
+        """This node's state in the quorum as Kafka's metric current-state writes it."""
+        return type(self._raft.role).__name__.lower()
+
+    def voter_nodes(self, listener: str) -> list[Node]:
+        """Return the controllers with the address of a listener, those without it left out."""
+        return [
+            Node(voter.voter_id, end.host, self._port(voter, end))
+            for voter in self.voters
+            for end in voter.endpoints
+            if end.listener_name == listener
+        ]
+
+    def _port(self, voter: Voter, end: VoterEndpoint) -> int:
+        """Return where a voter listens; this node's port 0 stands for the port it was given."""
+        own = self._listeners.get(end.listener_name)
+        if end.port or own is None or voter.voter_id != self._raft.node_id:
+            return end.port
+        return own.port
+
+    def describe(self, request: DescribeQuorumRequest, now_ms: int) -> DescribeQuorumResponse:
+        """Answer DescribeQuorum; now_ms is wall time.
+
+        A request for more than the metadata partition gets an error for each, as in Kafka.
+        """
+        requested = [
+            (topic.topic_name, [p.partition_index for p in topic.partitions])
+            for topic in request.topics
+        ]
+        if requested == [(METADATA_TOPIC, [0])]:
+            partition = _described(self._raft, self.log_end_offset, now_ms)
+            return DescribeQuorumResponse(
+                error_message="",
+                topics=[Topic(topic_name=METADATA_TOPIC, partitions=[partition])],
+                nodes=[self._described_node(voter) for voter in self.voters],
+            )
+        unknown = [
+            Topic(topic_name=name, partitions=[_unknown(index) for index in indexes])
+            for name, indexes in requested
+        ]
+        return DescribeQuorumResponse(error_message="", topics=unknown, nodes=[])
+
+    def _described_node(self, voter: Voter) -> DescribedNode:
+        return DescribedNode(
+            node_id=voter.voter_id,
+            listeners=[
+                DescribedNode.Listener(
+                    name=end.listener_name, host=end.host, port=self._port(voter, end)
+                )
+                for end in voter.endpoints
+            ],
+        )
+
+
+def _described(raft: RaftNode, log_end_offset: int, now_ms: int) -> Partition:
+    return Partition(
+        partition_index=0,
+        error_message="",
+        leader_id=raft.leader_id,
+        leader_epoch=raft.epoch,
+        high_watermark=raft.high_watermark,
+        current_voters=[
+            ReplicaState(
+                replica_id=voter.voter_id,
+                replica_directory_id=voter.directory_id,
+                log_end_offset=log_end_offset,
+                last_fetch_timestamp=now_ms,
+                last_caught_up_timestamp=now_ms,
+            )
+            for voter in raft.voters
+        ],
+        observers=[],
+    )
+
+
+def _unknown(index: int) -> Partition:
+    return Partition(
+        partition_index=index,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.text,
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
+        current_voters=[],
+        observers=[],
+    )

@@ -1,0 +1,90 @@
+"""What a node takes from its machine before it is built: ports, directories, workers, plug-ins.
+
+Kafka: kafka.server.SharedServer, the first half of BrokerServer.startup.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from ottla.metadata.broker import ListenerAddress
+from ottla.server.http.endpoint import HttpEndpoint
+from ottla.server.node.identity import identify
+from ottla.server.node.listeners import BoundPorts
+from ottla.server.node.plugins import load_policies
+from ottla.server.node.reporters import Reporters
+from ottla.server.system.timers import LoopTimer
+from ottla.storage.directories.log_dir import LogDirectory
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+    from ottla.server.system.environment import Environment, WorkerPool
+
+
+class WorkerPools:
+    """A node's workers by purpose: a slow one of a kind does not delay the others."""
+
+    def __init__(self, environment: Environment, loop: asyncio.AbstractEventLoop) -> None:
+        self.disk: WorkerPool = environment.start_workers(loop)
+        self.receivers: WorkerPool = environment.start_workers(loop, 1)
+        """For receivers of clients' metrics, which may wait for a network."""
+        self.decompression: WorkerPool = environment.start_workers(loop)
+
+    def close(self) -> None:
+        """Wait for the jobs that run; those that wait are dropped."""
+        for workers in (self.disk, self.receivers, self.decompression):
+            workers.close()
+
+
+class NodeResources:
+    """Held from construction until `close`; directories are locked and identified."""
+
+    def __init__(self, config: BrokerConfig, environment: Environment, *, may_format: bool) -> None:
+        """Take everything or nothing; may_format lets an empty data directory be formatted.
+
+        Raises PortTaken, PluginError, KafkaError for a directory in use, OSError for the disk.
+        """
+        self.environment = environment
+        self.loop = asyncio.get_running_loop()
+        with ExitStack() as held:
+            self.policies = load_policies(config)
+            held.callback(self.policies.close)
+            self.reporters = Reporters(config)
+            held.callback(self.reporters.close)
+            self.workers = WorkerPools(environment, self.loop)
+            held.callback(self.workers.close)
+            self.timer = LoopTimer(self.loop, environment.clock)
+            held.callback(self.timer.close)
+            self.ports = BoundPorts(config, environment)
+            held.callback(self.ports.close)
+            self.http = HttpEndpoint(config.own, environment)
+            held.callback(self.http.stop)
+            self.log_dirs: list[LogDirectory] = []
+            held.callback(self.release_directories)
+            for path in config.data_directories:
+                self._lock(path)
+            self.identity = identify(config, self.log_dirs, environment, may_format=may_format)
+            self._held = held.pop_all()
+        metadata_path = config.metadata_directory
+        self.metadata_log_dir = next(one for one in self.log_dirs if one.path == metadata_path)
+        names = [one.listener for one in config.controller_endpoints]
+        self.controller_addresses = {
+            name: ListenerAddress(*self.ports.addresses[name], 0) for name in names
+        }
+
+    def _lock(self, path: str) -> None:
+        """Lock a directory: nothing is read or written before."""
+        log_dir = LogDirectory(path, self.environment.open_directory(path))
+        log_dir.lock()
+        self.log_dirs.append(log_dir)
+
+    def release_directories(self) -> None:
+        """Free the locks."""
+        for log_dir in self.log_dirs:
+            log_dir.release()
+
+    def close(self) -> None:
+        """Release everything."""
+        self._held.close()

@@ -1,0 +1,103 @@
+"""A broker's heartbeats until the controller unfences it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.config.broker import parse_broker_config
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.image import MetadataImage
+from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.purgatory.pending import Pending
+from ottla.purgatory.timing_wheel import TimingWheel
+from ottla.server.node.lifecycle import BrokerLifecycle
+from ottla.types import OffsetAndEpoch, Uuid
+from tests.controller.harness import PROPERTIES, HandClock
+
+
+class Channel:
+    """Keeps heartbeats until the test answers them: as slow as a remote controller may be."""
+
+    def __init__(self) -> None:
+        self.sent: list[BrokerHeartbeatRequest] = []
+        self._open: list[Pending[Any]] = []
+
+    def send(self, request: Any, _requester: object = None) -> Pending[Any]:
+        self.sent.append(request)
+        self._open.append(Pending())
+        return self._open[-1]
+
+    def answer(self, *, is_fenced: bool) -> None:
+        self._open.pop(0).complete(
+            BrokerHeartbeatResponse(is_fenced=is_fenced, should_shut_down=False)
+        )
+
+    def fail(self) -> None:
+        self._open.pop(0).fail(KafkaError(ErrorCode.NOT_CONTROLLER))
+
+
+class Fenced:
+    """A registered broker that has asked once to be unfenced."""
+
+    def __init__(self) -> None:
+        self.channel, self.image = Channel(), MetadataImage()
+        self.clock = HandClock(1000)
+        self.timer = TimingWheel(1000)
+        self.lifecycle = BrokerLifecycle(
+            parse_broker_config(PROPERTIES),
+            self.channel,
+            self.image,
+            incarnation_id=Uuid(bytes(16)),
+            cordoned=[],
+            clock=self.clock,
+            timer=self.timer,
+        )
+        self.unfenced = self.lifecycle.start_heartbeats()
+
+    def publish(self, offset: int) -> None:
+        self.image.offset_and_epoch = OffsetAndEpoch(offset, 1)
+        self.lifecycle.metadata_published()
+
+    def pass_time(self, elapsed_ms: int) -> None:
+        self.clock.ms += elapsed_ms
+        self.timer.advance(self.clock.ms)
+
+    @property
+    def reported(self) -> list[int]:
+        return [one.current_metadata_offset for one in self.channel.sent]
+
+
+def test_a_fenced_broker_asks_again_when_metadata_is_published() -> None:
+    """No heartbeat in between, and none after the answer that unfences it."""
+    broker = Fenced()
+    broker.channel.answer(is_fenced=True)
+    broker.pass_time(1500)
+    assert len(broker.reported) == 1
+    broker.publish(7)
+    assert broker.reported[1:] == [7]
+    broker.publish(8)
+    broker.channel.answer(is_fenced=False)
+    assert broker.unfenced.done
+    broker.publish(9)
+    assert len(broker.reported) == 2
+
+
+def test_metadata_that_came_before_the_answer_is_reported_at_once() -> None:
+    """The controller answered for the offset that it was sent."""
+    broker = Fenced()
+    broker.publish(7)
+    broker.channel.answer(is_fenced=True)
+    assert broker.reported[1:] == [7]
+    broker.channel.answer(is_fenced=True)
+    assert len(broker.reported) == 2
+
+
+def test_heartbeats_go_on_at_their_interval_without_a_controller() -> None:
+    """A failed heartbeat is repeated with the next one; a stopped broker sends none."""
+    broker = Fenced()
+    broker.channel.fail()
+    broker.pass_time(2500)
+    assert len(broker.reported) == 2
+    broker.lifecycle.stop()
+    broker.pass_time(10_000)
+    assert len(broker.reported) == 2
