@@ -405,4 +405,5 @@ def _java_text(value: Uuid) -> str:
 
 
 def _log_fault(error: Exception) -> None:
-    log.error("coordinator fault", exc_info=error, extra={"event": "coordinator.fault"})
+    text = "coordinator fault: a group's request failed; report this traceback as a bug of Ottla"
+    log.error(text, exc_info=error, extra={"event": "coordinator.fault"})

@@ -96,4 +96,5 @@ def _close(name: str, plugin: Any) -> None:
     try:
         plugin.close()
     except Exception as error:
-        log.exception("%s failed to close", name, exc_info=error)
+        text = "metrics reporter %s failed to close; the node goes on, correct the plug-in"
+        log.exception(text, name, exc_info=error)
