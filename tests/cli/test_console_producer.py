@@ -20,7 +20,7 @@ class FakeProducer:
 
     sent: list[bytes]
 
-    def __init__(self, _settings: dict[str, Any]) -> None:
+    def __init__(self, config: dict[str, Any]) -> None:
         type(self).sent = []
 
     def __enter__(self) -> Self:
