@@ -12,6 +12,7 @@ from typing import Any
 from setuptools import Extension, setup
 
 COMPILED = (
+    "metrics/sampled_stat",
     "records/scan",
     "records/column_scan",
     "protocol/walker",

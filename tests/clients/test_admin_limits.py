@@ -56,7 +56,7 @@ def test_one_request_takes_no_longer_than_its_call(timeout: float | None, limit_
 
     async def run() -> None:
         admin = AsyncAdmin(config=SETTINGS)
-        admin._runtime.now_ms = lambda: 5  # type: ignore[method-assign]  # no time passes
+        admin._runtime.now_ms = lambda: 5  # no time passes
         admin._client.send = send  # type: ignore[method-assign, assignment]  # no cluster
         with pytest.raises(KafkaError):
             await admin.list_topics(timeout=timeout)
@@ -223,7 +223,7 @@ class Slow(AsyncAdmin):
         super().__init__(config=SETTINGS)
         self.now_ms = 0
         self.timeouts: list[float] = []
-        self._runtime.now_ms = lambda: self.now_ms  # type: ignore[method-assign]  # no time passes
+        self._runtime.now_ms = lambda: self.now_ms  # no time passes
 
     async def _coordinator_call(self, *_request: Any, **how: Any) -> Any:
         self.timeouts.append(how["timeout"])

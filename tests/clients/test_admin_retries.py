@@ -37,7 +37,7 @@ class Scripted(AsyncAdmin):
         self.requested: Asked = []
         self.pauses: list[float] = []
         self.now_ms = 0.0
-        self._runtime.now_ms = lambda: int(self.now_ms)  # type: ignore[method-assign]  # no time passes
+        self._runtime.now_ms = lambda: int(self.now_ms)  # no time passes
         self._runtime.sleep = self._sleep  # type: ignore[method-assign]  # nor is any waited
 
     async def _sleep(self, duration_ms: float) -> None:

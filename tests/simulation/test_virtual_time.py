@@ -41,6 +41,34 @@ def test_a_node_serves_native_clients_on_virtual_time() -> None:
     assert _round_trip(2)[1].digest() != trace.digest()
 
 
+def test_a_record_costs_its_producer_one_poll() -> None:
+    """What a poll sends leaves at its end: it requests no second poll."""
+    simulation = SimulatedNode(1)
+    polls = 0
+
+    async def work() -> None:
+        nonlocal polls
+        await simulation.start()
+        async with simulation.producer(linger_ms=0) as producer:
+            await producer.send_and_wait("t", b"first")
+            client = producer._core.client
+            poll = client.poll
+
+            def count(now_ms: int) -> None:
+                nonlocal polls
+                polls += 1
+                poll(now_ms)
+
+            client.poll = count  # type: ignore[method-assign]
+            for _ in range(50):
+                await producer.send_and_wait("t", b"next")
+            client.poll = poll  # type: ignore[method-assign]
+        await simulation.stop()
+
+    simulation.run(work())
+    assert 50 <= polls < 60
+
+
 def test_time_jumps_to_the_next_timer_in_the_order_of_setting() -> None:
     """An hour passes at once; equal times fire in order."""
     loop = SimulatedLoop()

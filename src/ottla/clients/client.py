@@ -145,6 +145,7 @@ class Client:
         self._failing_since_ms: int | None = None
         self._last_failure = ""
         self._rotation = 0
+        self._is_polling = False
         self.closed = False
         group = f"{settings.kind}-metrics"
         self.metrics.gauge(group, "connection-count", lambda _: self._connection_count())
@@ -204,17 +205,22 @@ class Client:
             expects_response=expects_response,
             max_version=max_version,
         )
-        self.transport.wake()
+        if not self._is_polling or result.done:  # a poll writes what was sent during it
+            self.transport.wake()
         return result
+
+    def _find(self, node_id: int, purpose: str) -> Connection | None:
+        key: Any = (node_id, purpose)  # equals the ConnectionKey, and costs less
+        return self._connections.get(key)
 
     def in_flight(self, node_id: int, purpose: str = "") -> int:
         """Return the number of unanswered requests on a connection."""
-        connection = self._connections.get(ConnectionKey(node_id, purpose))
+        connection = self._find(node_id, purpose)
         return 0 if connection is None else connection.channel.in_flight
 
     def is_available(self, node_id: int, purpose: str = "") -> bool:
         """Whether a request to the node can be sent now: no backoff, no throttle."""
-        connection = self._connections.get(ConnectionKey(node_id, purpose))
+        connection = self._find(node_id, purpose)
         if connection is None:
             return True
         if connection.channel.throttled_until_ms > self.now_ms:
@@ -223,7 +229,7 @@ class Client:
 
     def available_at_ms(self, node_id: int, purpose: str = "") -> int:
         """Return when the backoff and throttle of a connection end."""
-        connection = self._connections.get(ConnectionKey(node_id, purpose))
+        connection = self._find(node_id, purpose)
         if connection is None:
             return 0
         return max(connection.channel.throttled_until_ms, connection.open_at_ms)
@@ -333,11 +339,15 @@ class Client:
         self.now_ms = now_ms
         if self.closed:
             return
-        for key, connection in list(self._connections.items()):
-            self._poll_connection(key, connection)
-        self._refresh_metadata()
-        for machine in self.machines:
-            machine.poll(now_ms)
+        self._is_polling = True
+        try:
+            for key, connection in list(self._connections.items()):
+                self._poll_connection(key, connection)
+            self._refresh_metadata()
+            for machine in self.machines:
+                machine.poll(now_ms)
+        finally:
+            self._is_polling = False
         for key, connection in list(self._connections.items()):
             channel = connection.channel
             if channel.outgoing and channel.throttled_until_ms <= now_ms:
@@ -347,13 +357,14 @@ class Client:
     def _poll_connection(self, key: ConnectionKey, connection: Connection) -> None:
         channel = connection.channel
         if connection.is_open:
-            setting_up = channel.state is ChannelState.CONNECTING
-            if setting_up and connection.setup_deadline_ms <= self.now_ms:
+            connecting = channel.state is ChannelState.CONNECTING
+            if connecting and connection.setup_deadline_ms <= self.now_ms:
                 reason = f"no connection to {connection.node.host}:{connection.node.port} in time"
                 self._drop(key, connection, KafkaError(ErrorCode.NETWORK_EXCEPTION, reason))
-            elif channel.expire(self.now_ms):
-                self._drop(key, connection, None)
-            elif channel.ready and not channel.in_flight and self._is_idle(channel):
+            elif channel.in_flight:
+                if channel.expire(self.now_ms):
+                    self._drop(key, connection, None)
+            elif channel.ready and self._is_idle(channel):
                 self.transport.close(key)
                 self.metrics.closed.record(1, self.now_ms)
                 del self._connections[key]
@@ -372,15 +383,17 @@ class Client:
         deadlines = [machine.next_deadline_ms() for machine in self.machines]
         for connection in self._connections.values():
             channel = connection.channel
-            deadlines.append(channel.next_deadline_ms())
-            if channel.state is ChannelState.CONNECTING and channel.in_flight:
-                opening = connection.is_open
-                deadlines.append(connection.setup_deadline_ms if opening else connection.open_at_ms)
+            if channel.in_flight:
+                deadlines.append(channel.next_deadline_ms())
+                if channel.state is ChannelState.CONNECTING:
+                    opens_ms = connection.open_at_ms
+                    is_open = connection.is_open
+                    deadlines.append(connection.setup_deadline_ms if is_open else opens_ms)
             if channel.outgoing:
                 deadlines.append(channel.throttled_until_ms)
         if not self._refreshing:
             deadlines.append(max(self.metadata.refresh_due_ms(), self._refresh_not_before_ms))
-        return min((one for one in deadlines if one is not None), default=None)
+        return min([one for one in deadlines if one is not None], default=None)
 
     # ------------------------------------------------------------ metadata
 

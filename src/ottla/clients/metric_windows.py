@@ -34,18 +34,10 @@ class MetricName(NamedTuple):
 class MetricWindow(SampledStat):
     """One quantity: since the start (`count`, `total`) and over the current samples."""
 
-    __slots__ = ("count", "total")
+    __slots__ = ()
 
     def __init__(self, samples: int, sample_ms: int) -> None:
         super().__init__(SampleWindow(samples, max(sample_ms, 1)))
-        self.count = 0
-        self.total = 0.0
-
-    def record(self, value: float, now_ms: int) -> None:
-        """Record one value."""
-        super().record(value, now_ms)
-        self.count += 1
-        self.total += value
 
     def mean(self, now_ms: int) -> float:
         """Return the mean, NaN without values."""

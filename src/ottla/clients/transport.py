@@ -18,6 +18,8 @@ from ottla.clients.tls import client_context
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.clients.environment import ClientEnvironment
     from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.metric_windows import MetricName
@@ -138,6 +140,8 @@ class Runtime:
         self._connecting: dict[ConnectionKey, asyncio.Task[None]] = {}
         self._alive: set[FrameProtocol] = set()
         self._waiters: list[asyncio.Future[None]] = []
+        self.now_ms: Callable[[], int] = self.environment.monotonic_ms
+        """Returns the monotonic time."""
         self._tls = client_context(settings)
 
     def attach(self) -> None:
@@ -160,10 +164,6 @@ class Runtime:
     def attached(self) -> bool:
         """Whether the runtime is bound to a loop."""
         return self._loop is not None
-
-    def now_ms(self) -> int:
-        """Return the monotonic time."""
-        return self.environment.monotonic_ms()
 
     def metrics(self) -> dict[MetricName, float | str]:
         """Return the client's metrics; callable from any thread."""

@@ -255,7 +255,7 @@ class Channel:
         entry.sent_ms = self.last_used_ms = now_ms
         self.outgoing += buffers
         if self._meter is not None:
-            self._meter.sent(codec.records_size(buffers), now_ms)
+            self._meter.sent(frames.frame_size(buffers), now_ms)
         if entry.expects_response:
             self._sent.append((correlation_id, entry))
         else:
@@ -290,9 +290,14 @@ class Channel:
 
     def next_deadline_ms(self) -> int | None:
         """Return the earliest deadline of the unanswered requests."""
-        deadlines = [entry.deadline_ms for _, entry in self._sent]
-        deadlines += [entry.deadline_ms for entry in self._waiting]
-        return min(deadlines, default=None)
+        earliest_ms: int | None = None
+        for _, entry in self._sent:
+            if earliest_ms is None or entry.deadline_ms < earliest_ms:
+                earliest_ms = entry.deadline_ms
+        for entry in self._waiting:
+            if earliest_ms is None or entry.deadline_ms < earliest_ms:
+                earliest_ms = entry.deadline_ms
+        return earliest_ms
 
     def expire(self, now_ms: int) -> bool:
         """Fail expired requests; True if the connection must be closed.
@@ -300,6 +305,9 @@ class Channel:
         A sent request without a response makes the stream unusable, because its response may still
         arrive; a queued one is removed.
         """
+        due_ms = self.next_deadline_ms()
+        if due_ms is None or due_ms > now_ms:
+            return False
         for entry in list(self._waiting):
             if entry.deadline_ms <= now_ms:
                 self._waiting.remove(entry)

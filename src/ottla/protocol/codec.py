@@ -145,9 +145,12 @@ def _cannot_carry(name: str, version: int) -> UnsupportedVersion:
 
 def records_size(parts: Any) -> int:
     """Return the number of bytes in a records value of any form."""
-    if isinstance(parts, list):
-        return sum(records_size(part) for part in parts)
-    return parts.size if isinstance(parts, FileSlice) else len(parts)
+    if not isinstance(parts, list):
+        return parts.size if isinstance(parts, FileSlice) else len(parts)
+    size = 0
+    for part in parts:
+        size += part.size if isinstance(part, FileSlice) else len(part)
+    return size
 
 
 # ---------------------------------------------------------------- encoders

@@ -78,17 +78,25 @@ def encode_request(
     request: Request, version: int, correlation_id: int, client_id: str | None
 ) -> list[SendItem]:
     """Return a complete request frame: size, header, body."""
-    header = RequestHeader(
-        request_api_key=request.message_key,
-        request_api_version=version,
-        correlation_id=correlation_id,
-        client_id=client_id,
-    )
-    out: list[SendItem] = [b""]
-    codec.encode_into(header, request_header_version(request.message_key, version), out)
+    key = request.message_key
+    text = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(text)
+    try:
+        header = REQUEST_HEADER.pack(key, version, correlation_id, length) + text
+    except struct.error as error:
+        raise ValueError(f"request header: {error}") from error
+    if request_header_version(key, version) > 1:
+        header += b"\0"
+    out: list[SendItem] = [b"", header]
     codec.encode_into(request, version, out)
     out[0] = _SIZE.pack(codec.records_size(out))
     return out
+
+
+def frame_size(frame: list[SendItem]) -> int:
+    """Return the size of a frame of `encode_request`, with its size field."""
+    size: int = _SIZE.unpack(frame[0])[0]  # type: ignore[arg-type] # it is bytes
+    return _SIZE.size + size
 
 
 def encode_response(

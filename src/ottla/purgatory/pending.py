@@ -52,10 +52,14 @@ class Pending(Generic[T]):
 
     def complete(self, value: T) -> bool:
         """Set the value; return False when it is complete already."""
-        if self.done:
+        if self._value is not _UNSET or self._error is not None:
             return False
         self._value = value
-        self._run()
+        callbacks = self._callbacks
+        if callbacks:
+            self._callbacks = []
+            for callback in callbacks:
+                callback(self)
         return True
 
     def fail(self, error: Exception) -> bool:
@@ -68,7 +72,7 @@ class Pending(Generic[T]):
 
     def on_done(self, callback: Callable[[Pending[T]], None]) -> None:
         """Call back with this object on completion, or now if it is complete already."""
-        if self.done:
+        if self._value is not _UNSET or self._error is not None:
             callback(self)
         else:
             self._callbacks.append(callback)

@@ -61,7 +61,7 @@ class SimulatedFile:
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Write at the end, all of it unless a fault cuts it short."""
-        data = b"".join(bytes(buffer) for buffer in buffers)
+        data = b"".join(buffers)
         self._write("append", self._end, data)
         self._end += len(data)
         return len(data)
@@ -261,7 +261,20 @@ class SimulatedDisk:
         self.calls += 1
         if self.on_call is not None:
             self.on_call(kind, path, size)
-        call = Call(self.calls, kind, path)
+        if self.trace is not None or self._faults:
+            fault = self._fault_of(Call(self.calls, kind, path))
+            if fault is not None:
+                return fault
+        if (
+            size
+            and self.capacity_bytes < UNLIMITED
+            and self.used_bytes() + size > self.capacity_bytes
+        ):
+            return Fault(lambda _: True, errno.ENOSPC, partial=True, times=1)
+        return None
+
+    def _fault_of(self, call: Call) -> Fault | None:
+        """Return the fault that strikes a call, and take it off the list."""
         if self.trace is not None:
             self.trace.append(call)
         for place, fault in enumerate(self._faults):
@@ -271,12 +284,6 @@ class SimulatedDisk:
                 else:
                     self._faults[place] = fault._replace(times=fault.times - 1)
                 return fault
-        if (
-            size
-            and self.capacity_bytes < UNLIMITED
-            and self.used_bytes() + size > self.capacity_bytes
-        ):
-            return Fault(lambda _: True, errno.ENOSPC, partial=True, times=1)
         return None
 
     def count_read(self, path: str) -> None:

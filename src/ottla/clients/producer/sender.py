@@ -399,15 +399,14 @@ class Sender:
     def _expire(self, now_ms: int) -> None:
         limit_ms = self._settings.delivery_timeout_ms
         for queue in list(self.accumulator.active):
-            self._expire_queue(queue, now_ms - limit_ms)
             first_ms = _oldest_ms(queue)
+            if first_ms is not None and first_ms <= now_ms - limit_ms:
+                self._expire_queue(queue, now_ms - limit_ms)
+                first_ms = _oldest_ms(queue)
             if first_ms is not None:
                 self._wake_at(first_ms + limit_ms)
 
     def _expire_queue(self, queue: PartitionQueue, created_before_ms: int) -> None:
-        first_ms = _oldest_ms(queue)
-        if first_ms is None or first_ms > created_before_ms:
-            return
         for waiting in (queue.in_flight, queue.retries):
             for batch in [one for one in waiting if one.created_ms <= created_before_ms]:
                 waiting.remove(batch)
@@ -477,12 +476,15 @@ def _order(batch: ProducerBatch) -> tuple[int, int]:
 
 
 def _oldest_ms(queue: PartitionQueue) -> int | None:
+    oldest_ms: int | None = None
     waiting: tuple[Sequence[ProducerBatch], ...] = (queue.in_flight, queue.retries, queue.closed)
-    times = [one[0].created_ms for one in waiting if one]
+    for batches in waiting:
+        if batches and (oldest_ms is None or batches[0].created_ms < oldest_ms):
+            oldest_ms = batches[0].created_ms
     last = queue.open
-    if last is not None:
-        times.append(last.created_ms)
-    return min(times, default=None)
+    if last is not None and (oldest_ms is None or last.created_ms < oldest_ms):
+        oldest_ms = last.created_ms
+    return oldest_ms
 
 
 def _counts(queue: PartitionQueue, batch: ProducerBatch) -> bool:

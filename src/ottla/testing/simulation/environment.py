@@ -197,10 +197,7 @@ class SimulatedClientEnvironment:
     def __init__(self, loop: SimulatedLoop, seed: str) -> None:
         self._clock = SimulatedClock(loop)
         self.rng = Random(seed)  # noqa: S311 - repeatable on purpose
-
-    def monotonic_ms(self) -> int:
-        """Milliseconds of virtual time."""
-        return self._clock.monotonic_ms()
+        self.monotonic_ms = self._clock.monotonic_ms
 
     def wall_ns(self) -> int:
         """Nanoseconds since the Unix epoch."""

@@ -9,7 +9,7 @@ Kafka: org.apache.kafka.common.utils.MockTime and its MockScheduler.
 from __future__ import annotations
 
 import asyncio
-from contextvars import Context
+from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
@@ -31,6 +31,27 @@ MAX_BUSY_TURNS = 20_000
 """Turns without a pause after which a run is given up: a real loop would be at 100 % CPU."""
 _OUTSIDE = Context()
 """Callbacks of the world itself, which belong to no process."""
+
+
+class _Handle(asyncio.Handle):
+    """A callback; made without the questions that the base class asks for debugging."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimulatedLoop,
+        context: Context,
+    ) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = context
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
 
 
 class Deadlock(RuntimeError):
@@ -110,8 +131,25 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def happen_after(self, delay_us: int, callback: Callable[..., object], *args: Any) -> None:
         """Let an event of the world happen: a message, the end of a disk operation."""
-        handle = asyncio.Handle(callback, args, self, _OUTSIDE)
-        self._push(self.now_us + max(delay_us, 0), handle)
+        self.happen_at(self.now_us + max(delay_us, 0), callback, args)
+
+    def happen_at(
+        self, when_us: int, callback: Callable[..., object], args: tuple[Any, ...]
+    ) -> None:
+        """Let an event of the world happen at a time."""
+        self._push(when_us, _Handle(callback, args, self, _OUTSIDE))
+
+    def call_soon(
+        self,
+        callback: Callable[[*Args], object],
+        *args: *Args,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """Call back in the next turn."""
+        given = copy_context() if context is None else context
+        handle = _Handle(callback, args, self, given)
+        self._ready.append(handle)  # type: ignore[attr-defined] # the base class's queue
+        return handle
 
     def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
         self._cancelled_count += 1
@@ -129,7 +167,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._busy_turns += 1
             if self._busy_turns > MAX_BUSY_TURNS:
                 raise Livelock(f"no pause in {MAX_BUSY_TURNS} turns: {list(ready)[:3]}")
-            self._take_due(ready)
+            timers = self._timers
+            if timers and timers[0][0] <= self.now_us:
+                self._take_due(ready)
         elif not self._stopping:  # type: ignore[attr-defined] # as above
             self._busy_turns = 0
             self._jump(ready)
@@ -137,7 +177,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             handle = ready.popleft()
             if handle._cancelled:  # noqa: SLF001 - as the base class does
                 continue
-            process = handle._context.get(PROCESS)  # noqa: SLF001 - whose callback it is
+            context = handle._context  # noqa: SLF001 - whose callback it is
+            process = context.get(PROCESS)
             if process is None or process.is_alive:
                 handle._run()  # noqa: SLF001 - as the base class does
 

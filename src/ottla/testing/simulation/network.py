@@ -60,10 +60,11 @@ class _Pipe:
 
     def send(self, data: bytes) -> None:
         """Let bytes arrive later, after all that was sent before."""
-        self.unread_bytes += len(data)
+        size = len(data)
+        self.unread_bytes += size
         network = self._network
-        if len(data) > 1 and network.rng.random() < network.settings.split_probability:
-            middle = network.rng.randrange(1, len(data))
+        if size > 1 and network.rng.random() < network.settings.split_probability:
+            middle = network.rng.randrange(1, size)
             self._later(self._arrive, data[:middle])
             data = data[middle:]
         self._later(self._arrive, data)
@@ -73,10 +74,11 @@ class _Pipe:
         self._later(self._end.ended, is_reset)
 
     def _later(self, action: Callable[..., None], *args: Any) -> None:
-        loop = self._network.loop
-        arrives_us = max(loop.now_us + self._network.latency_us(), self._arrives_us)
+        network = self._network
+        arrives_us = network.loop.now_us + network.latency_us()
+        arrives_us = max(arrives_us, self._arrives_us)
         self._arrives_us = arrives_us
-        loop.happen_after(arrives_us - loop.now_us, action, *args)
+        network.loop.happen_at(arrives_us, action, args)
 
     def _arrive(self, data: bytes) -> None:
         loop = self._network.loop
@@ -310,12 +312,12 @@ class SimulatedTransport(asyncio.Transport, _End):
 
     def _receive(self, data: bytes) -> None:
         protocol = cast("asyncio.BufferedProtocol", self._protocol)
-        view = memoryview(data)
-        while view and not self._is_closed:
-            buffer = memoryview(protocol.get_buffer(len(view)))
-            count = min(len(buffer), len(view))
-            buffer[:count] = view[:count]
-            view = view[count:]
+        start, end = 0, len(data)
+        while start < end and not self._is_closed:
+            buffer = memoryview(protocol.get_buffer(end - start))
+            count = min(len(buffer), end - start)
+            buffer[:count] = data[start : start + count]
+            start += count
             protocol.buffer_updated(count)
         assert self.incoming is not None
         self.incoming.unread_bytes -= len(data)

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from hashlib import blake2b
 
+_HASHED_LINES = 1024
+"""Lines are hashed so many at once."""
+
 
 class Trace:
     """Equal digests mean equal events at equal times, in the same order."""
@@ -18,6 +21,7 @@ class Trace:
         """Events by kind: message, timer, file, job."""
         self.lines: list[str] | None = [] if keep_lines else None
         self._hash = blake2b(digest_size=16)
+        self._unhashed: list[str] = []
 
     @property
     def event_count(self) -> int:
@@ -28,11 +32,18 @@ class Trace:
     def add(self, now_us: int, kind: str, text: str) -> None:
         """Record an event."""
         self.counts[kind] += 1
-        line = f"{now_us} {kind} {text}"
-        self._hash.update(line.encode())
+        line = f"{now_us} {kind} {text}\n"
+        self._unhashed.append(line)
+        if len(self._unhashed) >= _HASHED_LINES:
+            self._hash_lines()
         if self.lines is not None:
-            self.lines.append(line)
+            self.lines.append(line[:-1])
+
+    def _hash_lines(self) -> None:
+        self._hash.update("".join(self._unhashed).encode())
+        self._unhashed.clear()
 
     def digest(self) -> str:
         """Return the hash of all events so far."""
+        self._hash_lines()
         return self._hash.hexdigest()
