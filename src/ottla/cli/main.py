@@ -11,11 +11,12 @@ import sys
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from ottla._version import __version__
+from ottla.cli.options.profiles import chosen_profile, defaults, take_profile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,8 @@ Examples:
   ottla console-consumer --bootstrap-server localhost:9092 --topic orders --from-beginning
   ottla consumer-groups --bootstrap-server localhost:9092 --describe --all-groups
 \b
-The commands have the flags and the output of Kafka's bin/kafka-<command>.sh.
+The commands have the flags and the output of Kafka's bin/kafka-<command>.sh; --json prints JSON.
+--profile or OTTLA_BOOTSTRAP_SERVERS replaces --bootstrap-server: docs/tools.md.
 """
 
 
@@ -137,6 +139,9 @@ COMMANDS: dict[str, Command] = {
     "server-start": Command(
         "ottla.cli.commands.server_start", "server_start", "Run a node: broker and controller."
     ),
+    "server-stop": Command(
+        "ottla.cli.commands.server_stop", "server_stop", "Stop the nodes of this machine."
+    ),
     "storage": Command(
         "ottla.cli.commands.storage", "storage", "Format and inspect log directories."
     ),
@@ -158,10 +163,35 @@ COMMANDS: dict[str, Command] = {
 
 # Kafka's scripts whose names are not those of their tools.
 _SCRIPTS = {"e2e-latency": "end-to-end-latency"}
+_COMPLETE = "_OTTLA_COMPLETE"
+"""Set by the shell while it completes a line."""
 
 
 class LateGroup(click.Group):
     """A group that imports commands when they are called, not when they are listed."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Take --profile from anywhere, and let it or the environment say where to connect."""
+        flag, left = take_profile(args)
+        profile = chosen_profile(flag, os.environ)
+        if profile is not None:
+            extra["default_map"] = defaults(profile, left, [*COMMANDS, *_SCRIPTS.values()])
+        return super().make_context(info_name, left, parent, **extra)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Answer `--version --verbose` here: the flags have no order."""
+        if set(args) == {"--version", "--verbose"}:
+            from ottla.cli.output.versions import version_lines
+
+            click.echo("\n".join((VERSION_TEXT, *version_lines())))
+            ctx.exit()
+        return super().parse_args(ctx, args)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """List the commands whose modules are installed."""
@@ -175,6 +205,10 @@ class LateGroup(click.Group):
             return None
         command = getattr(import_module(found.module), found.attribute)
         assert isinstance(command, click.Command)
+        if _COMPLETE in os.environ:
+            from ottla.cli.options.completion import complete_names
+
+            complete_names(command)
         return command
 
     def resolve_command(
@@ -199,7 +233,11 @@ class LateGroup(click.Group):
     cls=LateGroup, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.version_option(__version__, "--version", message=VERSION_TEXT.partition("\n")[0])
-def ottla() -> None:
+@click.option(
+    "--verbose", is_flag=True, help="With --version: compiled modules, Python and libraries."
+)
+@click.option("--profile", metavar="NAME", help="Connect as this profile says: docs/tools.md.")
+def ottla(verbose: bool, profile: str | None) -> None:
     """Apache Kafka in Python: nodes, tools and clients."""
 
 

@@ -402,7 +402,7 @@ def test_a_taken_port_is_told_and_nothing_is_left() -> None:
     with Cluster(config=OPEN) as first:
         address = first.config["metrics.listener"]
         second = Cluster(config={"metrics.listener": address})
-        with pytest.raises(PortTaken, match=r"metrics\.listener=HOST"):
+        with pytest.raises(PortTaken, match=r"--override metrics\.listener="):
             second.start()
         second.stop()
 

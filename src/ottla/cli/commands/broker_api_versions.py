@@ -13,6 +13,7 @@ from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import failures_reported
 from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.joptsimple import ToolCommand
+from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.cli.output.java_names import java_text
 from ottla.errors import KafkaError
 from ottla.protocol.api_keys import ApiKey, request_class
@@ -31,6 +32,7 @@ Examples:
 
 @click.command("broker-api-versions", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
+@json_option
 def broker_api_versions(**options: Any) -> None:
     """Print the versions of each API that a broker supports and the version that is used."""
     require(options["bootstrap_server"], "bootstrap-server")
@@ -38,7 +40,11 @@ def broker_api_versions(**options: Any) -> None:
         failures_reported(),
         open_admin(options["bootstrap_server"], options["command_config"]) as admin,
     ):
-        for node in admin.describe_cluster().brokers:
+        nodes = admin.describe_cluster().brokers
+        if wants_json():
+            print_json([_document(node, _versions(admin, node)) for node in nodes])
+            return
+        for node in nodes:
             click.echo(broker_text(node, _versions(admin, node)))
 
 
@@ -48,6 +54,25 @@ def _versions(admin: Any, node: Node) -> Mapping[int, tuple[int, int]] | KafkaEr
     except KafkaError as error:
         return error
     return versions
+
+
+def _document(
+    node: Node, versions: Mapping[int, tuple[int, int]] | KafkaError
+) -> dict[str, object]:
+    place = {"id": node.node_id, "host": node.host, "port": node.port, "rack": node.rack}
+    if isinstance(versions, KafkaError):
+        return {**place, "error": java_text(versions)}
+    known = {int(key): request_class(key) for key in ApiKey}
+    apis = [
+        {
+            "key": key,
+            "api": known[key].__name__.removesuffix("Request") if key in known else None,
+            "lowest": lowest,
+            "highest": highest,
+        }
+        for key, (lowest, highest) in sorted(versions.items())
+    ]
+    return {**place, "apis": apis}
 
 
 def broker_text(node: Node, versions: Mapping[int, tuple[int, int]] | KafkaError) -> str:

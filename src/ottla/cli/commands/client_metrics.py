@@ -15,6 +15,7 @@ from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.joptsimple import ToolCommand
+from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
 from ottla.clients.admin.configs import AlterOperation, ConfigChange, ConfigResource, ResourceType
 from ottla.errors import KafkaError
 from ottla.types import Uuid
@@ -51,6 +52,7 @@ Examples:
 
 @click.command("client-metrics", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
+@json_option
 @click.option("--list", "list_", is_flag=True, help="List the subscriptions.")
 @click.option("--describe", is_flag=True, help="Show the settings of subscriptions.")
 @click.option("--alter", is_flag=True, help="Create or change a subscription.")
@@ -64,6 +66,7 @@ def client_metrics(**options: Any) -> None:
     """List, describe, change and delete subscriptions to client metrics."""
     options["list"] = options.pop("list_")
     action = _checked_action(options)
+    refuse_json_unless(action, "list", "describe")
     try:
         with open_admin(options["bootstrap_server"], options["command_config"]) as admin:
             _RUN[action](admin, options)
@@ -97,7 +100,11 @@ def _names(admin: Admin) -> list[str]:
 
 
 def _list(admin: Admin, _options: dict[str, Any]) -> None:
-    for name in _names(admin):
+    names = _names(admin)
+    if wants_json():
+        print_json(names)
+        return
+    for name in names:
         click.echo(name)
 
 
@@ -109,7 +116,16 @@ def _describe(admin: Admin, options: dict[str, Any]) -> None:
             f"The client metric resource {name} doesn't exist and doesn't have dynamic config."
         )
         return
-    for one in known if name is None else [name]:
+    names = known if name is None else [name]
+    if wants_json():
+        print_json(
+            {
+                one: {entry.name: entry.value for entry in sorted(_entries(admin, one).values())}
+                for one in names
+            }
+        )
+        return
+    for one in names:
         click.echo(f"Client metrics configs for {one} are:")
         for entry in sorted(_entries(admin, one).values()):
             click.echo(f"  {entry.name}={entry.value}")

@@ -13,6 +13,7 @@ from ottla.cli.options.argparse4j import INTEGER, ToolGroup
 from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import fail, failures_reported
 from ottla.cli.options.flags import command_config_file
+from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -72,12 +73,15 @@ def _run(options: dict[str, Any], action: Callable[[Admin], None]) -> None:
 
 @cluster.command("cluster-id")
 @_places
+@json_option
 def cluster_id(**options: Any) -> None:
     """Print the id of the cluster."""
 
     def show(admin: Admin) -> None:
         found = admin.describe_cluster().cluster_id
-        if found:
+        if wants_json():
+            print_json({"cluster_id": found})
+        elif found:
             click.echo(f"Cluster ID: {found}")
         else:
             click.echo("No cluster ID found. The Kafka version is probably too old.")
@@ -107,6 +111,7 @@ def unregister(broker_id: int | None, **options: Any) -> None:
 
 @cluster.command("list-endpoints")
 @_places
+@json_option
 @click.option("--include-fenced-brokers", is_flag=True, help="Also brokers that are fenced.")
 def list_endpoints(*, include_fenced_brokers: bool, **options: Any) -> None:
     """List brokers, or with --bootstrap-controller the controllers."""
@@ -116,10 +121,23 @@ def list_endpoints(*, include_fenced_brokers: bool, **options: Any) -> None:
 
     def show(admin: Admin) -> None:
         found = admin.describe_cluster(include_fenced_brokers=include_fenced_brokers)
+        if wants_json():
+            print_json(_endpoints(found, of_controllers=of_controllers))
+            return
         for line in endpoint_lines(found, of_controllers=of_controllers):
             click.echo(line)
 
     _run(options, show)
+
+
+def _endpoints(found: ClusterDescription, *, of_controllers: bool) -> list[dict[str, object]]:
+    kind = "controller" if of_controllers else "broker"
+    nodes = []
+    for node in found.brokers:
+        shown = {"id": node.node_id, "host": node.host, "port": node.port, "rack": node.rack}
+        state = {} if of_controllers else {"fenced": node.node_id in found.fenced}
+        nodes.append({**shown, **state, "endpoint_type": kind})
+    return nodes
 
 
 def endpoint_lines(found: ClusterDescription, *, of_controllers: bool) -> Sequence[str]:

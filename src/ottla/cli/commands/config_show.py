@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.cli.options.node_config import load_settings
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def config() -> None:
 @click.option("--config", "-c", "file", metavar="FILE", help="The node's properties file.")
 @click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set a property.")
 @click.option("--origin", is_flag=True, help="Show the origin of each value.")
+@json_option
 @click.option("--given", is_flag=True, help="Omit settings at their defaults.")
 def show(file: str | None, overrides: tuple[str, ...], origin: bool, given: bool) -> None:
     """Show every setting that `ottla server-start` would use; secrets are hidden.
@@ -56,6 +58,9 @@ def show(file: str | None, overrides: tuple[str, ...], origin: bool, given: bool
     for warning in settings.warnings:
         click.echo(f"warning: {warning}", err=True)
     lines = [line for line in setting_lines(settings) if not (given and line.origin == DEFAULT)]
+    if wants_json():
+        print_json([line._asdict() for line in lines])
+        return
     width = max((len(line.origin) for line in lines), default=0)
     for line in lines:
         start = f"{line.origin:{width}}  " if origin else ""

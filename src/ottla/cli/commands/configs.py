@@ -20,6 +20,7 @@ from ottla.cli.options.failures import ToolError, fail
 from ottla.cli.options.flags import controller_option, server_options
 from ottla.cli.options.java_numbers import java_integer
 from ottla.cli.options.joptsimple import ToolCommand, given_arguments, refuse_together
+from ottla.cli.options.json_output import json_option, refuse_json_unless
 from ottla.cli.output.java_names import java_text
 from ottla.config.properties import PropertiesError, parse_properties
 from ottla.errors import KafkaError
@@ -84,6 +85,7 @@ class Entities(NamedTuple):
 @click.command("configs", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
 @controller_option
+@json_option
 @click.option("--describe", is_flag=True, help="List the settings of an entity.")
 @click.option("--alter", is_flag=True, help="Change the settings of an entity.")
 @click.option("--entity-type", multiple=True, metavar="TYPE", help="|".join(TYPES))
@@ -110,6 +112,7 @@ class Entities(NamedTuple):
 def configs(**options: Any) -> None:
     """Describe and change the settings of topics, brokers, groups, users, clients and addresses."""
     _check_action(options)
+    refuse_json_unless("describe" if options["describe"] else "alter", "describe")
     try:
         entities = _entities(options)
         _check(entities, options)

@@ -15,10 +15,11 @@ import click
 from ottla.cli.groups.flags import GroupCommandError, GroupFlags
 from ottla.cli.groups.offset_deletion import delete_offsets
 from ottla.cli.groups.offset_reset import check_scenario, reset_offsets
-from ottla.cli.groups.tables import print_members, print_offsets, print_states
+from ottla.cli.groups.tables import documents, print_members, print_offsets, print_states
 from ottla.cli.options.connection import SettingsFileError, open_admin
 from ottla.cli.options.flags import server_options
 from ottla.cli.options.joptsimple import LONG, ToolCommand
+from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
 from ottla.cli.options.regex_check import re2_problem
 from ottla.cli.output.java_names import java_text
 from ottla.errors import ConfigError, KafkaError
@@ -77,6 +78,7 @@ Examples:
 )
 @click.option("--all-topics", is_flag=True, help="All topics that the group has offsets for.")
 @click.option("--offsets", is_flag=True, help="With --describe: offsets and lag (the default).")
+@json_option
 @click.option("--members", is_flag=True, help="With --describe: the members.")
 @click.option(
     "--state",
@@ -120,6 +122,7 @@ def consumer_groups(**options: Any) -> None:
         _validate_regex(options["validate_regex"])
         return
     _check(actions[0], options)
+    refuse_json_unless(actions[0], "list", "describe")
     flags = GroupFlags(**{name: options[name] for name in GroupFlags._fields})
     try:
         with open_admin(
@@ -220,6 +223,9 @@ def _list(admin: Admin, state: str | None, type_: str | None) -> None:
     states = _words(state, STATES, "state")
     types = _words(type_, TYPES, "types")
     groups = _listed(admin, states, types)
+    if wants_json():
+        print_json([{**one._asdict(), "type": one.type.capitalize()} for one in groups])
+        return
     if state is None and type_ is None:
         for group in groups:
             click.echo(group.group_id)
@@ -253,6 +259,9 @@ def _describe(admin: Admin, options: dict[str, Any]) -> None:
         if isinstance(described, KafkaError):
             raise described
         descriptions[group_id] = described
+    if wants_json():
+        print_json(documents(admin, descriptions, with_offsets=_shows_offsets(options)))
+        return
     verbose = options["verbose"]
     if options["members"]:
         print_members(descriptions, verbose=verbose)
@@ -260,6 +269,10 @@ def _describe(admin: Admin, options: dict[str, Any]) -> None:
         print_states(admin, descriptions, verbose=verbose)
     else:
         print_offsets(admin, descriptions, verbose=verbose)
+
+
+def _shows_offsets(options: dict[str, Any]) -> bool:
+    return not options["members"] and options["state"] is None
 
 
 def _delete(admin: Admin, groups: list[str]) -> None:

@@ -13,6 +13,7 @@ from ottla.cli.options.argparse4j import ToolGroup
 from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import ToolError, fail, failures_reported
 from ottla.cli.options.flags import controller_option, place_options
+from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.cli.options.releases import (
     KNOWN_METADATA_VERSIONS,
     MAPPED,
@@ -90,14 +91,32 @@ def _run(action: Callable[[Any], None]) -> None:
 
 
 @features.command()
+@json_option
 def describe() -> None:
     """Show supported and finalized levels."""
 
     def show(admin: Any) -> None:
-        for line in feature_lines(admin.describe_features()):
+        found = admin.describe_features()
+        if wants_json():
+            print_json(_document(found))
+            return
+        for line in feature_lines(found):
             click.echo(line)
 
     _run(show)
+
+
+def _document(found: Features) -> dict[str, object]:
+    shown = [
+        {
+            "feature": name,
+            "lowest_supported": supported.lowest,
+            "highest_supported": supported.highest,
+            "finalized": found.finalized[name].highest if name in found.finalized else 0,
+        }
+        for name, supported in sorted(found.supported.items())
+    ]
+    return {"epoch": found.epoch, "features": shown}
 
 
 def feature_lines(found: Features) -> list[str]:
@@ -239,6 +258,7 @@ def _send(operation: Operation, levels: dict[str, int], options: dict[str, Any])
 
 @features.command("version-mapping")
 @click.option("--release-version", metavar="RELEASE", help="The release; the latest by default.")
+@json_option
 def version_mapping(release_version: str | None) -> None:
     """Show the feature levels of a release."""
     try:
@@ -247,6 +267,10 @@ def version_mapping(release_version: str | None) -> None:
     except ToolError as error:
         fail(str(error))
     levels = release_levels(level)
+    if wants_json():
+        mapped = {name: levels[name] for name in MAPPED}
+        print_json({"release": text, METADATA_VERSION: level, **mapped})
+        return
     click.echo(f"{METADATA_VERSION}={level} ({text})")
     for name in MAPPED:
         click.echo(f"{name}={levels[name]}")

@@ -15,6 +15,7 @@ from ottla.cli.options.failures import ToolError, fail
 from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.java_numbers import java_integer
 from ottla.cli.options.joptsimple import ToolCommand
+from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.cli.output.java_names import java_text
 from ottla.errors import KafkaError
 from ottla.types import TopicPartition
@@ -60,6 +61,7 @@ class Rule(NamedTuple):
 
 @click.command("get-offsets", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
+@json_option
 @click.option("--topic", metavar="REGEX", help="Only these topics.")
 @click.option("--partitions", metavar="IDS", help="Only these partitions.")
 @click.option("--topic-partitions", metavar="T:0,T:0-3,T", help="Partitions by topic.")
@@ -142,6 +144,13 @@ def _pattern(text: str) -> str:
     return pattern
 
 
+def _document(partition: TopicPartition, place: Any) -> dict[str, object]:
+    shown: dict[str, object] = {"topic": partition.topic, "partition": partition.partition}
+    if isinstance(place, KafkaError):
+        return {**shown, "error": java_text(place)}
+    return {**shown, "offset": place.offset if place.offset >= 0 else None}
+
+
 def _run(
     admin: Admin,
     is_selected: Callable[[TopicPartition], bool],
@@ -161,6 +170,9 @@ def _run(
     if not requested:
         raise ToolError("Could not match any topic-partitions with the specified filters")
     found = admin.list_offsets(dict.fromkeys(requested, timestamp))
+    if wants_json():
+        print_json([_document(partition, found[partition]) for partition in requested])
+        return
     for partition in requested:
         place = found[partition]
         if isinstance(place, KafkaError):

@@ -14,6 +14,7 @@ from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.joptsimple import ToolCommand
+from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ Examples:
 
 @click.command("groups", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
+@json_option
 @click.option("--list", "list_", is_flag=True, help="List the groups.")
 @click.option("--group-type", metavar="TYPE", help="Only of a type: classic, consumer, share, …")
 @click.option("--protocol", metavar="NAME", help="Only of a protocol type.")
@@ -66,7 +68,11 @@ def groups(**options: Any) -> None:
     except KafkaError as error:
         click.echo(f"Error while executing groups command : {error}")
         sys.exit(1)
-    _print([group for group in found if _is_selected(group, options)])
+    selected = [group for group in found if _is_selected(group, options)]
+    if wants_json():
+        print_json([{**one._asdict(), "type": one.type.capitalize()} for one in selected])
+    else:
+        _print(selected)
 
 
 def _is_selected(group: GroupListing, options: dict[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import ToolError, failures_reported
 from ottla.cli.options.flags import require, server_options
 from ottla.cli.options.joptsimple import ToolCommand
+from ottla.cli.options.json_output import json_option, wants_json
 from ottla.cli.output.java_names import java_class
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ Examples:
 
 @click.command("log-dirs", cls=ToolCommand, epilog=EXAMPLES)
 @server_options
+@json_option
 @click.option("--describe", is_flag=True, help="Describe log directories.")
 @click.option("--broker-list", default="", metavar="1,2", help="Only these brokers.")
 @click.option("--topic-list", default="", metavar="T,T", help="Only these topics.")
@@ -59,9 +61,11 @@ def _describe(admin: Admin, broker_list: str, topics: Sequence[str]) -> None:
             f"ERROR: The given brokers do not exist from --broker-list: {_joined(missing)}. "
             f"Current existent brokers: {_joined(there)}"
         )
-    click.echo("Querying brokers for log directories information")
+    if not wants_json():
+        click.echo("Querying brokers for log directories information")
     found = admin.describe_log_dirs(requested)
-    click.echo(f"Received log directory information from brokers {_joined(requested)}")
+    if not wants_json():
+        click.echo(f"Received log directory information from brokers {_joined(requested)}")
     click.echo(as_json(found, topics))
 
 

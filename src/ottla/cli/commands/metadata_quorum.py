@@ -19,6 +19,7 @@ from ottla.cli.options.connection import open_admin, read_file
 from ottla.cli.options.failures import ToolError, fail, failures_reported
 from ottla.cli.options.flags import controller_option, place_options
 from ottla.cli.options.java_numbers import java_integer
+from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.clients.admin.quorum import VoterEndpoint
 from ottla.config.properties import parse_properties
 from ottla.types import Uuid
@@ -88,6 +89,7 @@ def _run(action: Callable[[Admin], None], *, warn: bool = True) -> None:
 @click.option("--status", is_flag=True, help="A short summary of the quorum.")
 @click.option("--replication", is_flag=True, help="The replication state of each replica.")
 @click.option("--human-readable", is_flag=True, help="Print times relative to now.")
+@json_option
 def describe(*, status: bool, replication: bool, human_readable: bool) -> None:
     """Describe the quorum."""
     if status and replication:
@@ -104,6 +106,9 @@ def describe(*, status: bool, replication: bool, human_readable: bool) -> None:
 
 def _print_status(admin: Admin) -> None:
     cluster_id = admin.describe_cluster().cluster_id
+    if wants_json():
+        print_json(_document(cluster_id, admin.describe_metadata_quorum()))
+        return
     for line in status_lines(cluster_id, admin.describe_metadata_quorum()):
         click.echo(line)
 
@@ -123,6 +128,27 @@ def status_lines(cluster_id: str, quorum: QuorumInfo) -> list[str]:
         ("CurrentObservers", _replicas_text(quorum.observers, quorum)),
     )
     return [f"{name + ':':<23} {value}" for name, value in fields]
+
+
+def _document(cluster_id: str, quorum: QuorumInfo) -> dict[str, object]:
+    def replicas(states: Iterable[ReplicaState]) -> list[dict[str, object]]:
+        return [
+            {
+                **one._asdict(),
+                "directory_id": str(one.directory_id),
+                "endpoints": [str(end) for end in quorum.endpoints.get(one.replica_id, ())],
+            }
+            for one in states
+        ]
+
+    return {
+        "cluster_id": cluster_id,
+        "leader_id": quorum.leader_id,
+        "leader_epoch": quorum.leader_epoch,
+        "high_watermark": quorum.high_watermark,
+        "voters": replicas(quorum.voters),
+        "observers": replicas(quorum.observers),
+    }
 
 
 def _leader(quorum: QuorumInfo) -> ReplicaState:
@@ -156,6 +182,9 @@ def _replica_text(replica: ReplicaState, quorum: QuorumInfo) -> str:
 
 
 def _print_replication(admin: Admin, *, human_readable: bool) -> None:
+    if wants_json():
+        _print_status(admin)
+        return
     rows = replication_rows(
         admin.describe_metadata_quorum(),
         now_ms=int(time.time() * 1000),

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,10 +20,11 @@ import click
 from ottla.cli.options.node_config import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
 
     from ottla.server.node.node import Node
     from ottla.server.node.settings import NodeSettings
+    from ottla.server.node.startup import PortTaken
 
 log = logging.getLogger("ottla.node")
 EXAMPLES = """
@@ -80,7 +82,32 @@ def server_start(
         click.echo("The configuration is valid.")
         return
     _open_log(settings)
-    _run(_serve(settings, ready_file))
+    from ottla.server.node.startup import PortTaken
+
+    try:
+        _run(_serve(settings, ready_file))
+    except PortTaken as error:
+        advice = _port_advice(error, file, overrides, (ready_file, log_format, log_file))
+        raise click.ClickException(advice) from error
+
+
+def _port_advice(
+    error: PortTaken,
+    file: str | None,
+    overrides: Sequence[str],
+    values: tuple[str | None, str | None, str | None],
+) -> str:
+    """Return the error with the command that starts this node on a free port."""
+    if not error.overrides:
+        return str(error)
+    changed = {one.partition("=")[0] for one in error.overrides}
+    kept = [one for one in overrides if one.partition("=")[0] not in changed]
+    words = ["ottla", "server-start", *([] if file is None else [file])]
+    for flag, value in zip(("--ready-file", "--log-format", "--log-file"), values, strict=True):
+        words += [flag, value] if value else []
+    words += [word for one in (*kept, *error.overrides) for word in ("--override", one)]
+    command = " ".join(map(quote, words))
+    return f"{error.reason}; stop it, or start this node on another port:\n  {command}"
 
 
 def _open_log(settings: NodeSettings) -> None:
@@ -110,7 +137,6 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
     from ottla.errors import OttlaError
     from ottla.server.node.node import Node
-    from ottla.server.node.startup import PortTaken
     from ottla.server.system.process import keep_freed_memory, raise_descriptor_limit
     from ottla.server.system.real import RealEnvironment
 
@@ -120,7 +146,7 @@ async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
     try:
         node = Node(settings.config, RealEnvironment(), may_format=settings.is_development)
         await node.start()
-    except (PortTaken, OttlaError, OSError) as error:
+    except (OttlaError, OSError) as error:
         raise click.ClickException(str(error)) from error
     for line in node.banner.lines():
         click.echo(line)

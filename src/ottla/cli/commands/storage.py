@@ -16,6 +16,7 @@ import click
 from ottla.cli.options.argparse4j import ToolGroup, exclude_together, need
 from ottla.cli.options.failures import ToolError, fail
 from ottla.cli.options.java_numbers import java_integer
+from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.cli.options.node_config import load_broker_config
 from ottla.cli.options.releases import (
     MAPPED,
@@ -78,6 +79,7 @@ def storage() -> None:
 
 @storage.command("info", help="Show the state of the node's log directories.")
 @_CONFIG
+@json_option
 def info(config: str) -> None:
     """Show directories, their metadata and their problems."""
     need(config, "--config/-c")
@@ -98,10 +100,14 @@ def info(config: str) -> None:
         problems.append("Mismatched cluster IDs between storage directories.")
     if len({meta.node_id for meta in metas}) > 1:
         problems.append("Mismatched node IDs between storage directories.")
-    _section("Found log director", found, "y:", "ies:")
-    if metas:
-        click.echo(f"Found metadata: {_describe(metas[0])}\n")
-    _section("Found problem", problems, ":", "s:")
+    if wants_json():
+        metadata = [one._asdict() for one in metas]
+        print_json({"directories": found, "metadata": metadata, "problems": problems})
+    else:
+        _section("Found log director", found, "y:", "ies:")
+        if metas:
+            click.echo(f"Found metadata: {_describe(metas[0])}\n")
+        _section("Found problem", problems, ":", "s:")
     if problems:
         sys.exit(1)
 

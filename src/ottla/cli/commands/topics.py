@@ -15,10 +15,13 @@ from ottla.cli.options.connection import open_admin
 from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import bootstrap_option, require, version_option
 from ottla.cli.options.joptsimple import INTEGER, ToolCommand
+from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ottla.clients.blocking import Admin
 
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
@@ -86,6 +89,7 @@ class CommandError(Exception):
 @click.command("topics", cls=ToolCommand, epilog=EXAMPLES)
 @bootstrap_option
 @version_option
+@json_option
 @click.option("--command-config", metavar="FILE", help="Settings of the admin client.")
 @click.option("--list", "list_", is_flag=True, help="List all topics.")
 @click.option("--describe", is_flag=True, help="Show partitions, replicas and settings.")
@@ -135,6 +139,7 @@ def _flags(options: dict[str, Any]) -> TopicFlags:
             "Command must include exactly one action: --list, --describe, --create, --alter or "
             "--delete"
         )
+    refuse_json_unless(actions[0], "list", "describe")
     if options.pop("delete_config"):
         raise click.UsageError(
             "delete-config option is no longer supported and deprecated since version 4.0. The "
@@ -216,7 +221,11 @@ def _assignment(text: str) -> list[list[int]]:
 
 
 def _list(admin: Admin, flags: TopicFlags) -> None:
-    for name in _matching(admin, flags):
+    names = _matching(admin, flags)
+    if wants_json():
+        print_json(names)
+        return
+    for name in names:
         click.echo(name)
 
 
@@ -307,10 +316,13 @@ class Shown(NamedTuple):
 def _describe(admin: Admin, flags: TopicFlags) -> None:
     names = _matching(admin, flags) if flags.topic_id is None else _name_of(admin, flags)
     if not names:
+        if wants_json():
+            print_json([])
         return
     described = admin.describe_topics(names)
     details = _details(admin, names)
     settings = _settings(admin, names)
+    documents: list[Mapping[str, object]] = []
     for name in names:
         topic = described[name]
         if isinstance(topic, KafkaError):
@@ -321,7 +333,13 @@ def _describe(admin: Admin, flags: TopicFlags) -> None:
             )
             for p in topic.partitions
         ]
-        _print_topic(flags, name, topic.topic_id, shown, settings[name])
+        chosen = _chosen(flags, name, topic.topic_id, shown, settings[name])
+        if wants_json():
+            documents += _documents(flags, chosen)
+        else:
+            _print_topic(flags, chosen)
+    if wants_json():
+        print_json(documents)
 
 
 def _name_of(admin: Admin, flags: TopicFlags) -> list[str]:
@@ -396,24 +414,54 @@ def _settings(admin: Admin, names: list[str]) -> dict[str, dict[str, Any]]:
     return result
 
 
-def _print_topic(
+class Chosen(NamedTuple):
+    """A topic with its own settings, all partitions and those that the flags select."""
+
+    name: str
+    topic_id: Uuid
+    settings: dict[str, str | None]
+    partitions: list[Shown]
+    selected: list[Shown]
+
+
+def _chosen(
     flags: TopicFlags, name: str, topic_id: Uuid, shown: list[Shown], entries: dict[str, Any]
-) -> None:
+) -> Chosen:
     own = {key: entry.value for key, entry in entries.items() if not entry.is_default}
+    minimum = int(entries["min.insync.replicas"].value) if "min.insync.replicas" in entries else 1
+    selected = [one for one in sorted(shown) if _is_selected(flags, one, minimum)]
+    return Chosen(name, topic_id, own, shown, selected)
+
+
+def _print_topic(flags: TopicFlags, topic: Chosen) -> None:
     filtered = flags.unavailable_partitions or flags.under_replicated_partitions
     filtered = filtered or flags.under_min_isr_partitions or flags.at_min_isr_partitions
-    if not filtered and (own or not flags.topics_with_overrides):
-        configs = ",".join(f"{key}={value}" for key, value in own.items())
+    if not filtered and (topic.settings or not flags.topics_with_overrides):
+        configs = ",".join(f"{key}={value}" for key, value in topic.settings.items())
         click.echo(
-            f"Topic: {name}\tTopicId: {topic_id}\tPartitionCount: {len(shown)}"
-            f"\tReplicationFactor: {len(shown[0].replicas)}\tConfigs: {configs}"
+            f"Topic: {topic.name}\tTopicId: {topic.topic_id}"
+            f"\tPartitionCount: {len(topic.partitions)}"
+            f"\tReplicationFactor: {len(topic.partitions[0].replicas)}\tConfigs: {configs}"
         )
-    if flags.topics_with_overrides:
-        return
-    minimum = int(entries["min.insync.replicas"].value) if "min.insync.replicas" in entries else 1
-    for partition in sorted(shown):
-        if _is_selected(flags, partition, minimum):
-            click.echo(_partition_line(name, partition))
+    if not flags.topics_with_overrides:
+        for partition in topic.selected:
+            click.echo(_partition_line(topic.name, partition))
+
+
+def _documents(flags: TopicFlags, topic: Chosen) -> list[Mapping[str, object]]:
+    """Return the JSON of a topic; none when the flags select nothing of it."""
+    if not (topic.settings if flags.topics_with_overrides else topic.selected):
+        return []
+    return [
+        {
+            "topic": topic.name,
+            "topic_id": str(topic.topic_id),
+            "partition_count": len(topic.partitions),
+            "replication_factor": len(topic.partitions[0].replicas),
+            "configs": topic.settings,
+            "partitions": [one._asdict() for one in topic.selected],
+        }
+    ]
 
 
 def _is_selected(flags: TopicFlags, partition: Shown, minimum: int) -> bool:

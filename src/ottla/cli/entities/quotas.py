@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.entities.scram_credentials import MECHANISMS, alter_credentials, describe_credentials
+from ottla.cli.entities.scram_credentials import (
+    MECHANISMS,
+    alter_credentials,
+    credentials_of,
+    describe_credentials,
+)
 from ottla.cli.options.failures import ToolError
+from ottla.cli.options.json_output import print_json, wants_json
 from ottla.clients.admin.quotas import ANY_NAME, QuotaChange
 from ottla.config.definition import double_text
 
@@ -39,7 +45,19 @@ _SHOWN = (("user", "user-principal"), ("client-id", "client-id"), ("ip", "ip"))
 
 def describe_quotas(admin: Admin, types: list[str], names: list[str]) -> None:
     """Print the quotas of entities of exactly these types, and users' credentials."""
-    for entity, limits in _quotas(admin, types, names).items():
+    found = _quotas(admin, types, names)
+    if wants_json():
+        credentials = types == ["users"] and "" not in names
+        print_json(
+            {
+                "quotas": [
+                    {"entity": dict(entity), "limits": limits} for entity, limits in found.items()
+                ],
+                "scram_credentials": credentials_of(admin, names) if credentials else {},
+            }
+        )
+        return
+    for entity, limits in found.items():
         parts = dict(entity)
         shown = ", ".join(
             f"the default {word}" if parts[kind] is None else f"{word} '{parts[kind]}'"

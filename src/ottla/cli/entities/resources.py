@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.options.failures import ToolError
+from ottla.cli.options.json_output import print_json, wants_json
 from ottla.clients.admin.configs import (
     AlterOperation,
     ConfigChange,
@@ -53,6 +54,14 @@ def describe_resources(admin: Admin, kind: str, name: str | None, *, describe_al
     else:
         click.echo(f"The {kind[:-1]} '{name}' doesn't exist and doesn't have dynamic config.")
         return
+    if wants_json():
+        print_json(
+            [
+                _document(kind, one, _entries(admin, kind, one, describe_all=describe_all))
+                for one in names
+            ]
+        )
+        return
     for one in names:
         if one == ALL_BROKERS:
             click.echo(f"Default configs for {kind} in the cluster are:")
@@ -60,6 +69,20 @@ def describe_resources(admin: Admin, kind: str, name: str | None, *, describe_al
             click.echo(f"{'All' if describe_all else 'Dynamic'} configs for {kind[:-1]} {one} are:")
         for entry in _entries(admin, kind, one, describe_all=describe_all):
             click.echo(_line(entry))
+
+
+def _document(kind: str, name: str, entries: list[ConfigEntry]) -> dict[str, object]:
+    shown = [
+        {
+            "name": one.name,
+            "value": one.value,
+            "source": _source_name(one.source),
+            "sensitive": one.is_sensitive,
+            "read_only": one.is_read_only,
+        }
+        for one in entries
+    ]
+    return {"entity_type": kind, "entity_name": name or None, "configs": shown}
 
 
 def _known(admin: Admin, kind: str) -> list[str]:

@@ -35,19 +35,27 @@ class Credential(NamedTuple):
 
 def describe_credentials(admin: Admin, names: list[str]) -> None:
     """Print the mechanisms and iterations of users; without names, of all users."""
+    for user, mechanisms in credentials_of(admin, names).items():
+        values = ", ".join(f"{name}=iterations={count}" for name, count in mechanisms.items())
+        click.echo(f"SCRAM credential configs for user-principal '{user}' are {values}")
+
+
+def credentials_of(admin: Admin, names: list[str]) -> dict[str, dict[str, int]]:
+    """Return the iterations of users by mechanism; without names, of all users."""
     try:
         found = admin.describe_user_scram_credentials(names or None)
     except KafkaError as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
-            return  # the broker stores no credentials
+            return {}  # the broker stores no credentials
         raise
+    known: dict[str, dict[str, int]] = {}
     for user, credentials in found.items():
         if isinstance(credentials, KafkaError):
             if credentials.code is ErrorCode.RESOURCE_NOT_FOUND:
                 continue
             raise credentials
-        values = ", ".join(f"{one.mechanism}=iterations={one.iterations}" for one in credentials)
-        click.echo(f"SCRAM credential configs for user-principal '{user}' are {values}")
+        known[user] = {str(one.mechanism): one.iterations for one in credentials}
+    return known
 
 
 def alter_credentials(admin: Admin, user: str, added: dict[str, str], deleted: list[str]) -> None:

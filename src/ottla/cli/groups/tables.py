@@ -62,6 +62,40 @@ def has_rows(group: str, state: str, rows: int) -> bool:
     return rows > 0
 
 
+def documents(
+    admin: Admin, groups: Mapping[str, GroupDescription], *, with_offsets: bool
+) -> list[Mapping[str, object]]:
+    """Return the JSON of groups: state and members, or offsets and lag by partition."""
+    found: list[Mapping[str, object]] = []
+    for group_id, group in groups.items():
+        if group.state == "Dead":
+            raise KafkaError(69, f"Consumer group '{group_id}' does not exist.")
+        shown: dict[str, object] = {
+            "group": group_id,
+            "state": group.state,
+            "type": group.type,
+            "coordinator": group.coordinator,
+            "assignor": group.assignor,
+            "members": [_member_document(one) for one in group.members],
+        }
+        if with_offsets:
+            rows = _offset_rows(admin, group_id, group)
+            shown["offsets"] = [{**one._asdict(), "lag": one.lag} for one in rows if one.topic]
+        found.append(shown)
+    return found
+
+
+def _member_document(member: MemberDescription) -> dict[str, object]:
+    assignment = [f"{one.topic}-{one.partition}" for one in member.assignment]
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "assignment": assignment,
+    }
+
+
 # ---------------------------------------------------------------- offsets
 
 

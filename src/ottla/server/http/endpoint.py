@@ -55,7 +55,12 @@ class HttpEndpoint:
             return network.serve_http(address.host, address.port, self._make_app)
         except OSError as error:
             raise port_taken(
-                address.host, address.port, error, network, setting="metrics.listener=HOST"
+                address.host,
+                address.port,
+                error,
+                network,
+                setting="metrics.listener",
+                overrides=lambda port: [f"metrics.listener={address.host}:{port}"],
             ) from error
 
     def _make_app(self) -> ASGIApp:

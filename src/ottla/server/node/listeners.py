@@ -18,6 +18,7 @@ from ottla.server.node.startup import (
     connection_quota,
     frame_budget,
     limit_connections,
+    listeners_on,
     port_taken,
     socket_options,
 )
@@ -59,7 +60,14 @@ class BoundPorts:
         try:
             sock = network.listen(host, port, socket_options(self._config))
         except OSError as error:
-            raise port_taken(host, port, error, network) from error
+            raise port_taken(
+                host,
+                port,
+                error,
+                network,
+                setting="listeners",
+                overrides=lambda port: listeners_on(self._config, endpoint, port),
+            ) from error
         self.sockets[endpoint.listener] = sock
         self.addresses[endpoint.listener] = (self._advertised_host(endpoint), sock.getsockname()[1])
         return sock

@@ -6,6 +6,7 @@ Kafka: SocketServer's settings; its start prints a few hundred log lines.
 from __future__ import annotations
 
 from errno import EADDRINUSE
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla._version import __version__
@@ -17,9 +18,9 @@ from ottla.server.node.dynamic_settings import address_limits, listener_limit
 from ottla.server.system.environment import SocketOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from ottla.config.broker import BrokerConfig
+    from ottla.config.broker import BrokerConfig, Endpoint
     from ottla.network.server import Listener
     from ottla.server.system.environment import Environment, Network
 
@@ -88,7 +89,16 @@ def limit_connections(
 
 
 class PortTaken(Exception):
-    """A listener's port cannot be had; the text is one line with the reason and what to do."""
+    """A listener's port cannot be had; the text is one line with the reason and what to do.
+
+    `overrides` are the settings with which the node starts on a free port.
+    """
+
+    def __init__(self, reason: str, overrides: Sequence[str] = ()) -> None:
+        self.reason = reason
+        self.overrides = tuple(overrides)
+        flags = " ".join(f"--override {quote(one)}" for one in self.overrides)
+        super().__init__(f"{reason}; stop it or start with {flags}" if flags else reason)
 
 
 def port_taken(
@@ -97,22 +107,47 @@ def port_taken(
     error: OSError,
     network: Network,
     *,
-    setting: str = "listeners=PLAINTEXT://",
+    setting: str,
+    overrides: Callable[[int], Sequence[str]],
 ) -> PortTaken:
     """Return why a port cannot be bound: the process that holds it, and how to start on another.
 
     An address that is none of this machine's, or a port that needs a privilege, has no holder.
+    overrides(port) returns the settings of a node that listens on the port instead.
     """
     shown = host or "0.0.0.0"  # noqa: S104 - only shown
     if error.errno != EADDRINUSE:
-        name = setting.partition("=")[0]
-        return PortTaken(f"cannot listen on {shown}:{port}, see {name}: {error.strerror}")
+        return PortTaken(f"cannot listen on {shown}:{port}, see {setting}: {error.strerror}")
     holder = network.holder_of_port(port)
     who = f" by {holder}" if holder else f" ({error})"
-    return PortTaken(
-        f"port {port} on {shown} is taken{who}; "
-        f"stop it or start with --override {setting}:{port + 1}"
-    )
+    reason = f"port {port} on {shown} is taken{who}"
+    return PortTaken(reason, overrides(_free_port(network, host, port)))
+
+
+def _free_port(network: Network, host: str, taken: int) -> int:
+    """Return the next port that can be bound, 0 (any) when none of the next ones is free."""
+    for port in range(taken + 1, min(taken + 50, 65536)):
+        try:
+            network.listen(host, port, SocketOptions()).close()
+        except OSError:
+            continue
+        return port
+    return 0
+
+
+def listeners_on(config: BrokerConfig, moved: Endpoint, port: int) -> list[str]:
+    """Return `listeners`, and `advertised.listeners` if it is given, with one port changed."""
+
+    def text(endpoints: Iterable[Endpoint]) -> str:
+        return ",".join(
+            str(one._replace(port=port) if one.listener == moved.listener else one)
+            for one in endpoints
+        )
+
+    found = [f"listeners={text(config.endpoints)}"]
+    if config.given.get("advertised.listeners"):
+        found.append(f"advertised.listeners={text(config.advertised_endpoints)}")
+    return found
 
 
 def _speed_note() -> str:

@@ -1,0 +1,159 @@
+"""`ottla server-stop`: stop the nodes that this user runs on this machine.
+
+Kafka: bin/kafka-server-stop.sh, which does not wait.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ottla.cli.options.failures import ToolError, failures_reported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import psutil
+
+EXAMPLES = """
+\b
+Examples:
+  ottla server-stop
+  ottla server-stop --node-id 1
+  ottla server-stop --ready-file ready.json --timeout 120
+"""
+COMMAND = "server-start"
+_SPELLINGS = frozenset({COMMAND, f"kafka-{COMMAND}", f"kafka-{COMMAND}.sh"})
+_DEVELOPMENT = {"node.id": "1", "process.roles": "broker,controller"}
+_VALUES = ("--override", "--port", "--ready-file", "--log-level", "--log-format", "--log-file")
+
+
+class RunningNode(NamedTuple):
+    """A process of `ottla server-start`."""
+
+    process: psutil.Process
+    arguments: list[str]
+    """What follows `server-start`."""
+
+
+@click.command("server-stop", epilog=EXAMPLES)
+@click.option("--node-id", type=int, help="Only the node with this id.")
+@click.option("--process-role", help="Only nodes with this role: broker or controller.")
+@click.option("--ready-file", type=click.Path(dir_okay=False), help="Only the node that wrote it.")
+@click.option(
+    "--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for the end."
+)
+def server_stop(
+    node_id: int | None, process_role: str | None, ready_file: str | None, timeout: float
+) -> None:
+    """Ask nodes to stop, as SIGTERM does, and wait until they have.
+
+    Without flags, all nodes that this user has started on this machine with `ottla server-start`.
+    """
+    with failures_reported():
+        pid = None if ready_file is None else _pid_of(Path(ready_file))
+        chosen = [
+            node
+            for node in _running_nodes()
+            if pid in (None, node.process.pid) and _is_selected(node, node_id, process_role)
+        ]
+        if not chosen:
+            click.echo("No kafka server to stop")  # the text of Kafka's script
+            sys.exit(1)
+        _stop([node.process for node in chosen], timeout)
+
+
+def _pid_of(path: Path) -> int:
+    try:
+        return int(json.loads(path.read_text(encoding="utf-8"))["pid"])
+    except OSError as error:
+        raise ToolError(
+            f"cannot read {path}: {error.strerror}; a node that runs writes it, see "
+            "ottla server-start --ready-file"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ToolError(f"{path} is no file of ottla server-start --ready-file") from error
+
+
+def _running_nodes() -> Iterator[RunningNode]:
+    """Yield this user's nodes, whichever way the command was started."""
+    import psutil
+
+    for process in psutil.process_iter(["cmdline", "uids"]):
+        found = process.info
+        if not found["cmdline"] or process.pid == os.getpid():
+            continue
+        if found["uids"] is not None and found["uids"].real != os.getuid():
+            continue
+        words: list[str] = found["cmdline"]
+        for place, word in enumerate(words[:5]):
+            is_ottla = place > 0 and Path(words[place - 1]).name in {"ottla", "main.py"}
+            if word in _SPELLINGS and is_ottla:
+                yield RunningNode(process, words[place + 1 :])
+
+
+def _is_selected(node: RunningNode, node_id: int | None, role: str | None) -> bool:
+    if node_id is None and role is None:
+        return True
+    settings = _settings(node)
+    if role is not None and role not in settings["process.roles"].replace(" ", "").split(","):
+        return False
+    return node_id is None or settings["node.id"] == str(node_id)
+
+
+def _settings(node: RunningNode) -> dict[str, str]:
+    """Return id and roles of a node: from its file, its environment and its flags."""
+    from ottla.config.properties import PropertiesError, parse_properties
+
+    settings: dict[str, Any] = dict(_DEVELOPMENT)
+    try:
+        environ, folder = node.process.environ(), Path(node.process.cwd())
+        for path in _files(node.arguments):
+            settings |= parse_properties((folder / path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, PropertiesError):
+        environ = {}  # as much as can be known
+    for name in _DEVELOPMENT:
+        variable = "KAFKA_" + name.replace(".", "_").upper()
+        settings[name] = environ.get(variable, settings[name])
+    for word in node.arguments:
+        name, equals, value = word.removeprefix("--override=").partition("=")
+        if equals and name in _DEVELOPMENT:
+            settings[name] = value
+    return settings
+
+
+def _files(arguments: list[str]) -> Iterator[str]:
+    """Yield the arguments that are no flags and no values of flags: the properties file."""
+    is_value = False
+    for word in arguments:
+        if not is_value and not word.startswith("-"):
+            yield word
+        is_value = word in _VALUES
+
+
+def _stop(processes: list[psutil.Process], timeout_s: float) -> None:
+    import psutil
+
+    for process in processes:
+        try:
+            process.terminate()
+        except psutil.NoSuchProcess:
+            continue
+        except psutil.AccessDenied as error:
+            raise ToolError(
+                f"pid {process.pid} belongs to another user; stop it as that"
+            ) from error
+    gone, alive = psutil.wait_procs(processes, timeout_s)
+    for process in gone:
+        click.echo(f"stopped pid {process.pid}")
+    if alive:
+        pids = ", ".join(str(one.pid) for one in alive)
+        raise ToolError(
+            f"pid {pids} still runs after {timeout_s:g} s: it flushes its logs; wait longer "
+            "(--timeout), or see its log"
+        )

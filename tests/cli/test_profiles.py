@@ -1,0 +1,150 @@
+"""Where tools connect without --bootstrap-server; and what the shell completes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from click.shell_completion import ShellComplete
+
+from ottla.cli.main import main, ottla
+from ottla.cli.options.profiles import Profile, chosen_profile, defaults, take_profile
+from ottla.testing.cluster import Cluster
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = """
+default = "local"
+[profiles.local]
+bootstrap_servers = "localhost:9092"
+[profiles.production]
+bootstrap_servers = "kafka1:9092,kafka2:9092"
+command_config = "production.properties"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the user's file with two profiles."""
+    path = tmp_path / "profiles.toml"
+    path.write_text(FILE)
+    monkeypatch.setenv("OTTLA_PROFILES_FILE", str(path))
+    monkeypatch.delenv("OTTLA_BOOTSTRAP_SERVERS", raising=False)
+    monkeypatch.delenv("OTTLA_PROFILE", raising=False)
+    return path
+
+
+def test_the_flag_wins_over_variables_and_these_over_the_file(file: Path) -> None:
+    """--profile, OTTLA_BOOTSTRAP_SERVERS, OTTLA_PROFILE, then the default of the file."""
+    base = {"OTTLA_PROFILES_FILE": str(file)}
+    production = Profile("kafka1:9092,kafka2:9092", str(file.parent / "production.properties"))
+    servers = {**base, "OTTLA_BOOTSTRAP_SERVERS": "a:1", "OTTLA_PROFILE": "local"}
+    assert chosen_profile("production", servers) == production
+    assert chosen_profile(None, servers) == Profile("a:1")
+    assert chosen_profile(None, {**base, "OTTLA_PROFILE": "production"}) == production
+    assert chosen_profile(None, base) == Profile("localhost:9092")
+    assert chosen_profile(None, {"OTTLA_PROFILES_FILE": str(file.parent / "none")}) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "text"),
+    [
+        (FILE, "producton", "no profile producton in {path}; did you mean production?"),
+        (FILE, "xyzzy", "no profile xyzzy in {path}; add a table [profiles.xyzzy]"),
+        ("[profiles.a]\nservers = ''", "a", "{path}: profile a has the unknown key servers; keys"),
+        ("[profiles.a]\nbootstrap_servers = 1", "a", "{path}: bootstrap_servers of profile a must"),
+        ("[profiles.a]", "a", "{path}: profile a has no bootstrap_servers"),
+        ("[profiles", "a", "cannot read {path}: Expected ']'"),
+        ("profiles = 3", "a", "no profile a in {path}; add a table [profiles.a]"),
+    ],
+)
+def test_what_is_wrong_is_named(file: Path, content: str, name: str, text: str) -> None:
+    """One line with the file and what to write."""
+    file.write_text(content)
+    with pytest.raises(click.ClickException) as told:
+        chosen_profile(name, {"OTTLA_PROFILES_FILE": str(file)})
+    assert told.value.message.startswith(text.format(path=file))
+
+
+def test_the_flag_may_stand_anywhere() -> None:
+    """Before and behind the command; not behind `--`; a missing value is an error."""
+    left = ["topics", "--list"]
+    assert take_profile(["--profile", "a", *left]) == ("a", left)
+    assert take_profile([*left, "--profile=a"]) == ("a", left)
+    assert take_profile([*left, "--", "--profile"]) == (None, [*left, "--", "--profile"])
+    with pytest.raises(click.UsageError, match="requires an argument"):
+        take_profile([*left, "--profile"])
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ("topics --list", {"bootstrap_server", "command_config"}),
+        ("topics --list --bootstrap-server a:1", {"command_config"}),
+        ("topics --list --command-config f", {"bootstrap_server"}),
+        ("cluster cluster-id -C a:1", {"command_config"}),
+        ("producer-perf-test --producer-props bootstrap.servers=a:1", {"command_config"}),
+        ("console-producer --producer.config f", {"bootstrap_server"}),
+        ("metadata-quorum add-controller", {"bootstrap_server"}),
+    ],
+)
+def test_arguments_win_over_a_profile(words: str, given: set[str]) -> None:
+    """What an argument says is never replaced."""
+    arguments = words.split()
+    found = defaults(Profile("a:1", "file"), arguments, [arguments[0]])[arguments[0]]
+    assert {name for name in found if not isinstance(found[name], dict)} == given
+
+
+def test_tools_connect_without_an_address(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A flag of a command, of a subcommand, and of the tool whose flag has another name."""
+    with Cluster() as cluster:
+        monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", cluster.bootstrap)
+        for words in ("topics --create --topic orders", "cluster cluster-id", "features describe"):
+            main(words.split())
+        out = capsys.readouterr().out
+        assert "Created topic orders." in out
+        assert "Cluster ID: " in out
+        assert "Feature: metadata.version" in out
+        monkeypatch.setenv("_OTTLA_COMPLETE", "bash_complete")
+        shell = ShellComplete(ottla, {}, "ottla", "_OTTLA_COMPLETE")
+        completed = shell.get_completions(["topics", "--topic"], "ord")
+        assert [one.value for one in completed] == ["orders"]
+        assert shell.get_completions(["consumer-groups", "--group"], "") == []
+        proposed = shell.get_completions([], "topi")
+        assert [one.value for one in proposed] == ["topics"]
+
+
+def test_completion_without_a_cluster_proposes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No error appears while a line is typed."""
+    monkeypatch.setenv("_OTTLA_COMPLETE", "bash_complete")
+    monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", "nonsense")
+    shell = ShellComplete(ottla, {}, "ottla", "_OTTLA_COMPLETE")
+    assert shell.get_completions(["topics", "--topic"], "") == []
+
+
+def test_without_any_address_tools_say_what_kafkas_say(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No default is invented."""
+    file.unlink()
+    with pytest.raises(SystemExit):
+        main(["topics", "--list"])
+    assert "Error: --bootstrap-server must be specified" in capsys.readouterr().err
+
+
+def test_versions_are_told_in_detail(capsys: pytest.CaptureFixture[str]) -> None:
+    """Compiled or not, Python and libraries; in either order of the flags."""
+    texts = []
+    for flags in (["--version", "--verbose"], ["--verbose", "--version"]):
+        main(flags)
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    lines = texts[0].splitlines()
+    assert lines[0].startswith("Ottla ")
+    assert any(one.startswith("modules   ") and "compiled" in one for one in lines)
+    assert any(one.startswith("python    3.") for one in lines)
+    assert any(one.startswith("library   cramjam ") for one in lines)

@@ -1,0 +1,126 @@
+"""`ottla server-stop`, and the command that a start on a taken port proposes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+OTTLA = (sys.executable, "-m", "ottla")
+
+
+class Processes:
+    """Nodes that are started in directories of their own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *arguments: str) -> dict[str, object]:
+        """Start a node; return what it wrote into its ready file."""
+        folder = self.root / str(len(self.running))
+        folder.mkdir()
+        ready = folder / "ready.json"
+        command = [*OTTLA, "server-start", "--ready-file", "ready.json", *arguments]
+        with (folder / "log").open("wb") as log:
+            self.running.append(subprocess.Popen(command, cwd=folder, stdout=log, stderr=log))
+        deadline = time.monotonic() + 30
+        while not ready.exists():
+            assert time.monotonic() < deadline, (folder / "log").read_text()
+            assert self.running[-1].poll() is None, (folder / "log").read_text()
+            time.sleep(0.02)
+        found: dict[str, object] = json.loads(ready.read_text())
+        return found
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    """Give nodes; those that still run are killed."""
+    found = Processes(tmp_path)
+    yield found
+    for one in found.running:
+        one.kill()
+        one.wait()
+
+
+def stop(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, str, str]:
+    """Run server-stop."""
+    status: object = 0
+    try:
+        main(["server-stop", *arguments])
+    except SystemExit as ended:
+        status = ended.code or 0
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def test_nodes_are_chosen_and_stopped(
+    processes: Processes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By id or role, from flags; by ready file; the command returns when the node has ended."""
+    first = processes.start("--port", "0", "--override", "node.id=7041")
+    missing = stop(capsys, "--node-id", "7042")
+    assert missing == (1, "No kafka server to stop\n", "")
+    assert stop(capsys, "--node-id", "7041", "--process-role", "share")[0] == 1
+    stopped = stop(capsys, "--node-id", "7041", "--process-role", "broker")
+    assert stopped == (0, f"stopped pid {first['pid']}\n", "")
+    assert processes.running[0].wait(5) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, "cannot read {path}: No such file or directory; a node that runs writes it, see"),
+        ("{}", "{path} is no file of ottla server-start --ready-file"),
+        ("[1]", "{path} is no file of ottla server-start --ready-file"),
+    ],
+)
+def test_a_wrong_ready_file(
+    content: str | None, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line, no traceback."""
+    path = tmp_path / "ready.json"
+    if content is not None:
+        path.write_text(content)
+    status, _, err = stop(capsys, "--ready-file", str(path))
+    assert status == 1
+    assert err.startswith(text.format(path=path))
+
+
+def test_the_command_for_a_taken_port_works_when_pasted(
+    processes: Processes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The proposal starts the same node on a free port."""
+    first = processes.start("--port", "0", "--override", "node.id=7043")
+    host, _, port = str(first["bootstrap"]).partition(":")
+    (processes.root / "other").mkdir()
+    done = subprocess.run(
+        [*OTTLA, "server-start", "--port", port, "--override", "node.id=7044"],
+        cwd=processes.root / "other",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    *_, reason, command = done.stderr.splitlines()
+    assert reason.startswith(f"Error: port {port} on {host} is taken by pid {first['pid']} (")
+    assert reason.endswith("; stop it, or start this node on another port:")
+    words = shlex.split(command)
+    assert words[:2] == ["ottla", "server-start"]
+    second = processes.start(*words[2:])
+    assert second["bootstrap"] != first["bootstrap"]
+    ready = str(processes.root / "1" / "ready.json")
+    assert stop(capsys, "--ready-file", ready) == (0, f"stopped pid {second['pid']}\n", "")
+    processes.running[0].send_signal(signal.SIGTERM)
