@@ -3,8 +3,9 @@
 Kafka: kafka.docker.KafkaDockerWrapper, which writes them into server.properties at start.
 
 `KAFKA_X` is the setting whose name has `.` for `_`, `_` for `__` and `-` for `___`, in lower case;
-`OTTLA_X` is one of Ottla's own settings by the same rule. `KAFKA_X_FILE` gives the path of a file
-that contains the value, for secrets. Values are used verbatim, without properties file escapes.
+`KAFKA_CFG_X` of Bitnami's image is the same. `OTTLA_X` is one of Ottla's own settings by the same
+rule. `KAFKA_X_FILE` gives the path of a file that contains the value, for secrets. Values are used
+verbatim, without properties file escapes.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ NOT_SETTINGS: Final = frozenset(
         "KAFKA_VERSION",
     }
 )
+# Variables of other images: what they say is so here, or read by the command line.
+_OF_IMAGES: Final = frozenset(
+    {"KAFKA_CLUSTER_ID", "KAFKA_ENABLE_KRAFT", "KAFKA_KRAFT_CLUSTER_ID", "KAFKA_KRAFT_MODE"}
+)
+_BITNAMI_PREFIX: Final = "KAFKA_CFG_"
 # Kubernetes sets such variables for every service, also for one named "kafka".
 _SERVICE_LINK = re.compile(
     r"KAFKA(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)"
@@ -65,7 +71,9 @@ NOTHING: Final = Environment({}, [], [])
 
 def property_name(variable: str) -> str:
     """Return the dotted name that a variable `KAFKA_…` or `OTTLA_…` stands for."""
-    name = variable.partition("_")[2].lower().replace("_", ".")
+    name = variable.removeprefix(_BITNAMI_PREFIX)
+    name = name if name != variable else variable.partition("_")[2]
+    name = name.lower().replace("_", ".")
     return name.replace("...", "-").replace("..", "_")
 
 
@@ -88,7 +96,7 @@ def read_environment(
             _read_own(variable, value, own, found)
         elif variable in NOT_SETTINGS:
             ignored.append(variable)
-        elif variable.startswith(PREFIX):
+        elif variable.startswith(PREFIX) and variable not in _OF_IMAGES:
             _read(variable, value, found, is_known, read_file)
     if ignored:
         found.warnings.append(f"{', '.join(ignored)}: ignored, they configure the JVM or log4j")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.options.first_start import format_empty
 from ottla.cli.options.node_config import load_settings
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ottla.server.node.startup import PortTaken
 
 log = logging.getLogger("ottla.node")
+_CLUSTER_ID_VARIABLES = ("CLUSTER_ID", "KAFKA_CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID")
+"""Of the images of Apache, Confluent and Bitnami."""
 EXAMPLES = """
 \b
 Examples:
@@ -43,6 +46,14 @@ Examples:
 @click.option(
     "--ready-file", type=click.Path(dir_okay=False), help="Write the node's address to this file."
 )
+@click.option(
+    "--format", "formats", is_flag=True, help="Format log directories that are empty first."
+)
+@click.option(
+    "--cluster-id",
+    default=lambda: next(filter(None, map(os.environ.get, _CLUSTER_ID_VARIABLES)), None),
+    help="Id of the cluster that --format formats for; CLUSTER_ID by default, else a random one.",
+)
 @click.option("--check", is_flag=True, help="Only check the configuration.")
 @click.option(
     "--log-level",
@@ -57,11 +68,13 @@ Examples:
     type=click.Path(dir_okay=False),
     help="Write log lines to this file, which is rotated; see log.file.max.bytes.",
 )
-def server_start(
+def server_start(  # noqa: PLR0917 - click passes options by name
     file: str | None,
     overrides: tuple[str, ...],
     port: int | None,
     ready_file: str | None,
+    formats: bool,
+    cluster_id: str | None,
     check: bool,
     log_levels: tuple[str, ...],
     log_format: str | None,
@@ -82,6 +95,8 @@ def server_start(
         click.echo("The configuration is valid.")
         return
     _open_log(settings)
+    if formats:
+        format_empty(settings.config, cluster_id)
     from ottla.server.node.startup import PortTaken
 
     try:
@@ -139,6 +154,7 @@ async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
     from ottla.server.node.node import Node
     from ottla.server.system.process import keep_freed_memory, raise_descriptor_limit
     from ottla.server.system.real import RealEnvironment
+    from ottla.server.system.service_manager import notify
 
     raise_descriptor_limit()
     keep_freed_memory()
@@ -153,12 +169,14 @@ async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
     sys.stdout.flush()
     if ready_file is not None:
         _write_ready(Path(ready_file), node)
+    notify("READY=1", f"STATUS=serves {node.bootstrap}")
     _tidy_memory()
     try:
         await _first_of(stopped, node.halted)
         if node.failure is not None:
             raise click.ClickException(f"halted: {node.failure}")
     finally:
+        notify("STOPPING=1", "STATUS=flushes and closes its logs")
         if ready_file is not None:
             _remove(Path(ready_file))
         await node.stop()

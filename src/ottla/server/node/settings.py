@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 DEVELOPMENT_DIRECTORY = "ottla-data"
+_CONFLUENT = "confluent."
 DEVELOPMENT_PORT = 9092
 DEVELOPMENT_ORIGIN = "node without a file"
 OVERRIDE_ORIGIN = "--override"
@@ -98,8 +99,14 @@ def node_settings(
     """
     given, warnings = gather(file, overrides, port=port, environment=environment)
     config, found = _parse(texts(given))
-    unknown = _with_origins(config.unknown_settings, given)
-    misspelt = [one for one in unknown if one.name in overrides or nearest(one.name, config.keys)]
+    unknown = _with_origins(map(_without_foreign_proposal, config.unknown_settings), given)
+    misspelt = [
+        one
+        for one in unknown
+        if one.name in overrides
+        or (not one.name.startswith(_CONFLUENT) and nearest(one.name, config.keys))
+    ]
+    found += _zookeeper_problems(given)
     problems = [*environment.problems, *_with_origins(found, given), *misspelt]
     if problems:
         raise ConfigErrors(problems)
@@ -163,6 +170,25 @@ def _parse(given: dict[str, str]) -> tuple[BrokerConfig, list[ConfigProblem]]:
         *listener_problems(given),
         *plugin_problems(config),
     ]
+
+
+def _without_foreign_proposal(one: ConfigProblem) -> ConfigProblem:
+    """Return the problem of an unknown name; one of Confluent's plug-ins resembles none of ours."""
+    if not one.name.startswith(_CONFLUENT):
+        return one
+    return one._replace(message=f"{one.name} is ignored: it belongs to a plug-in of Confluent")
+
+
+def _zookeeper_problems(given: Mapping[str, Setting]) -> list[ConfigProblem]:
+    """Refuse a node that was one of ZooKeeper's; next to KRaft's roles a rest is a warning."""
+    connect, roles = given.get("zookeeper.connect"), given.get("process.roles")
+    if connect is None or (roles is not None and roles.origin != DEVELOPMENT_ORIGIN):
+        return []
+    text = (
+        f"zookeeper.connect={connect.value} requires ZooKeeper, which Kafka 4 does not support any "
+        "more: remove it and set process.roles=broker,controller"
+    )
+    return [ConfigProblem("zookeeper.connect", connect.value, text)]
 
 
 def _with_origins(
