@@ -163,6 +163,22 @@ def test_truncation_cuts_exactly_there() -> None:
         assert new_log(disk).log_end_offset == target + 1
 
 
+def test_truncation_inside_a_batch_ends_where_the_batch_began() -> None:
+    """Memory and file agree: no offset below the end is missing from the file."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for _ in range(4):
+        put(log, 5)
+    log.update_high_watermark(20)
+    log.truncation.truncate_to(13, now_ms=NOW_MS)
+    assert (log.log_end_offset, log.recovery_point, log.high_watermark) == (10, 0, 10)
+    assert log.producer_state.end_offset == 10
+    disk.kill()
+    reopened = new_log(disk)
+    assert reopened.log_end_offset == 10
+    assert put(reopened).first_offset == 10
+
+
 def test_truncate_to_an_empty_segment_append_and_roll() -> None:
     """KAFKA-6492: no two segments of one name; a crash afterwards recovers."""
     disk = SimulatedDisk()

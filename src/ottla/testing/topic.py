@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.types import TopicPartition
 
@@ -15,10 +15,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Self
 
+    from ottla.clients.blocking import Producer
     from ottla.clients.consumer.record_decoder import ConsumerRecord
-    from ottla.testing.kafka import Kafka
 
 _POLL_S = 0.02
+
+
+class TopicClients(Protocol):
+    """What a topic needs of the `kafka` fixture."""
+
+    @property
+    def producer(self) -> Producer:
+        """A producer without lingering."""
+
+    def offsets(self, topic: str, partition: int, *, earliest: bool) -> int:
+        """Return one end of a partition."""
+
+    def read_all(self, topic: TestTopic, *, read_committed: bool = False) -> list[ConsumerRecord]:
+        """Return all records of a topic that are there now."""
 
 
 class TestTopic(str):
@@ -26,9 +40,9 @@ class TestTopic(str):
 
     __slots__ = ("_kafka",)
     __test__ = False
-    _kafka: Kafka
+    _kafka: TopicClients
 
-    def __new__(cls, name: str, kafka: Kafka) -> Self:
+    def __new__(cls, name: str, kafka: TopicClients) -> Self:
         """Bind a name to the fixture that knows the broker."""
         self = super().__new__(cls, name)
         self._kafka = kafka

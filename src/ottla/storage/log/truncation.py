@@ -113,6 +113,7 @@ class LogTruncation:
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
         """Cut the log so that offset is the next to be written; return whether anything changed.
 
+        A batch that holds offset goes as a whole, and the log ends where it began.
         `on_recovery_point_lowered` is called first, which may wait for the disk.
         """
         log = self._log
@@ -136,6 +137,9 @@ class LogTruncation:
         number = log.segments.number_for(offset)
         later = [log.segments[at] for at in range(number + 1, len(log.segments))]
         target = log.segments[number]
+        batch = target.batch_at(offset)
+        if batch is not None:
+            offset = min(offset, batch.base_offset)
         self._lower_recovery_point(offset)
         log.leader_epochs.truncate_from_end(offset)
         log.log_start_offset = min(log.log_start_offset, offset)

@@ -13,7 +13,7 @@ from ottla.storage.directories.checkpoints import (
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from ottla.storage.log_set.jobs import CheckpointJob
+from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,3 +119,67 @@ class CheckpointQueue:
     def forget(self, partition: TopicPartition) -> None:
         """Drop what is known of a deleted partition."""
         self._stored.pop(partition, None)
+
+
+class CheckpointJob:
+    """Writes checkpoint files of one directory.
+
+    The worker writes temporary files; `done` renames them on the owner's thread, unless a newer job
+    of the directory did so before: a recovery point that was lowered must not rise again.
+    """
+
+    __slots__ = ("_files", "_log_dir", "_queue", "_sequence", "_table")
+
+    def __init__(
+        self,
+        queue: CheckpointQueue,
+        table: LogTable,
+        log_dir: LogDirectory,
+        files: Mapping[str, Mapping[TopicPartition, int]],
+    ) -> None:
+        self._queue = queue
+        self._table = table
+        self._log_dir = log_dir
+        self._files = files
+        self._sequence = log_dir.begin_checkpoint(files)
+        log_dir.checkpoints_under_way += 1
+
+    def run(self) -> None:
+        """Write the temporary files durably."""
+        for name, offsets in self._files.items():
+            self._log_dir.write_offsets_to_new_file(name, offsets, self._sequence)
+
+    def done(self, error: BaseException | None) -> None:
+        """Rename the files, or put the directory offline; without descriptors retry later."""
+        self._log_dir.checkpoints_under_way -= 1
+        if self._log_dir.failure is not None:
+            return
+        placed: list[str] = []
+        if error is None:
+            try:
+                placed = [name for name in self._files if self._put_in_place(name)]
+            except OSError as failure:
+                error = failure
+        if is_exhaustion(error):
+            self._queue.request(self._log_dir)
+        elif error is not None:
+            self._table.fail(self._log_dir, error)
+        elif RECOVERY_POINT_CHECKPOINT in placed:
+            self._queue.written(self._files[RECOVERY_POINT_CHECKPOINT])
+
+    def _put_in_place(self, name: str) -> bool:
+        return self._log_dir.put_in_place(name, self._sequence)
+
+    def run_now(self) -> None:
+        """Run the job on this thread; durable on return. Waits for the disk."""
+        error: BaseException | None = None
+        try:
+            self.run()
+        except OSError as failure:
+            error = failure
+        self.done(error)
+        if self._log_dir.failure is None:
+            try:
+                self._log_dir.directory.sync()
+            except OSError as failure:
+                self._table.fail(self._log_dir, failure)

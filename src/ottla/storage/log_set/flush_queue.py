@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.errors import KafkaError
-from ottla.storage.log_set.jobs import LogFlush
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.purgatory.pending import Pending
+    from ottla.storage.log.flush import FlushJob
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log_set.checkpoint_queue import CheckpointQueue
     from ottla.storage.log_set.jobs import StorageJob
@@ -117,3 +117,29 @@ class FlushQueue:
         self.waits.settle(log)
         if may_go_on and log in self.waits:
             self._awaited(log)
+
+
+class LogFlush:
+    """Flushes one log."""
+
+    __slots__ = ("_job", "_log", "_queue", "_table", "run")
+
+    def __init__(
+        self, queue: FlushQueue, table: LogTable, log: PartitionLog, job: FlushJob
+    ) -> None:
+        self._queue = queue
+        self._table = table
+        self._log = log
+        self._job = job
+        self.run = job.run
+
+    def done(self, error: BaseException | None) -> None:
+        """Advance the recovery point, or put the directory offline."""
+        failure = error if error is None or isinstance(error, OSError) else OSError(str(error))
+        try:
+            self._log.flushes.completed(self._job, failure)
+        except KafkaError as storage_error:
+            log_dir = self._table.log_dirs.get(self._log.topic_partition)
+            if log_dir is not None:
+                self._table.fail(log_dir, storage_error.__cause__)
+        self._queue.completed(self._log, may_go_on=error is None)

@@ -27,8 +27,7 @@ from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log_set.checkpoint_queue import CheckpointQueue
 from ottla.storage.log_set.flush_queue import FlushQueue
-from ottla.storage.log_set.jobs import Removal
-from ottla.storage.log_set.removal_queue import RemovalQueue
+from ottla.storage.log_set.removal_queue import Removal, RemovalQueue
 from ottla.storage.log_set.table import LogTable
 from ottla.storage.producers.count import DEFAULT_MAX_PRODUCERS
 from ottla.types import TopicPartition

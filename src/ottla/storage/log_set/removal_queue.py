@@ -5,18 +5,34 @@ Kafka: LogManager.deleteLogs, LocalLog.deleteSegmentFiles.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.storage.log_set.jobs import RemovalJob, SegmentRemovalJob
+from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
+    from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log.partition_log import PartitionLog
-    from ottla.storage.log_set.jobs import Removal, StorageJob
+    from ottla.storage.log_set.jobs import StorageJob
     from ottla.storage.log_set.table import LogTable
     from ottla.types import TopicPartition
 
 MAX_REMOVALS = 512
 """Logs whose deleted segments' files are removed in one call."""
+
+
+class Removal(NamedTuple):
+    """A deleted partition's directory, to be removed at due_ms or later."""
+
+    due_ms: int
+    log_dir: LogDirectory
+    name: str
+    log: PartitionLog | None = None
+    """The log, when this process opened it: a flush of it may be running."""
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether the delay is over and no worker writes into the directory."""
+        return self.due_ms <= now_ms and (self.log is None or not self.log.is_flushing)
 
 
 class RemovalQueue:
@@ -67,3 +83,47 @@ class RemovalQueue:
             if not log.truncation.has_deleted_segments:
                 del self._with_deleted_segments[partition]
         return jobs
+
+
+class RemovalJob:
+    """Removes the directory of a deleted partition."""
+
+    __slots__ = ("_queue", "_removal", "_table")
+
+    def __init__(self, queue: RemovalQueue, table: LogTable, removal: Removal) -> None:
+        self._queue = queue
+        self._table = table
+        self._removal = removal
+
+    def run(self) -> None:
+        """Remove the directory tree."""
+        self._removal.log_dir.directory.remove_tree(self._removal.name)
+
+    def done(self, error: BaseException | None) -> None:
+        """Put the log directory offline on failure; without descriptors retry later."""
+        if is_exhaustion(error):
+            self._queue.add(self._removal)
+        elif error is not None:
+            self._table.fail(self._removal.log_dir, error)
+
+
+class SegmentRemovalJob:
+    """Removes the files of a log's deleted segments."""
+
+    __slots__ = ("_log_dir", "_paths", "_table")
+
+    def __init__(self, table: LogTable, log_dir: LogDirectory, paths: list[str]) -> None:
+        self._table = table
+        self._log_dir = log_dir
+        self._paths = paths
+
+    def run(self) -> None:
+        """Remove the files that exist; those of a deleted partition are removed with it."""
+        for path in self._paths:
+            with suppress(FileNotFoundError):
+                self._log_dir.directory.remove(path)
+
+    def done(self, error: BaseException | None) -> None:
+        """Put the log directory offline on failure."""
+        if error is not None:
+            self._table.fail(self._log_dir, error)
