@@ -44,12 +44,20 @@ class Partition:
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, topic_id: Uuid, log: PartitionLog) -> None:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        log: PartitionLog,
+        *,
+        is_internal: bool = False,
+    ) -> None:
+        """Take the log; clients may not write to internal partitions."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
+        self.is_internal = is_internal
         self.is_leader = False
-        self.is_internal = False
         self.leader_id = -1
         self.leader_epoch = -1
         self.partition_epoch = -1
@@ -60,10 +68,27 @@ class Partition:
         self.bytes_in = self.bytes_out = 0
         """Counted since the node started, for metrics."""
         self.on_commit: Callable[[Partition], None] | None = None
-        """Called when the high watermark has moved: for partitions that a coordinator lives on."""
 
-    def become_leader(self, leader_id: int, leader_epoch: int) -> None:
-        """Lead from this epoch on; the sole in-sync replica's whole log is committed."""
+    def assign(self, replicas: tuple[int, ...], isr: tuple[int, ...], partition_epoch: int) -> None:
+        """Take replicas and in-sync set from the metadata."""
+        self.replicas, self.isr, self.partition_epoch = replicas, isr, partition_epoch
+
+    def reconfigure(self, min_insync_replicas: int) -> None:
+        """Take the topic's settings."""
+        self.min_insync_replicas = min_insync_replicas
+
+    def become_leader(
+        self,
+        leader_id: int,
+        leader_epoch: int,
+        on_commit: Callable[[Partition], None] | None = None,
+    ) -> None:
+        """Lead from this epoch on; the sole in-sync replica's whole log is committed.
+
+        on_commit(partition) is called when the high watermark has moved: for the partitions of a
+        coordinator.
+        """
+        self.on_commit = on_commit
         if leader_epoch > self.leader_epoch:
             self.log.assign_epoch(leader_epoch, self.log.log_end_offset)
         self.leader_id, self.leader_epoch, self.is_leader = leader_id, leader_epoch, True

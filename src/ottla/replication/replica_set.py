@@ -13,7 +13,7 @@ from ottla.replication.partition import ACKS_ALL, Partition
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from ottla.protocol.fetch_values import PartitionKey
     from ottla.records.validation_rules import CheckedBatch
@@ -28,9 +28,12 @@ _CLIENT: Final = AppendOrigin.CLIENT  # an enum's members are found slowly
 class ReplicaSet:
     """Partitions by (topic, partition), their storage, and the listeners of appends."""
 
-    def __init__(self, node_id: int, logs: LogSet) -> None:
+    def __init__(
+        self, node_id: int, logs: LogSet, internal_topics: Collection[str] = frozenset()
+    ) -> None:
         self.node_id = node_id
         self.logs = logs
+        self._internal_topics = internal_topics
         self._partitions: dict[str, dict[int, Partition]] = {}
         self.by_topic_id: dict[bytes, dict[int, Partition]] = {}
         """The same partitions, by their topics' ids."""
@@ -94,7 +97,7 @@ class ReplicaSet:
             self._forget_id(held)
         name = TopicPartition(topic, partition)
         log = self.logs.get_or_create(name, topic_id=topic_id, now_ms=now_ms, is_new=is_new)
-        created = Partition(name, topic_id, log)
+        created = Partition(name, topic_id, log, is_internal=topic in self._internal_topics)
         self._partitions.setdefault(topic, {})[partition] = created
         self.by_topic_id.setdefault(topic_id, {})[partition] = created
         return created

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
-from ottla.server.broker.internal_topics import INTERNAL_TOPICS, OFFSETS_TOPIC
+from ottla.server.broker.internal_topics import OFFSETS_TOPIC
 from ottla.server.node.dynamic_settings import cordoned_directories
 
 if TYPE_CHECKING:
@@ -107,10 +107,8 @@ class MetadataPublisher:
                 self._reported.add(str(error))
                 log.error(_NOT_SERVED, error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
             return
-        partition.replicas, partition.isr = image.replicas, image.isr
-        partition.partition_epoch = image.partition_epoch
-        partition.is_internal = name in INTERNAL_TOPICS
-        partition.min_insync_replicas = self._metadata.log_config(name).min_insync_replicas
+        partition.assign(image.replicas, image.isr, image.partition_epoch)
+        partition.reconfigure(self._metadata.log_config(name).min_insync_replicas)
         if image.leader == self._node_id:
             self._lead(partition, image.leader_epoch)
         else:
@@ -119,9 +117,8 @@ class MetadataPublisher:
     def _lead(self, partition: Partition, leader_epoch: int) -> None:
         is_new = not partition.is_leader or leader_epoch != partition.leader_epoch
         topic, index = partition.topic_partition
-        if topic == OFFSETS_TOPIC:
-            partition.on_commit = self._partition_committed
-        partition.become_leader(self._node_id, leader_epoch)
+        on_commit = self._partition_committed if topic == OFFSETS_TOPIC else None
+        partition.become_leader(self._node_id, leader_epoch, on_commit)
         if is_new and topic == OFFSETS_TOPIC:
             self._groups.on_elected(index, leader_epoch)
 
@@ -134,7 +131,7 @@ class MetadataPublisher:
         for index in topic.partitions:
             partition = self._replicas.find(name, index)
             if partition is not None:
-                partition.min_insync_replicas = min_insync_replicas
+                partition.reconfigure(min_insync_replicas)
 
     def _reconfigure_all(self) -> None:
         self._metadata.apply_broker_settings()

@@ -105,7 +105,7 @@ class Node:
             cordoned=cordoned_directories(config),
             max_producers=config.own.producer_states_max,
         )
-        replicas = ReplicaSet(config.node_id, self._logs)
+        replicas = ReplicaSet(config.node_id, self._logs, INTERNAL_TOPICS)
         self.broker = self._make_broker(replicas)
         self._maintenance = Maintenance(
             replicas,

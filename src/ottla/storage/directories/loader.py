@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.directory import Directory
     from ottla.storage.log.config import LogConfig
+    from ottla.storage.log.events import LogEvents
     from ottla.types import TopicPartition, Uuid
 
 
@@ -70,11 +71,16 @@ class DirectoryLoader:
     """Opens the logs of one directory, each once; `logs` must be consumed completely."""
 
     def __init__(
-        self, log_dir: LogDirectory, config_for: Callable[[str], LogConfig], now_ms: int
+        self,
+        log_dir: LogDirectory,
+        config_for: Callable[[str], LogConfig],
+        now_ms: int,
+        events: LogEvents,
     ) -> None:
         self._log_dir = log_dir
         self._config_for = config_for
         self._now_ms = now_ms
+        self._events = events
         self.recovery_points = log_dir.read_offsets(RECOVERY_POINT_CHECKPOINT)
         self._log_starts = log_dir.read_offsets(LOG_START_CHECKPOINT)
         self._high_watermarks = log_dir.read_offsets(HIGH_WATERMARK_CHECKPOINT)
@@ -115,6 +121,7 @@ class DirectoryLoader:
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
                 clean=log_dir.had_clean_shutdown,
+                events=self._events,
             )
         except CorruptMessage as error:
             self.broken[partition] = BrokenLog(

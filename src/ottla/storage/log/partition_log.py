@@ -21,6 +21,7 @@ from ottla.storage.directories.partition_metadata import (
 )
 from ottla.storage.directory import join
 from ottla.storage.disk_errors import is_exhaustion
+from ottla.storage.log.events import STANDALONE
 from ottla.storage.log.flushes import LogFlushes
 from ottla.storage.log.reads import LogReads
 from ottla.storage.log.recovery import LogLoader
@@ -31,10 +32,9 @@ from ottla.storage.segments.segment import Segment
 from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ottla.storage.directory import Directory
     from ottla.storage.log.config import LogConfig
+    from ottla.storage.log.events import LogEvents
     from ottla.storage.log.recovery import LoadedLog
     from ottla.storage.producers.append import Verification
     from ottla.types import OffsetAndEpoch
@@ -57,6 +57,7 @@ class PartitionLog:
         topic_id: Uuid | None,
         config: LogConfig,
         loaded: LoadedLog,
+        events: LogEvents,
     ) -> None:
         self.directory = directory
         self.name = name
@@ -75,15 +76,8 @@ class PartitionLog:
         self.is_deleted = False
         self.held_back_count = 0
         """Segments that the last check left although retention.ms is over: the clock stepped."""
-        self.on_flush_requested: Callable[[PartitionLog], object] = _ignore
-        """Called when something waits that `start_flush` should make durable soon."""
-        self.on_flush_overdue: Callable[[PartitionLog], object] = _ignore
-        """Called when a leader's append leaves flush.messages records that are not durable: it is
-        not to be answered before a flush."""
+        self.on_flush_requested, self.on_flush_overdue, self.on_recovery_point_lowered = events
         self.first_unstable_offset = self.producer_state.first_unstable_offset
-        self.on_recovery_point_lowered: Callable[[PartitionLog], object] = _ignore
-        """Called before a truncation below `recovery_point` touches a file: a durable checkpoint
-        above it would, after a crash, take bytes written later for flushed ones."""
         self.active_is_prepared = False
         self.metadata_is_durable = topic_id is None
         self.names_version = 1
@@ -113,6 +107,7 @@ class PartitionLog:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean: bool = False,
+        events: LogEvents = STANDALONE,
     ) -> PartitionLog:
         """Open the directory `name`, made when missing; recover it unless it was closed cleanly.
 
@@ -131,6 +126,7 @@ class PartitionLog:
             topic_id=topic_id,
             config=config,
             loaded=loaded,
+            events=events,
         )
         log.last_flush_ms = now_ms
         log.write_partition_metadata()
@@ -309,10 +305,6 @@ class PartitionLog:
             segment.moved(name)
         for _, segment in self.removals:
             segment.moved(name)
-
-
-def _ignore(_log: PartitionLog) -> None:
-    """Stand in for an owner who flushes nothing."""
 
 
 def _jitter(name: str, base_offset: int, config: LogConfig) -> int:

@@ -24,6 +24,7 @@ from ottla.storage.directories.partition_dir_names import (
     marked_topic,
 )
 from ottla.storage.disk_errors import is_exhaustion
+from ottla.storage.log.events import LogEvents
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log_set.checkpoint_queue import CheckpointQueue
 from ottla.storage.log_set.flush_queue import FlushQueue
@@ -60,6 +61,11 @@ class LogSet:
         self.checkpoints = CheckpointQueue(self.table)
         self.flushes = FlushQueue(self.table, self.checkpoints)
         self.removals = RemovalQueue(self.table)
+        self._events = LogEvents(
+            self.flushes.request,
+            self.flushes.request_overdue,
+            self.checkpoints.recovery_point_lowered,
+        )
         self.directories = directories
         self.is_closed = False
         self.cordoned = cordoned
@@ -154,7 +160,7 @@ class LogSet:
     def _load(
         self, log_dir: LogDirectory, now_ms: int, is_stray: Callable[[FoundLog], bool] | None
     ) -> None:
-        loader = DirectoryLoader(log_dir, self._config_for, now_ms)
+        loader = DirectoryLoader(log_dir, self._config_for, now_ms, self._events)
         has_strays = False
         for log in loader.logs():
             if log.topic_id is None or (is_stray is not None and is_stray(log)):
@@ -194,9 +200,6 @@ class LogSet:
                 f"{self.table.log_dirs[partition].path} and {log_dir.path}",
             )
         self.table.add(log_dir, log)
-        log.on_flush_requested = self.flushes.request
-        log.on_flush_overdue = self.flushes.request_overdue
-        log.on_recovery_point_lowered = self.checkpoints.recovery_point_lowered
 
     # Creation and deletion
 
@@ -235,6 +238,7 @@ class LogSet:
                 config=self._config_for(partition.topic),
                 now_ms=now_ms,
                 clean=True,
+                events=self._events,
             )
         except OSError as error:
             self.fail(log_dir, error)

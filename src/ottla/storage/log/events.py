@@ -1,0 +1,34 @@
+"""What a partition log reports to the set of logs that it belongs to.
+
+Kafka: the calls of UnifiedLog to LogManager and the scheduler.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.storage.log.partition_log import PartitionLog
+
+
+class LogEvents(NamedTuple):
+    """Callbacks of one set of logs; each gets the log."""
+
+    flush_requested: Callable[[PartitionLog], object]
+    """Something waits that `start_flush` should make durable soon."""
+    flush_overdue: Callable[[PartitionLog], object]
+    """A leader's append left flush.messages records that are not durable: it is not to be answered
+    before a flush."""
+    recovery_point_lowered: Callable[[PartitionLog], object]
+    """A truncation below `recovery_point` begins, no file is touched yet: a durable checkpoint
+    above it would, after a crash, take bytes written later for flushed ones."""
+
+
+def _ignore(_log: PartitionLog) -> None:
+    """Do nothing: nobody flushes or checkpoints a log that is opened alone."""
+
+
+STANDALONE: Final = LogEvents(_ignore, _ignore, _ignore)
+"""For a log that belongs to no set: its owner flushes it."""
