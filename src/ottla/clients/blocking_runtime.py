@@ -46,7 +46,7 @@ class BlockingRuntime:
             metadata=metadata,
             login=login_factory(settings),
         )
-        self.client.now_ms = self.now_ms()
+        self.client.advance(self.now_ms())
         self._setup_seconds: float = settings.socket_connection_setup_timeout_ms / 1000
         self._io_seconds: float = settings.request_timeout_ms / 1000
         self._tls = client_context(settings)
@@ -75,7 +75,7 @@ class BlockingRuntime:
 
     def wait_until(self, condition: Callable[[], bool], deadline_ms: float | None = None) -> bool:
         """Run until a condition holds; False at deadline_ms."""
-        self.client.now_ms = self.now_ms()
+        self.client.advance(self.now_ms())
         while not condition():
             if deadline_ms is not None and self.now_ms() >= deadline_ms:
                 return False

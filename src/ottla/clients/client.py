@@ -334,6 +334,10 @@ class Client:
 
     # ------------------------------------------------------------ time
 
+    def advance(self, now_ms: int) -> None:
+        """Set the time of requests that are sent before the next poll."""
+        self.now_ms = now_ms
+
     def poll(self, now_ms: int) -> None:
         """Perform the actions that are due, then pass outgoing buffers to the transport."""
         self.now_ms = now_ms

@@ -149,7 +149,7 @@ class Runtime:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._thread_id = threading.get_ident()
-        self.client.now_ms = self.now_ms()
+        self.client.advance(self.now_ms())
 
     def set_loop_thread(self, thread_id: int) -> None:
         """Record which thread runs the loop, 0 for none."""

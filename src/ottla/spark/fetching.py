@@ -111,7 +111,7 @@ class RangeFetcher:
             leader = self._leader or self._find_leader()
             self._leader = leader
             client = self._cluster.client
-            client.now_ms = self._runtime.now_ms()
+            client.advance(self._runtime.now_ms())
             response: FetchResponse = self._runtime.wait_for(
                 client.send(leader.node_id, self._request(), node=leader)
             )

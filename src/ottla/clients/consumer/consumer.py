@@ -53,6 +53,7 @@ class AsyncConsumer:
         self._core = ConsumerCore(config, settings, environment)
         self._runtime = self._core.runtime
         self._queries = Queries(self._core)
+        self._is_leaving = False
         if topics:
             self._core.subscribe(topics, None, None)
 
@@ -134,7 +135,7 @@ class AsyncConsumer:
 
     def wakeup(self) -> None:
         """Make the current or the next `poll` raise WakeupError; callable from any thread."""
-        self._core.woken = True
+        self._core.wake()
         self._runtime.wake_from_anywhere()
 
     def enforce_rebalance(self, reason: str = "") -> None:
@@ -307,9 +308,9 @@ class AsyncConsumer:
     async def prepare_to_leave(self) -> Step | None:
         """Commit with enable.auto.commit; return the listener's last step."""
         core = self._core
-        if core.group is None or core.leaving or not self._runtime.attached:
+        if core.group is None or self._is_leaving or not self._runtime.attached:
             return None
-        core.leaving = True
+        self._is_leaving = True
         if core.auto_commit and core.client.is_reachable:
             await self._commit_quietly()
         return core.group.leave_step()
@@ -321,7 +322,7 @@ class AsyncConsumer:
                 await result
 
     async def _leave(self, reason: str) -> None:
-        self._core.leaving = False
+        self._is_leaving = False
         group = self._core.group
         if group is None or not self._runtime.attached:
             return

@@ -125,8 +125,7 @@ class ConsumerCore:
         self.interceptors = Interceptors(settings.interceptor_classes)
         self._iteration: RecordIteration | None = None
         self._topics_in_queries: list[tuple[str, ...]] = []
-        self.woken = False
-        self.leaving = False
+        self._is_woken = False
 
     def require_coordinator(self) -> Coordinator:
         """Return the coordinator; KafkaError(INVALID_GROUP_ID) without a group.id."""
@@ -221,13 +220,17 @@ class ConsumerCore:
 
     # ------------------------------------------------------------ poll
 
+    def wake(self) -> None:
+        """Make the current or the next poll raise WakeupError."""
+        self._is_woken = True
+
     def user_poll(self) -> Step | None:
         """Perform the work of every poll; return the listener's next step."""
         if self._iteration is not None:
             self.put_back()
         now_ms = self.now_ms()
-        if self.woken:
-            self.woken = False
+        if self._is_woken:
+            self._is_woken = False
             raise WakeupError("wakeup() was called")
         self._raise_errors()
         if self.auto_commit and now_ms >= self._next_auto_commit_ms:
@@ -298,7 +301,7 @@ class ConsumerCore:
         """
         coordinator = self.require_coordinator()
         assert self.group is not None
-        self.client.now_ms = self.now_ms()  # else the timeout would start at the last poll
+        self.client.advance(self.now_ms())  # else the timeout would start at the last poll
         identity = CommitIdentity()
         if self.subscription.uses_group:
             refusal = self.group.commit_refusal()
