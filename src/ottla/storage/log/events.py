@@ -27,7 +27,7 @@ class LogEvents(NamedTuple):
 
 
 def _ignore(_log: PartitionLog) -> None:
-    """Do nothing: nobody flushes or checkpoints a log that is opened alone."""
+    """Do nothing: a log that is opened alone has no queue of flushes and checkpoints."""
 
 
 STANDALONE: Final = LogEvents(_ignore, _ignore, _ignore)
