@@ -153,6 +153,30 @@ def test_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     status, out, _ = run(capsys, "storage", "info", "-c", str(file), "--json")
     assert status == 1
     assert json.loads(out)["problems"] == [f"{tmp_path}/none does not exist"]
+    release = json.loads(run(capsys, "storage", "version-mapping", "--json")[1])
+    assert release["release"].startswith("4.3")
+    words = "features feature-dependencies --feature transaction.version=2 --json"
+    (level,) = json.loads(run(capsys, *words.split())[1])
+    assert level["feature"] == "transaction.version"
+
+
+def test_the_check_of_logs(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every log with its offsets; a directory in use is refused in a line."""
+    data = cluster.data_dir
+    status, _, err = run(capsys, "log-repair", "--log-dir", data, "--json")
+    assert status == 1
+    assert "Failed to acquire lock" in err
+    with Cluster() as stopped:
+        Kafka(stopped).topic(partitions=2, name="checked")
+        stopped.shutdown()
+        status, out, _ = run(capsys, "log-repair", "--log-dir", stopped.data_dir, "--json")
+        stopped.start()
+    assert status == 0
+    found = json.loads(out)
+    assert found["problem"] is None
+    names = {one["partition"] for one in found["logs"] if not one["damaged"]}
+    assert "__cluster_metadata-0" in names
+    assert len(names) == 3
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +12,10 @@ import pytest
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.clients.admin.quotas import QuotaChange
 from ottla.clients.admin.topics import NewTopic
+from ottla.server.node.start_log import LoadProgress
 from ottla.server.requests.dispatch import Dispatcher
 from ottla.server.requests.request_log import RequestLog
+from ottla.testing.cluster import Cluster
 from ottla.testing.simulation.node import SimulatedNode
 
 if TYPE_CHECKING:
@@ -179,6 +182,55 @@ def test_a_recovery_after_a_crash_is_told(lines: Callable[[], list[str]]) -> Non
     told = lines()
     assert "log directory /data was not closed cleanly: its logs were checked and recovered" in told
     assert any(one.startswith("loaded 2 logs in ") for one in told)
+
+
+def test_an_unfinished_write_is_told(lines: Callable[[], list[str]]) -> None:
+    """A recovery that removes bytes names the log and how many."""
+
+    async def tear(node: SimulatedNode) -> None:
+        admin, producer = node.admin(), node.producer(linger_ms=0)
+        await admin.create_topics([NewTopic("orders", 1)])
+        await producer.send_and_wait("orders", b"whole")
+        node.kill(power=False)
+        path = "orders-0/00000000000000000000.log"
+        (found,) = (one for one in node.disk.files() if one.endswith(path))
+        node.disk.open(found).append([b"torn"])
+
+    run(tear, nothing)
+    text = "4 bytes of unfinished writes are removed from the end of orders-0, which has offset 1 "
+    assert any(one.startswith(text) for one in lines())
+
+
+def test_a_long_load_is_told_every_few_seconds(lines: Callable[[], list[str]]) -> None:
+    """An operator sees that the start goes on."""
+
+    class Clock:
+        def __init__(self) -> None:
+            self.times = iter(range(0, 100_000, 2000))
+
+        def monotonic_ms(self) -> int:
+            return next(self.times)
+
+        now_ms = monotonic_ms
+
+    progress = LoadProgress(Clock())
+    for _ in range(7):
+        progress.opened()
+    assert lines() == [
+        "loading logs: 3 are open after 6 s",
+        "loading logs: 6 are open after 12 s",
+    ]
+
+
+def test_refused_clients_are_told(lines: Callable[[], list[str]]) -> None:
+    """The setting that refused them is named; the line has the client, so it is limited."""
+    with Cluster(config={"max.connections.per.ip": "1"}) as cluster:
+        host, _, port = cluster.bootstrap.partition(":")
+        with socket.create_connection((host, int(port))) as first:
+            first.sendall(b"\0")
+            with socket.create_connection((host, int(port))) as second:
+                assert second.recv(1) == b""
+    assert "connection refused: the address has reached max.connections.per.ip" in lines()
 
 
 def test_requests_pass_no_log_unless_it_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:

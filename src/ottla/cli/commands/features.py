@@ -278,11 +278,15 @@ def version_mapping(release_version: str | None) -> None:
 
 @features.command("feature-dependencies")
 @click.option("--feature", multiple=True, metavar="NAME=LEVEL", help="REQUIRED. The level.")
+@json_option
 def feature_dependencies(feature: Sequence[str]) -> None:
     """Show the levels of other features that a level requires."""
     if not feature:
         fail("Command line error: argument --feature is required. Type --help for help.")
     try:
+        if wants_json():
+            print_json([_dependencies(*parse_level(text)) for text in feature])
+            return
         for text in feature:
             for line in _dependency_lines(*parse_level(text)):
                 click.echo(line)
@@ -290,7 +294,21 @@ def feature_dependencies(feature: Sequence[str]) -> None:
         fail(str(error))
 
 
+def _dependencies(name: str, level: int) -> dict[str, object]:
+    _check_level(name, level)
+    return {"feature": name, "level": level, "requires": dict(DEPENDENCIES.get((name, level), {}))}
+
+
 def _dependency_lines(name: str, level: int) -> list[str]:
+    _check_level(name, level)
+    needed = DEPENDENCIES.get((name, level), {})
+    if not needed:
+        return [f"{_with_name(name, level)} has no dependencies."]
+    lines = [f"{_with_name(name, level)} requires:"]
+    return lines + [f"    {_with_name(other, least)}" for other, least in needed.items()]
+
+
+def _check_level(name: str, level: int) -> None:
     if name == METADATA_VERSION:
         if level not in KNOWN_METADATA_VERSIONS:
             raise ToolError(f"Unknown metadata.version {level}")
@@ -298,11 +316,6 @@ def _dependency_lines(name: str, level: int) -> list[str]:
         raise ToolError(f"Unknown feature: {name}")
     elif level not in SUPPORTED_FEATURES[name]:
         raise ToolError(f"No feature:{name} with feature level {level}")
-    needed = DEPENDENCIES.get((name, level), {})
-    if not needed:
-        return [f"{_with_name(name, level)} has no dependencies."]
-    lines = [f"{_with_name(name, level)} requires:"]
-    return lines + [f"    {_with_name(other, least)}" for other, least in needed.items()]
 
 
 def _with_name(name: str, level: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from ottla.cli.options.json_output import json_option, print_json, wants_json
 from ottla.errors import KafkaError
 from ottla.raft.log_check import METADATA_LOG, check_log, find_snapshots
 from ottla.raft.quorum_state import QUORUM_STATE, ElectionState, QuorumStateStore
@@ -44,6 +45,7 @@ Stop the node, and copy the log directory before anything is truncated.
     type=click.Path(exists=True, file_okay=False),
     help="The log directory; no node may use it.",
 )
+@json_option
 @click.option("--partition", metavar="TOPIC-N", help="Only this partition.")
 @click.option("--truncate", is_flag=True, help="Remove all records from the first damage on.")
 @click.option(
@@ -60,6 +62,8 @@ def log_repair(
     missing, a node does not serve the partition, or does not start when it is the metadata log.
     Exits with 1 while damage is found.
     """
+    if wants_json() and (truncate or new_quorum_state):
+        raise click.UsageError("--json is only supported without --truncate and --new-quorum-state")
     if truncate and partition is None:
         raise click.UsageError("--truncate needs --partition.")
     found = LogDirectory(log_dir, RealDirectory(log_dir))
@@ -92,6 +96,18 @@ class _Log(NamedTuple):
         is_metadata = self.name == METADATA_LOG
         return is_metadata and found.damage is not None and found.damage.following_batches > 0
 
+    def document(self) -> dict[str, object]:
+        """Return the JSON of the result."""
+        found = self.inspection
+        return {
+            "partition": self.name,
+            "damaged": self.is_damaged,
+            "damage": None if found.damage is None else str(found.damage),
+            "start_offset": found.start_offset,
+            "end_offset": found.end_offset,
+            "recovery_point": self.recovery_point,
+        }
+
     def lines(self) -> Iterator[str]:
         """Yield the description, the first line with the result."""
         found, damage = self.inspection, self.inspection.damage
@@ -118,7 +134,8 @@ class _Log(NamedTuple):
 def _repair(log_dir: LogDirectory, partition: str | None, *, truncate: bool) -> int:
     logs = [_inspect(log_dir, name) for name in _names(log_dir, partition)]
     for log in logs:
-        if partition is not None or log.inspection.damage is not None or log.is_damaged:
+        is_shown = partition is not None or log.inspection.damage is not None or log.is_damaged
+        if is_shown and not wants_json():
             click.echo("\n".join(log.lines()))
     damaged = [log for log in logs if log.is_damaged]
     problem = _metadata_problem(log_dir) if METADATA_LOG in [log.name for log in logs] else ""
@@ -126,6 +143,9 @@ def _repair(log_dir: LogDirectory, partition: str | None, *, truncate: bool) -> 
         for log in logs:
             _truncate(log_dir, log)
         return 0
+    if wants_json():
+        print_json({"logs": [log.document() for log in logs], "problem": problem or None})
+        return 1 if damaged or problem else 0
     if problem:
         click.echo(problem)
     click.echo(f"{len(logs)} logs checked, {len(damaged)} damaged")

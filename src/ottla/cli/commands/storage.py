@@ -173,6 +173,7 @@ def format_command(  # noqa: PLR0917 - click passes options by name
 
 @storage.command("version-mapping", help="Show the feature levels of a release.")
 @click.option("--release-version", "-r", help="The release; the latest by default.")
+@json_option
 def version_mapping(release_version: str | None) -> None:
     """Show the feature levels of a release."""
     text = release_version or metadata_version_name(LATEST_METADATA_VERSION)
@@ -180,8 +181,12 @@ def version_mapping(release_version: str | None) -> None:
         level = parse_release(text)
     except ToolError as error:
         fail(str(error))
-    click.echo(f"metadata.version={level} ({text})")
     levels = release_levels(level)
+    if wants_json():
+        mapped = {name: levels[name] for name in MAPPED}
+        print_json({"release": text, METADATA_VERSION: level, **mapped})
+        return
+    click.echo(f"metadata.version={level} ({text})")
     for name in MAPPED:
         click.echo(f"{name}={levels[name]}")
 

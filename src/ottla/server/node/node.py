@@ -36,7 +36,7 @@ from ottla.server.node.lifecycle import BrokerLifecycle
 from ottla.server.node.listeners import ListenerRole, NodeListeners
 from ottla.server.node.reporters import reporters_refusal
 from ottla.server.node.resources import NodeResources
-from ottla.server.node.start_log import log_listening, log_recovered, log_starting
+from ottla.server.node.start_log import LoadProgress, log_listening, log_recovered, log_starting
 from ottla.server.node.startup import Banner
 from ottla.server.requests.decompression import Decompression
 from ottla.server.requests.dispatch import Dispatcher
@@ -261,7 +261,10 @@ class Node:
         """Load the logs; those whose topic the cluster does not know any more are set aside."""
         topics = self._metadata.image.topics
 
+        progress = LoadProgress(self.clock)
+
         def is_stray(found: FoundLog) -> bool:
+            progress.opened()
             self.http.opened(found)
             return found.topic_id not in topics.by_id
 

@@ -15,11 +15,13 @@ from ottla.records.compiled import NOT_COMPILED, uncompiled_modules
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.storage.directories.log_dir import LogDirectory
     from ottla.storage.log_set.log_set import LogSet
 
 log = logging.getLogger("ottla.node")
+PROGRESS_INTERVAL_MS = 5000
 
 
 def log_starting(config: BrokerConfig) -> None:
@@ -37,6 +39,25 @@ def log_starting(config: BrokerConfig) -> None:
     )
     if not is_fast:
         log.warning(NOT_COMPILED, extra={"event": "node.not_compiled"})
+
+
+class LoadProgress:
+    """Writes how far the load of many logs is, every few seconds."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._begin_ms = self._written_ms = clock.monotonic_ms()
+        self._count = 0
+
+    def opened(self) -> None:
+        """Count a log."""
+        self._count += 1
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._written_ms >= PROGRESS_INTERVAL_MS:
+            self._written_ms = now_ms
+            elapsed_s = (now_ms - self._begin_ms) // 1000
+            text = "loading logs: %d are open after %d s"
+            log.info(text, self._count, elapsed_s, extra={"event": "logs.loading"})
 
 
 def log_recovered(log_dirs: Iterable[LogDirectory], logs: LogSet, elapsed_ms: int) -> None:

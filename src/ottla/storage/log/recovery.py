@@ -8,6 +8,7 @@ Kafka: org.apache.kafka.storage.internals.log.LogLoader, UnifiedLog.rebuildProdu
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from ottla.storage.directory import Directory
     from ottla.storage.log.config import LogConfig
 
+log = logging.getLogger("ottla.storage")
 _ALL = 1 << 63
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
@@ -101,6 +103,15 @@ class LogLoader:
             raise CorruptMessage(
                 f"{self._subdirectory} ends at offset {log_end_offset}, but everything below "
                 f"offset {recovery_point} was flushed"
+            )
+        if truncated:
+            log.warning(
+                "%d bytes of unfinished writes are removed from the end of %s, which has offset %d "
+                "now; check the disk unless the machine lost power",
+                truncated,
+                self._subdirectory,
+                log_end_offset,
+                extra={"event": "log.truncated"},
             )
         if self._segments and log_end_offset < log_start_offset:
             self._start_over(log_start_offset)
