@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -12,9 +15,7 @@ from ottla.cli.main import main, ottla
 from ottla.cli.options.profiles import Profile, chosen_profile, defaults, take_profile
 from ottla.testing.cluster import Cluster
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).parents[2]
 FILE = """
 default = "local"
 [profiles.local]
@@ -124,6 +125,23 @@ def test_completion_without_a_cluster_proposes_nothing(monkeypatch: pytest.Monke
     monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", "nonsense")
     shell = ShellComplete(ottla, {}, "ottla", "_OTTLA_COMPLETE")
     assert shell.get_completions(["topics", "--topic"], "") == []
+
+
+def test_the_line_for_the_shell_works(tmp_path: Path) -> None:
+    """docs/tools.md tells bash to evaluate what the command prints."""
+    tool = tmp_path / "ottla"
+    tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla "$@"\n')
+    tool.chmod(0o755)
+    line = 'eval "$(_OTTLA_COMPLETE=bash_source ottla)"'
+    assert line in (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
+    done = subprocess.run(
+        ["bash", "-c", f"{line}; complete -p ottla"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "_ottla_completion ottla" in done.stdout
 
 
 def test_without_any_address_tools_say_what_kafkas_say(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.config.broker import parse_broker_config
+from ottla.config.environment import read_environment
 from ottla.config.log_lines import LogLevelError, parse_log_levels
+from ottla.config.own import OwnSettings
 from ottla.config.problems import ConfigErrors
 from tests.config.test_broker import NODE
 
@@ -26,6 +28,24 @@ from tests.config.test_broker import NODE
 def test_levels_by_component(text: str, levels: dict[str, int]) -> None:
     """One level for all, others by Ottla's or Kafka's name; the names of log4j and of Python."""
     assert parse_log_levels(text) == levels
+
+
+def test_variables_of_log4j_set_levels() -> None:
+    """As in Kafka's images; loggers that nothing here corresponds to are left out."""
+    variables = {
+        "KAFKA_LOG4J_ROOT_LOGLEVEL": "WARN",
+        "KAFKA_LOG4J_LOGGERS": "kafka.request.logger=DEBUG,kafka.zookeeper=WARN",
+    }
+    names = tuple(OwnSettings.keys)
+    found = read_environment(variables, is_known=lambda _: False, own=names, read_file=str)
+    assert found.settings["log.level"].value == "WARN,kafka.request.logger=DEBUG"
+    assert found.warnings == []
+    own = {**variables, "OTTLA_LOG_LEVEL": "ERROR"}
+    found = read_environment(own, is_known=lambda _: False, own=names, read_file=str)
+    assert found.settings["log.level"].value == "ERROR"
+    del variables["KAFKA_LOG4J_ROOT_LOGLEVEL"]
+    found = read_environment(variables, is_known=lambda _: False, own=names, read_file=str)
+    assert parse_log_levels(found.settings["log.level"].value) == {"root": 20, "requests": 10}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -200,6 +201,15 @@ def test_the_image_runs_without_rights() -> None:
     for source in re.findall(r"^COPY (?:--chmod=755 )?((?!--from)\S.*) \S+$", text, re.MULTILINE):
         for path in source.split():
             assert (ROOT / path).exists(), path
+
+
+def test_the_image_is_built_from_all_that_the_package_needs() -> None:
+    """What pyproject.toml names is copied before the install."""
+    text = (FILES / "Containerfile").read_text(encoding="utf-8")
+    (copied,) = re.findall(r"^COPY (pyproject.*) \./$", text, re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = ["pyproject.toml", "setup.py", project["readme"], *project.get("license-files", [])]
+    assert sorted(copied.split()) == sorted(needed)
 
 
 def test_the_variables_of_the_compose_file_are_valid(container: Container) -> None:

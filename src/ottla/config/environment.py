@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.config.log_lines import log4j_levels
 from ottla.config.problems import ConfigProblem, nearest
 
 if TYPE_CHECKING:
@@ -31,9 +32,7 @@ NOT_SETTINGS: Final = frozenset(
         "KAFKA_JMX_OPTS",
         "KAFKA_JMX_PORT",
         "KAFKA_JVM_PERFORMANCE_OPTS",
-        "KAFKA_LOG4J_LOGGERS",
         "KAFKA_LOG4J_OPTS",
-        "KAFKA_LOG4J_ROOT_LOGLEVEL",
         "KAFKA_OPTS",
         "KAFKA_TOOLS_LOG4J_LOGLEVEL",
         "KAFKA_VERSION",
@@ -43,6 +42,9 @@ NOT_SETTINGS: Final = frozenset(
 _OF_IMAGES: Final = frozenset(
     {"KAFKA_CLUSTER_ID", "KAFKA_ENABLE_KRAFT", "KAFKA_KRAFT_CLUSTER_ID", "KAFKA_KRAFT_MODE"}
 )
+_ROOT_LEVEL: Final = "KAFKA_LOG4J_ROOT_LOGLEVEL"
+_LOGGERS: Final = "KAFKA_LOG4J_LOGGERS"
+_LOG_LEVEL: Final = "log.level"
 _BITNAMI_PREFIX: Final = "KAFKA_CFG_"
 # Kubernetes sets such variables for every service, also for one named "kafka".
 _SERVICE_LINK = re.compile(
@@ -90,14 +92,20 @@ def read_environment(
     the parser of the configuration reports them.
     """
     found = Environment({}, [], [])
-    ignored = []
+    ignored: list[str] = []
+    levels: list[str] = []
     for variable, value in sorted(environ.items()):
         if variable.startswith(OWN_PREFIX):
             _read_own(variable, value, own, found)
+        elif variable in (_ROOT_LEVEL, _LOGGERS):
+            levels.append(variable)
         elif variable in NOT_SETTINGS:
             ignored.append(variable)
         elif variable.startswith(PREFIX) and variable not in _OF_IMAGES:
             _read(variable, value, found, is_known, read_file)
+    if levels and _LOG_LEVEL in own and _LOG_LEVEL not in found.settings:
+        text = log4j_levels(environ.get(_ROOT_LEVEL, ""), environ.get(_LOGGERS, ""))
+        found.settings[_LOG_LEVEL] = Setting(text, " and ".join(levels))
     if ignored:
         found.warnings.append(f"{', '.join(ignored)}: ignored, they configure the JVM or log4j")
     return found

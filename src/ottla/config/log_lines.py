@@ -123,6 +123,16 @@ def parse_log_levels(text: str) -> dict[str, int]:
     return levels
 
 
+def log4j_levels(root: str, loggers: str) -> str:
+    """Return the levels of KAFKA_LOG4J_ROOT_LOGLEVEL and KAFKA_LOG4J_LOGGERS as log.level.
+
+    Loggers of Kafka whose lines no component writes are left out.
+    """
+    pairs = (one.strip().partition("=") for one in loggers.split(","))
+    known = [f"{name}={level}" for name, _, level in pairs if name in KAFKA_LOGGERS]
+    return ",".join([*filter(None, [root.strip()]), *known])
+
+
 def _component(name: str) -> str:
     short = KAFKA_LOGGERS.get(name, name.removeprefix("ottla."))
     if short in COMPONENTS or short == ROOT:
