@@ -49,11 +49,25 @@ METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = Uuid(bytes(15) + b"\x01")
 
 
-class TopicPartition(NamedTuple):
-    """A partition by topic name."""
+_new_tuple = tuple.__new__
 
+
+class _TopicPartition(NamedTuple):
     topic: str
     partition: int
+
+
+class TopicPartition(_TopicPartition):
+    """A partition by topic name; other types than str and int are a TypeError."""
+
+    __slots__ = ()
+
+    def __new__(cls, topic: str, partition: int) -> Self:
+        """Take a topic and a partition number."""
+        if isinstance(topic, str) and isinstance(partition, int):
+            return _new_tuple(cls, (topic, partition))
+        text = f"TopicPartition takes a str and an int, not ({topic!r}, {partition!r})"
+        raise TypeError(text)
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

@@ -11,7 +11,7 @@ import pytest
 from ottla.clients.blocking_runtime import BlockingRuntime
 from ottla.clients.client import ANY_NODE
 from ottla.clients.settings import COMMON, read_settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError, SslAuthenticationError
 from ottla.protocol.apis.metadata import MetadataRequest
 
 if TYPE_CHECKING:
@@ -67,8 +67,9 @@ def test_a_handshake_that_fails_is_one_line(server: socket.socket) -> None:
     runtime = runtime_for(address_of(server), security_protocol="SSL", reconnect_backoff_ms=5000)
     error = failure_of(runtime, timeout_ms=2000)
     thread.join()
-    assert error.code == ErrorCode.NETWORK_EXCEPTION
-    assert "TLS handshake failed" in error.message
+    assert isinstance(error, SslAuthenticationError)
+    assert "the TLS handshake failed" in error.message
+    assert error.message.endswith("the listener may be a PLAINTEXT one, check security_protocol")
 
 
 def test_an_invalid_host_name_is_an_error_of_the_request() -> None:

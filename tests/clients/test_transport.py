@@ -16,7 +16,7 @@ from ottla.clients.client import ConnectionKey
 from ottla.clients.loops import CallerDrivenLoop
 from ottla.clients.serdes import deserializer, serializer
 from ottla.clients.transport import SCRATCH_BYTES, FrameProtocol
-from ottla.errors import ErrorCode, IllegalStateError, KafkaError
+from ottla.errors import ConfigError, ErrorCode, IllegalStateError, KafkaError
 
 if TYPE_CHECKING:
     from ottla.clients.transport import Runtime
@@ -27,13 +27,13 @@ class _Sink:
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
-        self.broken = ""
+        self.broken: KafkaError | None = None
         self.thread_ids: list[int] = []
 
     def on_frame(self, _protocol: object, frame: memoryview) -> None:
         self.frames.append(bytes(frame))
 
-    def on_broken(self, _protocol: object, reason: str) -> None:
+    def on_broken(self, _protocol: object, reason: KafkaError) -> None:
         self.broken = reason
 
     def set_loop_thread(self, thread_id: int) -> None:
@@ -55,7 +55,7 @@ def test_frames_of_any_size_survive_any_cut(seed: int) -> None:
     """Small ones, ones around the scratch buffer's size, and one above the growth step."""
     rng = random.Random(seed)
     sizes = [0, 1, SCRATCH_BYTES - 5, SCRATCH_BYTES - 4, SCRATCH_BYTES - 3, 5_000_000]
-    sent = [rng.randbytes(rng.choice(sizes)) for _ in range(12)]
+    sent = [b"the first", *(rng.randbytes(rng.choice(sizes)) for _ in range(12))]
     sink = _Sink()
     protocol = FrameProtocol(cast("Runtime", sink), ConnectionKey(1))
     data = b"".join(len(frame).to_bytes(4, "big") + frame for frame in sent)
@@ -69,7 +69,25 @@ def test_a_negative_or_huge_frame_breaks_the_connection() -> None:
         sink = _Sink()
         protocol = FrameProtocol(cast("Runtime", sink), ConnectionKey(1))
         _feed(protocol, size, random.Random(1))
-        assert "announced a frame" in sink.broken
+        assert "announced a frame" in str(sink.broken)
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (bytes.fromhex("15030300020246"), "the listener speaks TLS, this client does not: set "),
+        (b"HTTP/1.1 400 Bad Request\r\n", "the peer speaks HTTP, not Kafka's protocol: check the"),
+        (b"220 mail ready\r\n", "the peer announced a frame of 842149920 bytes: is it a broker's"),
+    ],
+)
+def test_what_is_no_broker_is_named_by_its_first_bytes(answer: bytes, cause: str) -> None:
+    """The first response is small: what announces more speaks another protocol."""
+    sink = _Sink()
+    protocol = FrameProtocol(cast("Runtime", sink), ConnectionKey(1))
+    room = protocol.get_buffer(-1)
+    room[: len(answer)] = answer
+    protocol.buffer_updated(len(answer))
+    assert str(sink.broken).startswith(cause)
 
 
 async def _give(value: Any) -> Any:
@@ -147,7 +165,7 @@ def test_mixed_subscriptions_are_refused() -> None:
     consumer = AsyncConsumer("t", bootstrap_servers="h:1", group_id="g")
     with pytest.raises(IllegalStateError, match="mutually exclusive"):
         consumer.assign([TopicPartition("t", 0)])
-    with pytest.raises(KafkaError, match=r"requires group\.id"):
+    with pytest.raises(KafkaError, match=r"you must provide a valid group\.id"):
         AsyncConsumer("t", bootstrap_servers="h:1")
 
 
@@ -155,7 +173,6 @@ def test_mixed_subscriptions_are_refused() -> None:
     ("text", "expected"),
     [
         ("host:9093", ("host", 9093)),
-        ("host", ("host", 9092)),
         ("[::1]:9094", ("::1", 9094)),
         ("PLAINTEXT://a.b:1", ("a.b", 1)),
     ],
@@ -165,11 +182,20 @@ def test_addresses(text: str, expected: tuple[str, int]) -> None:
     assert parse_address(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "host:x", ":9092", "host:99999"])
-def test_invalid_addresses_are_reported(text: str) -> None:
-    """What is not HOST:PORT."""
-    with pytest.raises(KafkaError, match=r"is not HOST:PORT"):
-        parse_address(text)
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("localhost", "url"),
+        ("host:x", "url"),
+        (":9092", "url"),
+        ("host:99999", "port"),
+    ],
+)
+def test_invalid_addresses_are_refused_with_kafkas_text(text: str, kind: str) -> None:
+    """What is not HOST:PORT; there is no default port."""
+    with pytest.raises(ConfigError) as caught:
+        Producer(bootstrap_servers=[text])
+    assert str(caught.value) == f"Invalid {kind} in bootstrap.servers: {text}"
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class Producer(Blocking):
         self._core = self._async._core  # noqa: SLF001 - two façades of one core
         self._append = self._core.accumulator.append
         self._interceptors = self._core.interceptors or None
-        self._thread = LoopThread("ottla-producer")
+        self._thread = LoopThread("ottla-producer", self._core.client.closed_error)
         self._thread.call(self._async.start())
 
     def send(
@@ -102,7 +102,7 @@ class Producer(Blocking):
         except KafkaError as error:
             interceptors.refused(error)
             raise
-        call_on_delivery(delivery, interceptors.delivered)
+        call_on_delivery(delivery, interceptors.delivered, asks=False)
         return delivery
 
     def _send_waiting(self, topic: str, fields: tuple[Any, ...]) -> Delivery:
@@ -115,8 +115,7 @@ class Producer(Blocking):
                     return delivery
                 waited_ms = self._core.now_ms() - start_ms
                 self._core.blocked(topic, waited_ms)
-                remaining_ms = self._core.settings.max_block_ms - waited_ms
-                runtime.progress.wait(min(remaining_ms, self._core.recheck_ms) / 1000)
+                runtime.progress.wait(self._core.recheck_ms(waited_ms) / 1000)
 
     def send_many(self, topic: str, values: Iterable[Any]) -> Deliveries:
         """Queue many values without keys; see AsyncProducer.send_many."""
@@ -141,7 +140,9 @@ class Producer(Blocking):
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every record sent so far is acknowledged or has failed.
 
-        Raises TimeoutError after timeout seconds, and KafkaError(INVALID_REQUEST) in on_delivery.
+        Raises TimeoutError after timeout seconds, KafkaError(INVALID_REQUEST) in on_delivery, and
+        DeliveryError for records that have failed and whose results nobody has asked for: by
+        `result`, `error` or `on_delivery`.
         """
         if self._thread.is_current:
             raise KafkaError(
@@ -152,7 +153,7 @@ class Producer(Blocking):
         self._thread.call(self._async.flush(timeout))
 
     def partitions_for(self, topic: str) -> list[PartitionMetadata]:
-        """Return the topic's partitions; raises KafkaError after max.block.ms."""
+        """Return the topic's partitions; raises TimeoutError after max.block.ms."""
         return self._thread.call(self._async.partitions_for(topic))
 
     def metrics(self) -> dict[MetricName, float | str]:
@@ -162,7 +163,8 @@ class Producer(Blocking):
     def close(self, timeout: float | None = None) -> None:
         """Wait up to timeout seconds for pending deliveries, then close; idempotent.
 
-        Inside on_delivery it cannot wait: pending deliveries fail, as in Kafka.
+        Raises DeliveryError, as `flush`, when everything is closed. Inside on_delivery it cannot
+        wait: pending deliveries fail, as in Kafka.
         """
         if self._thread.is_current:
             if not self._core.accumulator.closing:
@@ -171,8 +173,10 @@ class Producer(Blocking):
         elif self._thread.is_ending:
             self._thread.stop()
         elif not self._core.client.closed:
-            self._thread.call(self._async.close(timeout))
-            self._thread.stop()
+            try:
+                self._thread.call(self._async.close(timeout))
+            finally:
+                self._thread.stop()
 
 
 class Consumer(Blocking):

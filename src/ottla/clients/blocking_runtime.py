@@ -13,20 +13,20 @@ import socket
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.clients.client import Client
+from ottla.clients.connection_errors import FIRST_FRAME_MAX_BYTES, connect_error, frame_error
 from ottla.clients.environment import RealClientEnvironment
 from ottla.clients.login import login_factory
 from ottla.clients.tls import client_context
 from ottla.clients.transport import MAX_FRAME_BYTES, STEP_BYTES, gather
-from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
     from typing import Self
 
     from ottla.clients.client import ConnectionKey
     from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.settings import Settings
+    from ottla.errors import KafkaError
     from ottla.purgatory.pending import Pending
     from ottla.types import SendItem
 
@@ -53,7 +53,8 @@ class BlockingRuntime:
         self._selector = selectors.DefaultSelector()
         self._sockets: dict[ConnectionKey, socket.socket] = {}
         self._to_open: list[tuple[ConnectionKey, str, int]] = []
-        self._failed: list[tuple[ConnectionKey, str]] = []
+        self._failed: list[tuple[ConnectionKey, KafkaError | str]] = []
+        self._answered: set[socket.socket] = set()  # have sent a frame
 
     def __enter__(self) -> Self:
         return self
@@ -68,9 +69,9 @@ class BlockingRuntime:
     # ------------------------------------------------------------ waiting
 
     def wait_for(self, pending: Pending[T], deadline_ms: float | None = None) -> T:
-        """Run until a Pending of the core is done; KafkaError(REQUEST_TIMED_OUT) at deadline_ms."""
+        """Run until a Pending of the core is done; TimeoutError at deadline_ms."""
         if not self.wait_until(lambda: pending.done, deadline_ms):
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+            raise self.client.timeout_error("no response in time")
         return pending.value
 
     def wait_until(self, condition: Callable[[], bool], deadline_ms: float | None = None) -> bool:
@@ -130,6 +131,7 @@ class BlockingRuntime:
         made = self._sockets.pop(key, None)
         if made is not None:
             self._selector.unregister(made)
+            self._answered.discard(made)
             made.close()
 
     def wake(self) -> None:
@@ -143,7 +145,7 @@ class BlockingRuntime:
             try:
                 self._sockets[key] = made = self._connect(host, port)
             except (OSError, ValueError, OverflowError) as error:  # also invalid names and ports
-                self._failed.append((key, f"{host}:{port}: {_reason(error)}"))
+                self._failed.append((key, connect_error(error, uses_tls=self._tls is not None)))
                 continue
             self._selector.register(made, selectors.EVENT_READ, key)
             self.client.connected(key, self.now_ms())
@@ -153,7 +155,8 @@ class BlockingRuntime:
         try:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
-                made = _secured(self._tls, made, host)
+                server_name = host if self._tls.check_hostname else None
+                made = self._tls.wrap_socket(made, server_hostname=server_name)
             made.settimeout(self._io_seconds)
         except BaseException:
             made.close()
@@ -173,9 +176,12 @@ class BlockingRuntime:
             return
         try:
             size = int.from_bytes(_read(made, 4), "big", signed=True)
-            if not 0 <= size <= MAX_FRAME_BYTES:
-                raise ConnectionError(f"the peer announced a frame of {size} bytes")
+            is_first = made not in self._answered
+            if not 0 <= size <= (FIRST_FRAME_MAX_BYTES if is_first else MAX_FRAME_BYTES):
+                self._failed.append((key, frame_error(size.to_bytes(4, "big", signed=True), size)))
+                return
             frame = _read(made, size)
+            self._answered.add(made)
         except OSError as error:
             self._failed.append((key, _reason(error)))
             return
@@ -187,13 +193,6 @@ class BlockingRuntime:
         for key in list(self._sockets):
             self.close(key)
         self._selector.close()
-
-
-def _secured(tls: ssl.SSLContext, made: socket.socket, host: str) -> socket.socket:
-    try:
-        return tls.wrap_socket(made, server_hostname=host if tls.check_hostname else None)
-    except OSError as error:
-        raise ConnectionError(f"TLS handshake failed ({_reason(error)})") from error
 
 
 def _read(made: socket.socket, size: int) -> bytearray:

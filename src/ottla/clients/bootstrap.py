@@ -5,29 +5,27 @@ Kafka: org.apache.kafka.clients.ClientUtils.parseAndValidateAddresses.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from ottla.errors import ConfigError, ErrorCode, KafkaError
+from ottla.errors import ConfigError, TimeoutError  # noqa: A004 - Kafka's, also a builtin one
 from ottla.types import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-DEFAULT_PORT = 9092
+_ADDRESS = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]+?)\]?:([0-9]{1,9})")
 
 
 def parse_address(text: str) -> tuple[str, int]:
     """Read HOST:PORT, [V6]:PORT or PROTOCOL://HOST:PORT; raise ConfigError."""
-    address = text.rpartition("://")[2].strip()
-    host, colon, port = address.rpartition(":")
-    if not colon or host.endswith(":") or (":" in host and not host.startswith("[")):
-        host, port = address, str(DEFAULT_PORT)
-    host = host.strip("[]")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ConfigError(
-            f"bootstrap.servers: {text!r} is not HOST:PORT; for example localhost:9092",
-        )
-    return host, int(port)
+    found = _ADDRESS.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(f"Invalid url in bootstrap.servers: {text}")
+    host, port = found[1], int(found[2])
+    if not 0 < port < 65536:
+        raise ConfigError(f"Invalid port in bootstrap.servers: {text}")
+    return host, port
 
 
 def bootstrap_nodes(servers: Iterable[str]) -> list[Node]:
@@ -40,12 +38,8 @@ def bootstrap_nodes(servers: Iterable[str]) -> list[Node]:
     return nodes
 
 
-def unreachable(nodes: Iterable[Node], reason: str = "") -> KafkaError:
+def unreachable(nodes: Iterable[Node], reason: str = "") -> TimeoutError:
     """Return the error for a cluster that cannot be reached."""
     places = ", ".join(f"{node.host}:{node.port}" for node in nodes)
     why = f" ({reason})" if reason else ""
-    return KafkaError(
-        ErrorCode.BROKER_NOT_AVAILABLE,
-        f"cannot reach {places}{why}: is a broker running there? "
-        "Start one with `ottla server-start`, or correct bootstrap_servers",
-    )
+    return TimeoutError(f"cannot reach {places}{why}")

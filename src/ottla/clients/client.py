@@ -13,10 +13,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ottla.clients import connection_errors
 from ottla.clients.bootstrap import bootstrap_nodes, unreachable
 from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.metrics import ClientMetrics
-from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.clients.outages import GRACE_MS, Outages
+from ottla.errors import (
+    ClosedError,
+    CorruptMessage,
+    ErrorCode,
+    KafkaError,
+    SslAuthenticationError,
+    TimeoutError,  # noqa: A004 - Kafka's, also a builtin one
+)
 from ottla.network.request_channel import Channel, ChannelState
 from ottla.purgatory.pending import Pending
 
@@ -29,8 +38,6 @@ if TYPE_CHECKING:
     from ottla.types import Node, SendItem
 
 ANY_NODE = -1_000_000
-UNREACHABLE_AFTER_MS = 10_000
-"""After this time without a reachable bootstrap server, waiting calls fail."""
 FATAL_CODES = frozenset(
     {
         ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -38,6 +45,18 @@ FATAL_CODES = frozenset(
         ErrorCode.ILLEGAL_SASL_STATE,
     }
 )
+CONNECTION_CODES = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    }
+)
+CLOSED_TEXTS = {
+    "producer": "Cannot perform operation after producer has been closed",
+    "consumer": "This consumer has already been closed.",
+    "admin-client": "Cannot accept new calls when AdminClient is closing.",
+}
 
 
 class ConnectionKey(NamedTuple):
@@ -98,15 +117,29 @@ class Backoff:
 class Connection:
     """The state of one connection across reconnects."""
 
-    __slots__ = ("channel", "failures", "is_open", "node", "open_at_ms", "setup_deadline_ms")
+    __slots__ = (
+        "channel",
+        "failures",
+        "has_answered",
+        "is_open",
+        "node",
+        "open_at_ms",
+        "setup_deadline_ms",
+    )
 
     def __init__(self, node: Node, channel: Channel) -> None:
         self.node = node
         self.channel = channel
         self.failures = 0
+        self.has_answered = False  # a request, since it was opened
         self.is_open = False  # the transport opens it or has it open
         self.open_at_ms = 0
         self.setup_deadline_ms = 0
+
+    @property
+    def address(self) -> str:
+        """The address of the node."""
+        return f"{self.node.host}:{self.node.port}"
 
 
 class Client:
@@ -142,7 +175,11 @@ class Client:
         self._refresh_failures = 0
         self._refresh_not_before_ms = 0
         self._waiting_for_metadata: list[Pending[None]] = []
-        self._failing_since_ms: int | None = None
+        self._in_refresh: list[Pending[None]] = []  # complete with the response in flight
+        self.outages = Outages(settings)
+        self._answered_addresses: set[str] = set()
+        self._topics_with_problems: set[str] = set()
+        self._is_failing = False
         self._last_failure = ""
         self._rotation = 0
         self._is_polling = False
@@ -187,7 +224,7 @@ class Client:
         """
         if self.closed:
             closed: Pending[Any] = Pending()
-            closed.fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the client is closed"))
+            closed.fail(self.closed_error())
             return closed
         if node_id == ANY_NODE:
             node_id = self._choose_node()
@@ -260,7 +297,7 @@ class Client:
         return self.bootstrap[index] if 0 <= index < len(self.bootstrap) else None
 
     def _open(self, key: ConnectionKey, connection: Connection) -> None:
-        connection.is_open = True
+        connection.is_open, connection.has_answered = True, False
         connection.setup_deadline_ms = (
             self.now_ms + self.settings.socket_connection_setup_timeout_ms
         )
@@ -296,24 +333,31 @@ class Client:
         connection = self._connections.get(key)
         if connection is None or not connection.is_open:
             return
+        was_ready = connection.channel.ready
         try:
             connection.channel.receive(frame, now_ms)
         except CorruptMessage as error:
             self._drop(key, connection, error)
             return
+        if was_ready and not connection.has_answered:
+            connection.has_answered = True
+            self._answered_addresses.add(connection.address)
+            self.outages.resolve(connection.address, now_ms)
         if connection.channel.state is ChannelState.CLOSED:  # the login was rejected
             self._drop(key, connection, None)
         elif connection.failures and connection.channel.ready:
             connection.failures = 0
             self.fatal = None  # the credentials were accepted
 
-    def disconnected(self, key: ConnectionKey, reason: str, now_ms: int) -> None:
+    def disconnected(self, key: ConnectionKey, reason: KafkaError | str, now_ms: int) -> None:
         """Handle a lost or failed connection."""
         self.now_ms = now_ms
         connection = self._connections.get(key)
         if connection is None or not connection.is_open:
             return
-        self._lost(connection, KafkaError(ErrorCode.NETWORK_EXCEPTION, reason))
+        if not isinstance(reason, KafkaError):
+            reason = KafkaError(ErrorCode.NETWORK_EXCEPTION, reason)
+        self._lost(connection, reason)
 
     def _drop(self, key: ConnectionKey, connection: Connection, error: Exception | None) -> None:
         self.transport.close(key)
@@ -328,9 +372,33 @@ class Client:
         connection.failures += 1
         connection.open_at_ms = self.now_ms + self._reconnect.after(connection.failures)
         failure = connection.channel.failure or error
-        if isinstance(failure, KafkaError) and failure.code in FATAL_CODES:
+        if isinstance(failure, SslAuthenticationError):
+            failure = error = SslAuthenticationError(f"{connection.address}: {failure.message}")
             self.fatal = failure
+        elif isinstance(failure, KafkaError) and failure.code in FATAL_CODES:
+            self.fatal = failure
+        self._report_loss(connection, failure)
         connection.channel.closed(error)
+
+    def _report_loss(self, connection: Connection, failure: Exception | None) -> None:
+        """Log what is more than an idle connection that the broker has closed."""
+        channel, address = connection.channel, connection.address
+        was_ready, was_connecting = channel.ready, channel.state is ChannelState.CONNECTING
+        if was_ready and (connection.has_answered or not channel.in_flight):
+            return
+        is_known = address in self._answered_addresses
+        cause = str(failure or "the connection was lost").removeprefix(f"{address}: ")
+        if self.fatal is failure or is_known:
+            pass
+        elif was_connecting and connection.node.node_id >= 0:
+            cause += f"; {connection_errors.CHECK_ADVERTISED}"
+        elif was_connecting:
+            cause += f"; {connection_errors.START_A_BROKER}"
+        elif was_ready and self._login is None:
+            cause += f"; {connection_errors.MAY_BE_SASL}"
+        elif not self.settings.security_protocol.endswith("SSL"):
+            cause += f"; {connection_errors.MAY_BE_TLS}"
+        self.outages.report(address, cause, self.now_ms)
 
     # ------------------------------------------------------------ time
 
@@ -363,10 +431,11 @@ class Client:
         if connection.is_open:
             connecting = channel.state is ChannelState.CONNECTING
             if connecting and connection.setup_deadline_ms <= self.now_ms:
-                reason = f"no connection to {connection.node.host}:{connection.node.port} in time"
+                reason = f"no connection to {connection.address} in time"
                 self._drop(key, connection, KafkaError(ErrorCode.NETWORK_EXCEPTION, reason))
             elif channel.in_flight:
                 if channel.expire(self.now_ms):
+                    self.outages.report(connection.address, "no response in time", self.now_ms)
                     self._drop(key, connection, None)
             elif channel.ready and self._is_idle(channel):
                 self.transport.close(key)
@@ -407,7 +476,7 @@ class Client:
         return self._refreshing
 
     def refresh(self, *, without_delay: bool = False) -> Pending[None]:
-        """Request a metadata refresh; completes with the next response.
+        """Request a metadata refresh; completes with the response to a request sent after now.
 
         At most one request per retry.backoff.ms is sent; without_delay, after a complete response,
         the next one is sent at once.
@@ -425,6 +494,7 @@ class Client:
         if self._refreshing or due_ms > self.now_ms or self.closed:
             return
         self._refreshing = True
+        self._in_refresh, self._waiting_for_metadata = self._waiting_for_metadata, []
         # At most one refresh per backoff.
         self._refresh_not_before_ms = self.now_ms + self.settings.retry_backoff_ms
         self.send(ANY_NODE, self.metadata.request()).on_done(self._refreshed)
@@ -434,21 +504,37 @@ class Client:
         if done.error is not None:
             self._refresh_failed(done.error)
             return
-        self._failing_since_ms = None
+        self._is_failing = False
         self.metadata.update(done.value, self.now_ms)
         self._refresh_failures = self._refresh_failures + 1 if self.metadata.incomplete else 0
         wait_ms = self.backoff.after(self._refresh_failures)
         self._refresh_not_before_ms = max(self._refresh_not_before_ms, self.now_ms + wait_ms)
-        waiting, self._waiting_for_metadata = self._waiting_for_metadata, []
-        for pending in waiting:
+        self._report_topics()
+        answered, self._in_refresh = self._in_refresh, []
+        for pending in answered:
             pending.complete(None)
+
+    def _report_topics(self) -> None:
+        """Log topics in use that are missing or have no leader, and those that are back."""
+        topics = self.metadata.topics
+        found = {name: topic.problem for name, topic in topics.items() if topic.problem is not None}
+        for name, cause in found.items():
+            self.outages.report(f"topic {name!r}", cause, self.now_ms, grace_ms=GRACE_MS)
+        for name in self._topics_with_problems - found.keys():
+            if name in topics:
+                self.outages.resolve(f"topic {name!r}", self.now_ms)
+            else:
+                self.outages.forget(f"topic {name!r}")
+        self._topics_with_problems = set(found)
 
     def _refresh_failed(self, error: Exception) -> None:
         self.metadata.mark_stale()
         self._refresh_failures += 1
         self._last_failure = str(error)
-        if self._failing_since_ms is None:
-            self._failing_since_ms = self.now_ms
+        self._is_failing = True
+        # Those who wait need the response to a later request.
+        self._waiting_for_metadata = self._in_refresh + self._waiting_for_metadata
+        self._in_refresh = []
         wait_ms = self.backoff.after(self._refresh_failures)
         self._refresh_not_before_ms = self.now_ms + wait_ms
         pending_error = self.pending_error()
@@ -458,35 +544,50 @@ class Client:
                 pending.fail(pending_error)
 
     def pending_error(self) -> KafkaError | None:
-        """Return the error that ends waiting: a rejected login, or an unreachable cluster."""
-        if self.fatal is not None:
-            return self.fatal
-        since_ms = self._failing_since_ms
-        if since_ms is None or self.now_ms - since_ms < UNREACHABLE_AFTER_MS:
-            return None
-        return self.unreachable()
+        """Return the error that ends waiting, None without one: login or TLS were rejected.
 
-    def unreachable(self) -> KafkaError:
+        An outage is none: clients wait for its end, and only calls with a timeout stop with it.
+        """
+        return self.fatal
+
+    def timeout_error(self, text: str, last: KafkaError | None = None) -> TimeoutError:
+        """Return the error of a call whose time is up: likely cause, or the last failure."""
+        cause, code = self.outages.causes(), ErrorCode.REQUEST_TIMED_OUT
+        if not self.is_reachable:
+            cause = self.unreachable().message
+        elif last is not None:
+            cause = cause or f"{last.code.name}: {last.message}"
+            code = code if last.code in CONNECTION_CODES else last.code
+        error = TimeoutError(f"{text}: {cause}" if cause else text, code)
+        error.__cause__ = last
+        return error
+
+    def unreachable(self) -> TimeoutError:
         """Return the error for an unreachable cluster."""
-        return unreachable(self.bootstrap, self._last_failure)
+        return unreachable(self.bootstrap, self.outages.causes() or self._last_failure)
+
+    def closed_error(self) -> ClosedError:
+        """Return the error of calls after `close`."""
+        return ClosedError(CLOSED_TEXTS[self.settings.kind])
 
     @property
     def is_reachable(self) -> bool:
         """Whether the cluster has responded, and the last refresh succeeded."""
-        return self.metadata.updated_ms >= 0 and self._failing_since_ms is None
+        return self.metadata.updated_ms >= 0 and not self._is_failing
 
     def close(self) -> None:
-        """Close every connection; pending requests fail with NETWORK_EXCEPTION."""
+        """Close every connection; pending requests fail with ClosedError."""
         self.closed = True
         for key, connection in list(self._connections.items()):
             if connection.is_open:
                 self.transport.close(key)
             connection.is_open = False
-            connection.channel.closed(KafkaError(ErrorCode.NETWORK_EXCEPTION, "client closed"))
+            connection.channel.closed(self.closed_error())
         self._connections.clear()
-        waiting, self._waiting_for_metadata = self._waiting_for_metadata, []
+        waiting = self._in_refresh + self._waiting_for_metadata
+        self._in_refresh, self._waiting_for_metadata = [], []
         for pending in waiting:
-            pending.fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the client is closed"))
+            pending.fail(self.closed_error())
 
 
 def _may_create_topics(settings: Settings) -> bool:

@@ -85,7 +85,7 @@ class Interceptors:
 
     def delivered(self, delivery: Delivery) -> None:
         """Report an acknowledged or failed record to all."""
-        error = delivery.error
+        error = delivery.failure()
         self._notify("on_acknowledgement", delivery.metadata if error is None else None, error)
 
     def refused(self, error: KafkaError) -> None:

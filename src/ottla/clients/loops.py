@@ -13,14 +13,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ottla.clients.interrupts import Interrupts
-from ottla.errors import ClosedError, ErrorCode, KafkaError
+from ottla.errors import DeliveryError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from types import TracebackType
     from typing import Self
 
     from ottla.clients.transport import Runtime
+    from ottla.errors import ClosedError
 
 T = TypeVar("T")
 IDLE_SECONDS = 0.1
@@ -44,14 +45,19 @@ class Blocking(ABC):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except DeliveryError:  # logged when the records failed
+            if error is None:
+                raise
 
 
 class LoopThread:
     """An event loop that runs on its own daemon thread."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, closed_error: Callable[[], ClosedError]) -> None:
         self.loop = _new_loop()
+        self._closed_error = closed_error
         self.is_ending = False
         self._last: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
@@ -85,7 +91,7 @@ class LoopThread:
             future = asyncio.run_coroutine_threadsafe(work, self.loop)
         except RuntimeError as error:
             work.close()
-            raise ClosedError("the client is closed") from error
+            raise self._closed_error() from error
         try:
             return future.result(timeout)
         except BaseException:
@@ -104,7 +110,13 @@ class LoopThread:
         """Run a last coroutine and stop, without waiting; callable in the loop's own thread."""
         self.is_ending = True
         self._last = self.loop.create_task(work)
-        self._last.add_done_callback(lambda _done: self.loop.stop())
+        self._last.add_done_callback(self._ended)
+
+    def _ended(self, last: asyncio.Task[None]) -> None:
+        """Stop the loop; the error of the last coroutine has no caller, and was logged."""
+        if not last.cancelled():
+            last.exception()
+        self.loop.stop()
 
 
 async def _others_done() -> None:
@@ -140,7 +152,13 @@ class CallerDrivenLoop:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T], *, may_cancel: bool = True) -> T:
-        """Run a coroutine to its end; Ctrl-C cancels it and is raised once the loop is stopped."""
+        """Run a coroutine to its end; Ctrl-C cancels it and is raised once the loop is stopped.
+
+        Raises ClosedError after the end of the loop.
+        """
+        if self.loop.is_closed():
+            work.close()
+            raise self._runtime.client.closed_error()
         if asyncio._get_running_loop() is not None:  # noqa: SLF001 - the documented low-level way
             return self._call_from_another_loop(work)
         self.interrupts.hold()

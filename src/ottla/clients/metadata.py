@@ -34,7 +34,7 @@ class PartitionMetadata(NamedTuple):
 class TopicMetadata:
     """One topic as the last response described it; partitions by number."""
 
-    __slots__ = ("error", "is_internal", "name", "partitions", "topic_id")
+    __slots__ = ("error", "is_internal", "name", "partitions", "problem", "topic_id")
 
     def __init__(self, name: str, topic_id: Uuid, *, error: int, is_internal: bool) -> None:
         self.name = name
@@ -42,6 +42,8 @@ class TopicMetadata:
         self.error = error
         self.is_internal = is_internal
         self.partitions: list[PartitionMetadata] = []
+        self.problem: str | None = None
+        """Why records cannot be sent or read now; None without a reason."""
 
 
 class ClusterMetadata:
@@ -61,6 +63,7 @@ class ClusterMetadata:
         self.version = 0
         self.updated_ms = -1
         self.all_topics = False
+        self.topic_error: KafkaError | None = None  # of a topic in use, not retriable
         self.incomplete = False  # the last response lacked a leader or a topic in use
         self._topics_in_use: dict[
             str, int
@@ -133,7 +136,7 @@ class ClusterMetadata:
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         seen = {}
-        self.incomplete = False
+        self.incomplete, self.topic_error = False, None
         for answered in response.topics:
             if answered.name is not None:
                 seen[answered.name] = self._merge(answered)
@@ -176,8 +179,14 @@ class ClusterMetadata:
             topic.partitions.append(fresh)
             if fresh.leader not in self.brokers:  # no leader, or a broker that the response lacks
                 self._stale = self.incomplete = True
-        if topic.error and KafkaError(topic.error).is_retriable:
-            self._stale = self.incomplete = True
+                topic.problem = f"partition {fresh.partition} has no leader that can be reached"
+        if topic.error:
+            topic.problem = _problem(KafkaError(topic.error))
+            if KafkaError(topic.error).is_retriable:
+                self._stale = self.incomplete = True
+            elif not self.all_topics:
+                text = f"topic {topic.name!r}: {ErrorCode(topic.error).text}"
+                self.topic_error = KafkaError(topic.error, text)
         return topic
 
     def update_leader(self, partition: TopicPartition, leader: int, epoch: int) -> bool:
@@ -227,6 +236,12 @@ class ClusterMetadata:
         """Return a topic's error code in the last response."""
         known = self.topics.get(topic)
         return ErrorCode.NONE if known is None else known.error
+
+
+def _problem(error: KafkaError) -> str:
+    if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return f"it does not exist ({error.code.name}): create it, or allow its auto-creation"
+    return f"{error.code.name}: {error.message}"
 
 
 def _topic_request(name: str) -> MetadataRequest.MetadataRequestTopic:

@@ -143,7 +143,9 @@ class Settings:
     kind: str
     client_id: str
     bootstrap_servers: tuple[str, ...]
+    default_api_timeout_ms: int
     delivery_timeout_ms: int
+    request_timeout_ms: int
 
     def __init__(self, table: Mapping[str, Setting], values: Mapping[str, Any]) -> None:
         self.given = frozenset(values)

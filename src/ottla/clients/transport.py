@@ -6,12 +6,12 @@ Kafka: org.apache.kafka.common.network.{Selector, NetworkReceive}. Hot path: ben
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ottla.clients.client import Client, ConnectionKey
+from ottla.clients.connection_errors import FIRST_FRAME_MAX_BYTES, connect_error, frame_error
 from ottla.clients.environment import RealClientEnvironment
 from ottla.clients.login import login_factory
 from ottla.clients.tls import client_context
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.metric_windows import MetricName
     from ottla.clients.settings import Settings
+    from ottla.errors import KafkaError
     from ottla.purgatory.pending import Pending
     from ottla.types import SendItem
 
@@ -51,6 +52,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._frame: bytearray | None = None
         self._frame_size = 0
         self._frame_filled = 0
+        self._max_bytes = FIRST_FRAME_MAX_BYTES
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Report the connection to the core."""
@@ -87,12 +89,13 @@ class FrameProtocol(asyncio.BufferedProtocol):
         position, filled, scratch = 0, self._filled, self._scratch
         while filled - position >= 4:
             size = int.from_bytes(scratch[position : position + 4], "big", signed=True)
-            if not 0 <= size <= MAX_FRAME_BYTES:
-                self.runtime.on_broken(self, f"the peer announced a frame of {size} bytes")
+            if not 0 <= size <= self._max_bytes:
+                self.runtime.on_broken(self, frame_error(bytes(scratch[position:filled]), size))
                 return
             if filled - position - 4 >= size:
                 frame = bytes(memoryview(scratch)[position + 4 : position + 4 + size])
                 position += 4 + size
+                self._max_bytes = MAX_FRAME_BYTES
                 self.runtime.on_frame(self, memoryview(frame))
             elif size > SCRATCH_BYTES - 4:
                 self._frame = bytearray(min(size, STEP_BYTES))
@@ -192,10 +195,9 @@ class Runtime:
             raise
         except (OSError, ValueError) as error:  # ValueError: an invalid host name or port
             self._connecting.pop(key, None)
-            number = getattr(error, "errno", None)
-            reason = os.strerror(number) if number and number > 0 else str(error)
+            failure = connect_error(error, uses_tls=tls is not None)
             with self.lock:
-                self.client.disconnected(key, f"{host}:{port}: {reason}", self.now_ms())
+                self.client.disconnected(key, failure, self.now_ms())
             self.wake()
 
     def write(self, key: ConnectionKey, buffers: list[SendItem]) -> None:
@@ -273,13 +275,13 @@ class Runtime:
                 self.client.received(protocol.key, frame, self.now_ms())
             self.wake()
 
-    def on_broken(self, protocol: FrameProtocol, reason: str) -> None:
+    def on_broken(self, protocol: FrameProtocol, reason: KafkaError) -> None:
         """Abort a connection that sent an invalid frame."""
         if protocol.transport is not None:
             protocol.transport.abort()
         self.on_lost(protocol, reason)
 
-    def on_lost(self, protocol: FrameProtocol, reason: str) -> None:
+    def on_lost(self, protocol: FrameProtocol, reason: KafkaError | str) -> None:
         """Remove a lost connection."""
         self._alive.discard(protocol)
         if self._protocols.get(protocol.key) is protocol:

@@ -105,6 +105,24 @@ class ClosedError(IllegalStateError):
     """A call of a client that was closed."""
 
 
+class DeliveryError(KafkaError):
+    """Records that were not delivered, and whose results were not asked for.
+
+    `counts` has the number of records by topic. The code is that of the first cause, which is the
+    `__cause__`.
+    """
+
+    def __init__(self, counts: dict[str, int], first: KafkaError) -> None:
+        self.counts = counts
+        topics = ", ".join(f"topic {topic!r}: {count}" for topic, count in counts.items())
+        super().__init__(
+            first.code,
+            f"{sum(counts.values())} record(s) were not delivered ({topics}); "
+            f"first cause: {first.code.name}: {first.message}",
+        )
+        self.__cause__ = first
+
+
 class SerializationError(NamedError):
     """A key or value that cannot be serialized; the serializer's exception is the `__cause__`."""
 

@@ -15,7 +15,15 @@ from ottla.errors.codes import ErrorCode
 
 
 class TimeoutError(NamedError, builtins.TimeoutError, code=ErrorCode.REQUEST_TIMED_OUT):  # noqa: A001 - Kafka's name; `except TimeoutError` catches it without an import
-    """A call, request or delivery that did not end in time; also Python's TimeoutError."""
+    """A call, request or delivery that did not end in time; also Python's TimeoutError.
+
+    The code is REQUEST_TIMED_OUT, or that of the response that was retried until the end.
+    """
+
+    def __init__(
+        self, message: str | None = None, code: ErrorCode = ErrorCode.REQUEST_TIMED_OUT
+    ) -> None:
+        super(NamedError, self).__init__(code, message)
 
 
 class AuthorizationError(NamedError):
@@ -48,6 +56,10 @@ class UnsupportedSaslMechanismError(AuthenticationError, code=ErrorCode.UNSUPPOR
 
 class IllegalSaslStateError(AuthenticationError, code=ErrorCode.ILLEGAL_SASL_STATE):
     """A login that the listener does not expect: a wrong security.protocol."""
+
+
+class SslAuthenticationError(AuthenticationError):
+    """TLS that the peer does not speak, or a certificate that is not accepted; has no code."""
 
 
 class UnknownServerError(NamedError, code=ErrorCode.UNKNOWN_SERVER_ERROR):

@@ -190,7 +190,7 @@ def test_coroutines_of_a_listener_are_awaited_by_an_async_close(bootstrap: str) 
 def test_wanting_nothing_is_said_by_unsubscribe(bootstrap: str) -> None:
     """An empty list is refused and changes nothing, whichever way it is given."""
     with _member(bootstrap, Notes(), "g-nothing") as consumer:
-        with pytest.raises(KafkaError, match="unsubscribe"):
+        with pytest.raises(KafkaError, match=r"unsubscribe|mutually exclusive"):
             consumer.subscribe([])
         with pytest.raises(KafkaError, match="mutually exclusive"):
             consumer.assign([])

@@ -26,23 +26,23 @@ def test_one_bad_value_of_many_is_found_before_any_is_queued(bad: object) -> Non
     """Otherwise the values before it would be queued without a handle."""
     rig = Rig(max_request_size=800)
     with pytest.raises((TypeError, KafkaError)):
-        rig.accumulator.encoded([b"one", "two", None, bad, b"four"])
+        rig.accumulator.encoded("t", [b"one", "two", None, bad, b"four"])
     with pytest.raises((TypeError, KafkaError)):
-        rig.accumulator.encoded([b"one", bad])
+        rig.accumulator.encoded("t", [b"one", bad])
     rig.accumulator.to_value = str.encode
     with pytest.raises((TypeError, KafkaError)):
-        rig.accumulator.encoded(["one", bad])
+        rig.accumulator.encoded("t", ["one", bad])
 
 
 def test_many_values_of_all_sorts_are_stored() -> None:
     """Bytes stay the object that they were; text and nothing are encoded, or serialised."""
     rig = Rig()
     plain = (b"one", b"two")
-    assert rig.accumulator.encoded(plain) is plain
-    values = rig.accumulator.encoded(["one", None, bytearray(b"two")])
+    assert rig.accumulator.encoded("t", plain) is plain
+    values = rig.accumulator.encoded("t", ["one", None, bytearray(b"two")])
     assert rig.accumulator.append_many("t", values, 0, Deliveries()) == 3
     rig.accumulator.to_value = lambda text: text.upper().encode()
-    assert rig.accumulator.encoded(["a", "b"]) == [b"A", b"B"]
+    assert rig.accumulator.encoded("t", ["a", "b"]) == [b"A", b"B"]
     rig.finish()
     assert rig.cluster.logs[T0].values == [b"one", None, b"two"]
 

@@ -5,7 +5,7 @@ Kafka: org.apache.kafka.common.protocol.Errors.
 
 from __future__ import annotations
 
-from ottla.errors import ConfigError, ErrorCode
+from ottla.errors import ConfigError, ErrorCode, SslAuthenticationError
 
 PACKAGE = "org.apache.kafka.common.errors"
 
@@ -53,6 +53,8 @@ def java_class(error: Exception) -> str:
     """Return the name of the Java class for an error."""
     if isinstance(error, ConfigError):
         return "org.apache.kafka.common.config.ConfigException"
+    if isinstance(error, SslAuthenticationError):
+        return f"{PACKAGE}.SslAuthenticationException"
     return class_name(getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR))
 
 

@@ -46,7 +46,7 @@ class Admin(Blocking):
     ) -> None:
         refuse_positional("Admin", refused)
         self._async = AsyncAdmin(config=config, **settings)
-        self._thread = LoopThread("ottla-admin")
+        self._thread = LoopThread("ottla-admin", self._async.closed_error)
         self._thread.call(self._async.start())
 
     create_topics = blocking(AsyncAdmin.create_topics)

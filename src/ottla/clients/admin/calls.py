@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.metric_windows import MetricName
     from ottla.clients.settings import Settings
+    from ottla.errors import ClosedError
     from ottla.protocol.schema import Request
 
 NOT_RETRIED_HERE = frozenset(
@@ -50,6 +51,7 @@ class AdminCalls:
         refuse_positional("AsyncAdmin", refused)
         self._settings = read_settings(ADMIN, config, settings)
         self._settings.client_id = self._settings.client_id or "ottla-admin"
+        _check_api_timeout(self._settings)
         self._uses_controllers = _is_for_controllers(self._settings)
         if self._uses_controllers:
             self._settings.bootstrap_servers = self._settings.bootstrap_controllers
@@ -64,6 +66,7 @@ class AdminCalls:
         self._topics_in_calls: Counter[str] = Counter()  # topics of the calls that are running
 
     def _deadline_ms(self, timeout: float | None) -> float:
+        self._check_open()
         self._runtime.attach()
         limit = self._settings.default_api_timeout_ms if timeout is None else timeout * 1000
         return self._runtime.now_ms() + limit
@@ -112,9 +115,9 @@ class AdminCalls:
             await self._wait_before_retry(failure, deadline_ms)
 
     def _check_open(self) -> None:
-        """Raise KafkaError when another thread or task has closed the client."""
+        """Raise ClosedError after `close`."""
         if self._client.closed:
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the client is closed")
+            raise self.closed_error()
 
     async def _wait_before_retry(
         self,
@@ -132,11 +135,11 @@ class AdminCalls:
         if pending_error is not None:
             raise pending_error
         if self._runtime.now_ms() >= deadline_ms:
-            if not self._client.is_reachable:
-                raise self._client.unreachable()
-            raise failure
+            text = "the call timed out (default.api.timeout.ms)"
+            raise self._client.timeout_error(text, failure)
         self._client.metadata.mark_stale()
-        await self._runtime.sleep(self._settings.retry_backoff_ms)
+        remaining_ms = max(deadline_ms - self._runtime.now_ms(), 0)
+        await self._runtime.sleep(min(self._settings.retry_backoff_ms, remaining_ms))
 
     async def _refresh_until(self, deadline_ms: float) -> ClusterMetadata:
         """Refresh the metadata of the topics in use."""
@@ -148,9 +151,7 @@ class AdminCalls:
             if pending_error is not None:
                 raise pending_error
             if remaining_ms <= 0:
-                if not self._client.is_reachable:
-                    raise self._client.unreachable()
-                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no metadata response in time")
+                raise self._client.timeout_error("no metadata response in time")
             await self._runtime.wait_progress(remaining_ms)
         pending.value  # noqa: B018 - raises what went wrong
         return self._client.metadata
@@ -218,10 +219,8 @@ class AdminCalls:
             if pending_error is not None:
                 raise pending_error
             if self._runtime.now_ms() >= deadline_ms:
-                raise KafkaError(
-                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                    f"no coordinator for group {coordinator.key!r} was found in time",
-                )
+                text = f"no coordinator for group {coordinator.key!r} was found in time"
+                raise self._client.timeout_error(text)
 
     def metrics(self) -> dict[MetricName, float | str]:
         """Return the client's metrics under Kafka's names; rates cover the last minute.
@@ -229,6 +228,10 @@ class AdminCalls:
         Values are numbers or, as for `app-info`, text; a mean without samples is NaN.
         """
         return self._runtime.metrics()
+
+    def closed_error(self) -> ClosedError:
+        """Return the error of calls after `close`."""
+        return self._client.closed_error()
 
     @property
     def is_closed(self) -> bool:
@@ -239,6 +242,18 @@ class AdminCalls:
         """Close all connections; idempotent."""
         if not self._client.closed:
             await self._runtime.aclose()
+
+
+def _check_api_timeout(settings: Settings) -> None:
+    """Reject a default.api.timeout.ms below request.timeout.ms; adjust the default, as Kafka."""
+    if settings.default_api_timeout_ms >= settings.request_timeout_ms:
+        return
+    if "default.api.timeout.ms" in settings.given:
+        raise ConfigError(
+            "The specified value of default.api.timeout.ms must be no smaller than the value of "
+            "request.timeout.ms."
+        )
+    settings.default_api_timeout_ms = settings.request_timeout_ms
 
 
 def _is_for_controllers(settings: Settings) -> bool:

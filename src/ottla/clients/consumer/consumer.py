@@ -10,12 +10,12 @@ import inspect
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ottla.clients.arguments import as_partition
 from ottla.clients.consumer.core import ConsumerCore, GroupMetadata, as_offsets, call_listener
 from ottla.clients.consumer.metrics import partition_metrics
 from ottla.clients.consumer.queries import Queries
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     import re
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.metric_windows import MetricName
     from ottla.purgatory.pending import Pending
+    from ottla.types import TopicPartition
 
 
 class AsyncConsumer:
@@ -81,6 +82,7 @@ class AsyncConsumer:
 
     async def unsubscribe(self) -> None:
         """Remove the subscription or assignment and leave the group."""
+        self._core.require_open()
         try:
             await self._notify_listener(await self.prepare_to_leave())
         finally:
@@ -94,34 +96,39 @@ class AsyncConsumer:
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The assigned partitions."""
+        self._core.require_open()
         return frozenset(self._core.subscription.partitions)
 
     @property
     def subscription(self) -> frozenset[str]:
         """The subscribed topics."""
+        self._core.require_open()
         return frozenset(self._core.subscription.topics)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Stop returning records of these partitions until `resume`; membership continues."""
+        self._core.require_open()
         self._core.put_back()
         for partition in partitions:
-            self._core.subscription.state(TopicPartition(*partition)).paused = True
+            self._core.subscription.state(as_partition(partition)).paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Return records of these partitions again."""
+        self._core.require_open()
         for partition in partitions:
-            self._core.subscription.state(TopicPartition(*partition)).paused = False
+            self._core.subscription.state(as_partition(partition)).paused = False
         self._runtime.wake()
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
         """The paused partitions."""
+        self._core.require_open()
         states = self._core.subscription.partitions.items()
         return frozenset(partition for partition, state in states if state.paused)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at an offset, or at EARLIEST_TIMESTAMP (-2) or LATEST_TIMESTAMP (-1)."""
-        self._core.seek(TopicPartition(*partition), offset)
+        self._core.seek(as_partition(partition), offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Continue at the first record of the given or of all assigned partitions."""
@@ -256,7 +263,7 @@ class AsyncConsumer:
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
         """Return the offset of the next record to read; waits until it is known."""
-        return await self._queries.position(TopicPartition(*partition), timeout)
+        return await self._queries.position(as_partition(partition), timeout)
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None = None
@@ -281,7 +288,8 @@ class AsyncConsumer:
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Return the offsets between the position and the last known end, None while unknown."""
-        state = self._core.subscription.state(TopicPartition(*partition))
+        self._core.require_open()
+        state = self._core.subscription.state(as_partition(partition))
         committed_only = self._core.settings.isolation_level == "read_committed"
         end = state.last_stable_offset if committed_only else state.high_watermark
         position = self._core.position_of(state)

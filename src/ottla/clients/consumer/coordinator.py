@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.client import ANY_NODE
+from ottla.clients.outages import GRACE_MS
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
 from ottla.purgatory.pending import Pending
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 PURPOSE = "group"
 GROUP, TRANSACTION, SHARE = 0, 1, 2
+_KEYS = {GROUP: "group", TRANSACTION: "transactional id"}
+CHECK_OFFSETS_TOPIC = (
+    "; the brokers may be unable to create __consumer_offsets"
+    " (is offsets.topic.replication.factor above the number of brokers?)"
+)
 COORDINATOR_MOVED = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -43,6 +49,10 @@ class Coordinator:
         self._lookup_pending = False
         self._failures = 0
         self._retry_at_ms = 0
+
+    @property
+    def _subject(self) -> str:
+        return f"the coordinator of {_KEYS.get(self.key_type, 'key')} {self.key!r}"
 
     @property
     def node_id(self) -> int:
@@ -80,12 +90,18 @@ class Coordinator:
             if not found.error_code:
                 self.node = Node(found.node_id, found.host, found.port)
                 self._failures = 0
+                self.client.outages.resolve(self._subject, self.client.now_ms)
                 return
             error = KafkaError(found.error_code, found.error_message)
         self._failures += 1
         self._retry_at_ms = self.client.now_ms + self.client.backoff.after(self._failures)
         if isinstance(error, KafkaError) and not error.is_retriable:
             self.fatal = error
+        elif isinstance(error, KafkaError) and done.error is None:
+            cause = f"{error.code.name}: {error.message.rstrip('.')}"
+            if error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE and self.key_type == GROUP:
+                cause += CHECK_OFFSETS_TOPIC
+            self.client.outages.report(self._subject, cause, self.client.now_ms, grace_ms=GRACE_MS)
 
     def lost(self, node_id: int | None = None) -> None:
         """Mark the coordinator unknown; with a node id, only if it is the current one."""

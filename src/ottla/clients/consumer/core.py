@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.clients.arguments import as_partition, topic_names
 from ottla.clients.consumer.classic_group import ClassicGroup, Step
 from ottla.clients.consumer.coordinator import Coordinator
 from ottla.clients.consumer.deserializing import Deserializers
@@ -26,10 +27,9 @@ from ottla.clients.interceptors import Interceptors
 from ottla.clients.serdes import deserializer
 from ottla.clients.settings import CONSUMER, read_settings
 from ottla.clients.transport import Runtime
-from ottla.errors import ConfigError, ErrorCode, KafkaError, WakeupError
+from ottla.errors import ConfigError, ErrorCode, IllegalStateError, KafkaError, WakeupError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.purgatory.pending import Pending
-from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     import re
@@ -39,8 +39,16 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.subscription import PartitionState
     from ottla.clients.environment import ClientEnvironment
     from ottla.records.record import Record
+    from ottla.types import TopicPartition
 
     Batches = list[tuple[TopicPartition, list[Record]]]
+
+
+NO_GROUP_ID = (
+    "To use the group management or offset commit APIs, you must provide a valid group.id in the"
+    " consumer configuration."
+)
+NO_SUBSCRIPTION = "Consumer is not subscribed to any topics or assigned any partitions"
 
 
 class RebalanceListener:
@@ -127,10 +135,16 @@ class ConsumerCore:
         self._topics_in_queries: list[tuple[str, ...]] = []
         self._is_woken = False
 
+    def require_open(self) -> None:
+        """Raise ClosedError after `close`."""
+        if self.client.closed:
+            raise self.client.closed_error()
+
     def require_coordinator(self) -> Coordinator:
         """Return the coordinator; KafkaError(INVALID_GROUP_ID) without a group.id."""
+        self.require_open()
         if self.coordinator is None:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "this call requires group.id")
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, NO_GROUP_ID)
         return self.coordinator
 
     def _metadata_changed(self) -> None:
@@ -147,6 +161,8 @@ class ConsumerCore:
         listener: Any,
     ) -> None:
         """Subscribe to topics by name or by pattern."""
+        self.require_open()
+        names = topic_names(topics)
         self.require_coordinator()
         if (topics is None) == (pattern is None):
             raise KafkaError(
@@ -159,7 +175,6 @@ class ConsumerCore:
             metadata.mark_stale()
             self.narrow_metadata()
         else:
-            names = [topics] if isinstance(topics, str) else list(topics or ())
             if not names:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
@@ -172,8 +187,9 @@ class ConsumerCore:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign partitions without a group."""
+        self.require_open()
+        requested = [as_partition(partition) for partition in partitions]
         self.put_back()
-        requested = [TopicPartition(*partition) for partition in partitions]
         self.subscription.assign_from_user(requested)
         self.narrow_metadata()
         self.runtime.wake()
@@ -208,12 +224,17 @@ class ConsumerCore:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at an offset, or at EARLIEST_TIMESTAMP / LATEST_TIMESTAMP."""
+        self.require_open()
         state = self.subscription.state(partition)
+        if not isinstance(offset, int):
+            raise TypeError(f"an offset must be int, not {type(offset).__name__}: {offset!r}")
         self.put_back()
         if offset in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
             state.request_reset(offset)
         elif offset < 0:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is negative")
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, "seek offset must not be a negative number"
+            )
         else:
             state.seek(offset)
         self.runtime.wake()
@@ -228,6 +249,9 @@ class ConsumerCore:
         """Perform the work of every poll; return the listener's next step."""
         if self._iteration is not None:
             self.put_back()
+        self.require_open()
+        if not self.subscription.is_set:
+            raise IllegalStateError(NO_SUBSCRIPTION)
         now_ms = self.now_ms()
         if self._is_woken:
             self._is_woken = False
@@ -243,6 +267,8 @@ class ConsumerCore:
         pending_error = self.client.pending_error()
         if pending_error is not None:
             raise pending_error
+        if self.client.metadata.topic_error is not None:
+            raise self.client.metadata.topic_error
         for machine in (self.group, self.positions, self.fetcher):
             error = None if machine is None else machine.errors.pop()
             if error is not None:
@@ -389,14 +415,18 @@ def as_offsets(
     Raises KafkaError(INVALID_REQUEST) for negative offsets: brokers would store them, but no
     consumer could use them.
     """
-    found = {
-        TopicPartition(*partition): value
-        if isinstance(value, OffsetAndMetadata)
-        else OffsetAndMetadata(int(value))
-        for partition, value in given.items()
-    }
+    found = {as_partition(partition): _as_offset(value) for partition, value in given.items()}
     for partition, value in found.items():
         if value.offset < 0:
             text = f"{partition}: Invalid negative offset {value.offset}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     return found
+
+
+def _as_offset(value: Any) -> OffsetAndMetadata:
+    if isinstance(value, OffsetAndMetadata):
+        return value
+    if not isinstance(value, int):
+        text = f"an offset must be int or OffsetAndMetadata, not {type(value).__name__}: {value!r}"
+        raise TypeError(text)
+    return OffsetAndMetadata(value)

@@ -59,7 +59,9 @@ class OffsetQuery:
             return
         error = self._client.pending_error()
         if error is None and now_ms >= self._deadline_ms:
-            error = self._timeout_error()
+            error = self._client.timeout_error(
+                "Timeout expired before the offsets were known", self._failure
+            )
         if error is not None:
             self.result.fail(error)
         elif not self._in_flight and self._retry_at_ms <= now_ms:
@@ -71,11 +73,6 @@ class OffsetQuery:
             return None
         waits = self._retry_at_ms > self._client.now_ms
         return min(int(self._deadline_ms), self._retry_at_ms) if waits else int(self._deadline_ms)
-
-    def _timeout_error(self) -> KafkaError:
-        if not self._client.is_reachable:
-            return self._client.unreachable()
-        return self._failure or KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 
     def _send(self, now_ms: int) -> None:
         if not self._remaining:

@@ -8,6 +8,7 @@ from __future__ import annotations
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING
 
+from ottla.clients.arguments import as_partition
 from ottla.clients.consumer.offset_query import RETRIED_CODES, OffsetQuery
 from ottla.clients.consumer.offsets import (
     OffsetAndMetadata,
@@ -16,8 +17,7 @@ from ottla.clients.consumer.offsets import (
     read_offset_fetch,
 )
 from ottla.config.definition import MAX_INT
-from ottla.errors import ErrorCode, KafkaError
-from ottla.types import TopicPartition
+from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,15 +26,19 @@ if TYPE_CHECKING:
     from ottla.clients.consumer.core import ConsumerCore
     from ottla.clients.consumer.offsets import OffsetAndTimestamp
     from ottla.clients.metadata import PartitionMetadata
+    from ottla.types import TopicPartition
 
 
 class Deadline:
     """The deadline of a call."""
 
-    def __init__(self, core: ConsumerCore, timeout: float | None) -> None:
-        limit_ms = core.settings.default_api_timeout_ms if timeout is None else timeout * 1000
+    def __init__(self, core: ConsumerCore, what: str, timeout: float | None) -> None:
+        core.require_open()
+        default_ms: int = core.settings.default_api_timeout_ms
+        self._limit_ms = default_ms if timeout is None else timeout * 1000
+        self._what = what
         self._core = core
-        self._end_ms = core.now_ms() + limit_ms
+        self._end_ms = core.now_ms() + self._limit_ms
         self._last: KafkaError | None = None
         self._woken_ms = -MAX_INT
 
@@ -50,9 +54,8 @@ class Deadline:
             raise pending_error
         remaining_ms = self._end_ms - self._core.now_ms()
         if remaining_ms <= 0:
-            if not self._core.client.is_reachable:
-                raise self._core.client.unreachable()
-            raise self._last or KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+            text = f"Timeout of {int(self._limit_ms)}ms expired before {self._what}"
+            raise self._core.client.timeout_error(text, self._last)
         wait_ms = min(max(self._core.settings.retry_backoff_ms, 1), remaining_ms)
         now_ms = self._core.now_ms()
         if now_ms - self._woken_ms >= wait_ms:  # every wake ends all waits, this one too
@@ -90,7 +93,7 @@ class Queries:
         """Commit with retries."""
         from ottla.clients.consumer.core import as_offsets
 
-        deadline = Deadline(self._core, timeout)
+        deadline = Deadline(self._core, "successfully committing offsets", timeout)
         requested = self._core.consumed() if offsets is None else as_offsets(offsets)
         if not requested:
             return
@@ -110,8 +113,8 @@ class Queries:
         self, partitions: Iterable[TopicPartition], timeout: float | None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Fetch committed offsets from the coordinator, with retries."""
-        requested = [TopicPartition(*partition) for partition in partitions]
-        deadline = Deadline(self._core, timeout)
+        requested = [as_partition(partition) for partition in partitions]
+        deadline = Deadline(self._core, "the last committed offsets could be determined", timeout)
         while True:
             coordinator = await self._find_coordinator(deadline)
             request, limit = offset_fetch_request(coordinator.key, requested, self._client.metadata)
@@ -137,7 +140,9 @@ class Queries:
     async def position(self, partition: TopicPartition, timeout: float | None) -> int:
         """Wait until the position is known."""
         self._core.runtime.attach()
-        deadline = Deadline(self._core, timeout)
+        deadline = Deadline(
+            self._core, f"the position for partition {partition} could be determined", timeout
+        )
         while True:
             state = self._core.subscription.state(partition)
             position = self._core.position_of(state)
@@ -153,8 +158,9 @@ class Queries:
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Query the leaders for offsets by timestamp, with retries."""
         core = self._core
+        core.require_open()
         core.runtime.attach()
-        requested = {TopicPartition(*partition): when for partition, when in timestamps.items()}
+        requested = {as_partition(partition): when for partition, when in timestamps.items()}
         limit_ms = core.settings.default_api_timeout_ms if timeout is None else timeout * 1000
         query = OffsetQuery(
             self._client,
@@ -173,7 +179,7 @@ class Queries:
     async def partitions_for(self, topic: str, timeout: float | None) -> list[PartitionMetadata]:
         """Wait for the topic's metadata."""
         self._core.runtime.attach()
-        deadline = Deadline(self._core, timeout)
+        deadline = Deadline(self._core, f"the partitions of topic {topic!r} were known", timeout)
         metadata = self._client.metadata
         with self._core.keeping_topics((topic,)):
             while not metadata.partition_count(topic):

@@ -110,6 +110,11 @@ class Subscription:
         self._exclude_internal = exclude_internal
 
     @property
+    def is_set(self) -> bool:
+        """Whether anything is subscribed to or assigned."""
+        return self.user_assigned or bool(self.topics) or self.pattern is not None
+
+    @property
     def uses_group(self) -> bool:
         """Whether the group assigns the partitions."""
         return not self.user_assigned and (bool(self.topics) or self.pattern is not None)

@@ -29,7 +29,7 @@ cdef class Accumulator:
     cdef public object wall_ns
     cdef public object to_key
     cdef public object to_value
-    cdef public object error
+    cdef public object failures
     cdef object _metadata
     cdef object _rng
     cdef object _owner
@@ -51,7 +51,7 @@ cdef class Accumulator:
     )
 
     @cython.locals(index=cython.Py_ssize_t, largest=cython.longlong)
-    cpdef object encoded(self, object values)
+    cpdef object encoded(self, object topic, object values)
 
     @cython.locals(
         size=cython.longlong, end=cython.Py_ssize_t, count=cython.longlong, state=Topic,

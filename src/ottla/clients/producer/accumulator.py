@@ -26,9 +26,10 @@ from ottla.clients.producer.batches import (
     RecordInput,
     delivery_of,
 )
+from ottla.clients.producer.failures import FailedSends
 from ottla.clients.producer.partitioner import choose_by_load, key_hash, load_partitioner
 from ottla.clients.serdes import serializer, to_bytes
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ClosedError, ErrorCode, KafkaError
 from ottla.records.batch import RecordBatch
 from ottla.types import TopicPartition
 
@@ -93,7 +94,7 @@ class Accumulator:
         self.wall_ns = wall_ns
         self.to_key = serializer(settings.key_serializer)
         self.to_value = serializer(settings.value_serializer)
-        self.error: KafkaError | None = None
+        self.failures = FailedSends()
         self._metadata = metadata
         self._rng = rng
         self._owner = owner
@@ -132,6 +133,8 @@ class Accumulator:
             size += headers_size(headers)
         if timestamp_ms is None:
             timestamp_ms = self.wall_ns() // 1_000_000
+        else:
+            check_timestamp(timestamp_ms)
         state = self._topics.get(topic)
         if (state is None or state.version != self._metadata.version) and (
             state := self._refresh(topic)
@@ -157,7 +160,7 @@ class Accumulator:
             records.append((timestamp_ms, key, value, headers))
             return delivery_of(batch, len(records) - 1)
 
-    def encoded(self, values: Sequence[Any]) -> Sequence[bytes | None]:
+    def encoded(self, topic: str, values: Sequence[Any]) -> Sequence[bytes | None]:
         """Return values in the form of `append_many`; the same object if they are all bytes.
 
         Raises the errors that `append` would raise for any of them.
@@ -169,14 +172,15 @@ class Accumulator:
         for index in range(len(given)):
             value = given[index]
             if type(value) is not bytes:
-                return self._encoded_one_by_one(given)
+                return self._encoded_one_by_one(topic, given)
             largest = max(largest, len(value))
-        self._check_size(RECORD_OVERHEAD + largest)
+        self._check_size(topic, RECORD_OVERHEAD + largest)
         return given
 
-    def _encoded_one_by_one(self, values: Sequence[Any]) -> Sequence[bytes | None]:
+    def _encoded_one_by_one(self, topic: str, values: Sequence[Any]) -> Sequence[bytes | None]:
         converted = [to_bytes(value) for value in values]
-        self._check_size(RECORD_OVERHEAD + max(len(value or b"") for value in converted))
+        largest = max(len(value or b"") for value in converted)
+        self._check_size(topic, RECORD_OVERHEAD + largest)
         return converted
 
     def append_many(
@@ -217,13 +221,13 @@ class Accumulator:
                 return batch
             more = min(max(self.batch_size, size), self.growth_limit - batch.reserved)
             if self.used_bytes + more > self.buffer_memory:
-                self._no_room(size)
+                self._no_room(queue.topic_partition.topic, size)
                 return None
             batch.full = True
         else:
             more = max(self.batch_size, size + BATCH_OVERHEAD)
             if self.used_bytes + more > self.buffer_memory:
-                self._no_room(size)
+                self._no_room(queue.topic_partition.topic, size)
                 return None
             batch = self._open(queue, size)
         self.used_bytes += more
@@ -232,23 +236,27 @@ class Accumulator:
         self.wake()
         return batch
 
-    def _no_room(self, size: int) -> None:
-        self._check_memory(size)
+    def _no_room(self, topic: str, size: int) -> None:
+        self._check_memory(topic, size)
         self.wake()
 
-    def _check_size(self, size: int) -> None:
+    def _check_size(self, topic: str, size: int) -> None:
         if size + BATCH_OVERHEAD > self.max_request_size:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"a record of {size} bytes is larger than max.request.size={self.max_request_size}",
+                f"topic {topic!r}: The message is {size + BATCH_OVERHEAD} bytes when serialized "
+                f"which is larger than {self.max_request_size}, which is the value of the "
+                "max.request.size configuration.",
             )
-        self._check_memory(size)
+        self._check_memory(topic, size)
 
-    def _check_memory(self, size: int) -> None:
+    def _check_memory(self, topic: str, size: int) -> None:
         if size + BATCH_OVERHEAD > self.buffer_memory:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"a record of {size} bytes does not fit into buffer.memory={self.buffer_memory}",
+                f"topic {topic!r}: The message is {size + BATCH_OVERHEAD} bytes when serialized "
+                "which is larger than the total memory buffer you have configured with the "
+                f"buffer.memory configuration ({self.buffer_memory} bytes).",
             )
 
     def _explicit(self, state: Topic, partition: int | None, key: bytes | None) -> int:
@@ -259,6 +267,8 @@ class Accumulator:
             else:
                 assert key is not None
                 return key_hash(key) % count
+        if not isinstance(partition, int):
+            raise TypeError(f"partition must be int, not {type(partition).__name__}")
         if not 0 <= partition < count:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
@@ -295,7 +305,7 @@ class Accumulator:
             return state
 
     def _open(self, queue: PartitionQueue, size: int) -> ProducerBatch:
-        self._check_size(size)
+        self._check_size(queue.topic_partition.topic, size)
         if queue.open is not None:
             queue.closed.append(queue.open)
         batch = queue.open = ProducerBatch(queue.topic_partition, self.now_ms, self._owner)
@@ -381,6 +391,8 @@ class Accumulator:
         with self.lock:
             self.used_bytes -= batch.reserved
             del self.unfinished[batch]
+        if error is not None and not batch.encoded_count:
+            self.failures.add(batch, error)
         batch.finish(error=error)
 
     def split(self, batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
@@ -395,6 +407,9 @@ class Accumulator:
             half.order = (batch.order[0], batch.order[1] + start)
             if batch.base_sequence >= 0:
                 half.base_sequence = (batch.base_sequence + start) & 0x7FFFFFFF
+            if batch.asked:
+                end = start + len(records)
+                half.asked = {index - start for index in batch.asked if start <= index < end}
             halves.append(half)
         first, second = halves
         batch.split_into = [(0, first), (middle, second)]
@@ -436,15 +451,36 @@ def _fill(
 
 def producer_closed() -> KafkaError:
     """Return the error for records after `close`."""
-    return KafkaError(
-        ErrorCode.INVALID_REQUEST, "Cannot perform operation after producer has been closed"
-    )
+    return ClosedError("Cannot perform operation after producer has been closed")
+
+
+def check_timestamp(given: Any) -> None:
+    """Raise TypeError for a timestamp that is no int, ValueError for a negative one."""
+    if not isinstance(given, int):
+        raise TypeError(
+            f"timestamp_ms must be int (ms since the epoch), not {type(given).__name__}: {given!r}"
+        )
+    if given < 0:
+        text = f"Invalid timestamp: {given}. Timestamp should always be non-negative or null."
+        raise ValueError(text)
 
 
 def encode_headers(given: Any) -> Headers:
-    """Return headers as pairs of str and bytes, from pairs or a mapping."""
+    """Return headers as pairs of str and bytes, from pairs or a mapping; raises TypeError."""
     pairs = given.items() if hasattr(given, "items") else given
-    return tuple((name, to_bytes(value)) for name, value in pairs)
+    headers = []
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"headers must be a mapping or (name, value) pairs, not {pair!r}")
+        name, value = pair
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a header must be str, not {type(name).__name__}")
+        if value is not None and not isinstance(value, (bytes, str, bytearray, memoryview)):
+            raise TypeError(
+                f"header {name!r} must be bytes, str or None, not {type(value).__name__}"
+            )
+        headers.append((name, to_bytes(value)))
+    return tuple(headers)
 
 
 def headers_size(headers: Headers) -> int:

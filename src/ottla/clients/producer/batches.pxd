@@ -28,6 +28,7 @@ cdef class ProducerBatch:
     cdef public object callbacks
     cdef public object pending
     cdef public object split_into
+    cdef public object asked
 
 
 @cython.final
@@ -52,6 +53,7 @@ cdef class PartitionQueue:
     cdef public object producer_epoch
     cdef public object next_sequence
     cdef public object last_acked_sequence
+    cdef public object last_error
     cdef public bint needs_reset
     cdef public object sent_count
     cdef public object unresolved_sequence

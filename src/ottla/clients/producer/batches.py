@@ -46,6 +46,7 @@ class ProducerBatch:
     """Records of one partition that are sent, retried and acknowledged together."""
 
     __slots__ = (
+        "asked",
         "attempts",
         "base_offset",
         "base_sequence",
@@ -97,6 +98,7 @@ class ProducerBatch:
         self.callbacks: list[tuple[int, Callable[[Delivery], None]]] | None = None
         self.pending: Pending[ProducerBatch] | None = None
         self.split_into: list[tuple[int, ProducerBatch]] | None = None
+        self.asked: set[int] | None = None  # records whose result somebody waits for or has
 
     @property
     def record_count(self) -> int:
@@ -116,6 +118,8 @@ class ProducerBatch:
         self.error = error
         self.done = True
         self.payload = self.encoded = None
+        if error is None:
+            self.asked = None
         if self.pending is not None:
             self.pending.complete(self)
         callbacks, self.callbacks = self.callbacks, None
@@ -136,7 +140,9 @@ class Delivery:
     position: int
 
     def __repr__(self) -> str:
-        state = "waiting" if not self.done else repr(self.error or self.metadata)
+        state = "waiting"
+        if self.done:
+            state = repr(self.failure() or self.metadata)
         return f"<Delivery to {self.batch.topic_partition}: {state}>"
 
     @property
@@ -151,9 +157,26 @@ class Delivery:
             index -= start
         return batch, index
 
+    def ask(self, *, asks: bool = True) -> None:
+        """Note that somebody waits for the result, or no longer does."""
+        batch, index = self._resolve()
+        if batch.asked is None:
+            batch.asked = set()
+        if asks:
+            batch.asked.add(index)
+        else:
+            batch.asked.discard(index)
+
     @property
     def error(self) -> KafkaError | None:
         """The error of a failed record, None before that or when acknowledged."""
+        failure = self.failure()
+        if failure is not None:
+            self.ask()
+        return failure
+
+    def failure(self) -> KafkaError | None:
+        """Return the error without asking for the result."""
         batch, index = self._resolve()
         if batch.error is not None and batch.record_errors:
             text = batch.record_errors.get(index)
@@ -187,12 +210,12 @@ class Delivery:
         Raises the record's KafkaError, or TimeoutError after the timeout.
         """
         if not self.batch.done:
-            self.batch.owner.wait(self.batch, timeout)
+            self.batch.owner.wait(self, timeout)
         return self.metadata
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self.batch.done:
-            yield from self.batch.owner.wait_async(self.batch).__await__()
+            yield from self.batch.owner.wait_async(self).__await__()
         return self.metadata
 
 
@@ -261,7 +284,12 @@ class Deliveries(Sequence[Delivery]):
     @property
     def error(self) -> KafkaError | None:
         """Return the first error, None without one."""
-        errors = (delivery_of(batch, position).error for batch, position, _ in self._runs)
+        errors = [
+            delivery_of(batch, position).error
+            for batch, start, count in self._runs
+            if batch.error is not None
+            for position in range(start, start + count)
+        ]
         return next((error for error in errors if error is not None), None)
 
 
@@ -272,6 +300,7 @@ class PartitionQueue:
         "closed",
         "in_flight",
         "last_acked_sequence",
+        "last_error",
         "needs_reset",
         "next_sequence",
         "open",
@@ -295,6 +324,7 @@ class PartitionQueue:
         self.producer_epoch = -1
         self.next_sequence = 0
         self.last_acked_sequence = -1
+        self.last_error: KafkaError | None = None  # of a retried batch
         self.needs_reset = False
         self.sent_count = 0
         self.unresolved_sequence = -1  # after expired batches with unknown outcome

@@ -7,19 +7,28 @@ from __future__ import annotations
 
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 import asyncio
+import builtins
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ottla.clients.arguments import check_topic
 from ottla.clients.interceptors import Interceptors, ProducerRecord
 from ottla.clients.producer.accumulator import Accumulator, producer_closed
-from ottla.clients.producer.batches import Deliveries, run_callback
+from ottla.clients.producer.batches import Deliveries, ProducerBatch, run_callback
 from ottla.clients.producer.sender import Sender
 from ottla.clients.settings import PRODUCER, read_settings, refuse_positional
 from ottla.clients.transport import Runtime
 from ottla.config.definition import MAX_INT
-from ottla.errors import ConfigError, ErrorCode, KafkaError, TimeoutError  # noqa: A004 - Kafka's
+from ottla.errors import (
+    ConfigError,
+    DeliveryError,
+    ErrorCode,
+    KafkaError,
+    TimeoutError,  # noqa: A004 - Kafka's, also a builtin one
+)
 from ottla.records.compiled import warn_not_compiled
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +39,7 @@ if TYPE_CHECKING:
     from ottla.clients.keywords import ProducerSettings
     from ottla.clients.metadata import PartitionMetadata
     from ottla.clients.metric_windows import MetricName
-    from ottla.clients.producer.batches import Delivery, ProducerBatch, RecordMetadata
+    from ottla.clients.producer.batches import Delivery, RecordMetadata
     from ottla.clients.settings import Settings
 
     HeadersInput = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
@@ -69,18 +78,24 @@ class ProducerCore:
         self.interceptors = Interceptors(settings.interceptor_classes)
         warn_not_compiled()
 
-    @property
-    def recheck_ms(self) -> int:
-        """How long a blocked append waits at most before it tries again."""
-        return int(min(self.settings.max_block_ms, max(self.settings.retry_backoff_ms, 1), 1000))
+    def require_open(self) -> None:
+        """Raise ClosedError after `close`."""
+        if self.client.closed or self.accumulator.closing:
+            raise producer_closed()
+
+    def recheck_ms(self, waited_ms: float) -> float:
+        """Return how long a blocked append waits at most before it tries again."""
+        remaining_ms: float = self.settings.max_block_ms - waited_ms
+        backoff_ms: float = max(self.settings.retry_backoff_ms, 1)
+        return max(min(remaining_ms, backoff_ms, 1000), 1)
 
     def blocked(self, topic: str, waited_ms: float) -> None:
         """Request metadata for an append that has to wait.
 
-        Raises KafkaError if waiting cannot succeed, or after max.block.ms.
+        Raises KafkaError if waiting cannot succeed, TimeoutError after max.block.ms.
         """
-        if self.client.closed or self.accumulator.closing:
-            raise producer_closed()
+        self.require_open()
+        check_topic(topic)
         pending_error = self.client.pending_error()
         if pending_error is not None:
             raise pending_error
@@ -88,7 +103,7 @@ class ProducerCore:
         if code and not ErrorCode(code).is_retriable:
             raise KafkaError(code, f"topic {topic!r}: {ErrorCode(code).text}")
         if waited_ms >= self.settings.max_block_ms:
-            raise self._blocked_error(topic, waited_ms)
+            raise self._blocked_error(topic)
         metadata, now_ms = self.client.metadata, self.now_ms()
         is_due = now_ms - self._woken_ms >= self.settings.retry_backoff_ms
         if not metadata.partition_count(topic):
@@ -99,26 +114,56 @@ class ProducerCore:
             self._woken_ms = now_ms
             self.runtime.wake()
 
-    def _blocked_error(self, topic: str, waited_ms: float) -> KafkaError:
-        if not self.client.is_reachable:
-            return self.client.unreachable()
+    def _blocked_error(self, topic: str) -> KafkaError:
+        limit_ms = self.settings.max_block_ms
         if self.client.metadata.partition_count(topic):
-            text = "the buffer (buffer.memory) stayed full: the brokers accept records too slowly"
+            text = f"the buffer (buffer.memory) stayed full for {limit_ms} ms (max.block.ms)"
         else:
-            text = f"topic {topic!r} does not exist; create it, or allow its auto-creation"
-        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"after {int(waited_ms)} ms: {text}")
+            text = f"Topic {topic} not present in metadata after {limit_ms} ms"
+        return self.client.timeout_error(text)
 
     # ------------------------------------------------------------ called by deliveries
 
-    def wait(self, batch: ProducerBatch, timeout: float | None) -> None:
-        """Block this thread until the batch is done; raises TimeoutError."""
+    def wait(self, delivery: Delivery, timeout: float | None) -> None:
+        """Block this thread until the record's batch is done; raises TimeoutError."""
+        batch = delivery.batch
         with self.runtime.progress:
-            if not self.runtime.progress.wait_for(lambda: batch.done, timeout):
-                raise TimeoutError(f"no acknowledgement within {timeout} s")
+            delivery.ask()
+            try:
+                if self.runtime.progress.wait_for(lambda: batch.done, timeout):
+                    return
+            except BaseException:
+                delivery.ask(asks=False)
+                raise
+            delivery.ask(asks=False)
+            raise self.client.timeout_error(f"no acknowledgement within {timeout} s")
 
-    async def wait_async(self, batch: ProducerBatch) -> None:
-        """Wait in a coroutine of the producer's loop until the batch is done."""
-        await self.runtime.wait_for(batch.when_done())
+    async def wait_async(self, delivery: Delivery) -> None:
+        """Wait in a coroutine of the producer's loop until the record's batch is done."""
+        delivery.ask()
+        try:
+            await self.runtime.wait_for(delivery.batch.when_done())
+        except BaseException:
+            delivery.ask(asks=False)
+            raise
+
+    def fail_rest(
+        self, topic: str, values: Sequence[Any], deliveries: Deliveries, error: KafkaError
+    ) -> None:
+        """Give the values that could not be queued failed deliveries."""
+        batch = ProducerBatch(TopicPartition(topic, -1), self.now_ms(), self)
+        batch.records = [(0, None, None, ()) for _ in values]
+        deliveries.add(batch, 0, len(values))
+        with self.runtime.lock:
+            self.accumulator.failures.add(batch, error)
+            batch.finish(error=error)
+
+    def raise_failures(self) -> None:
+        """Raise DeliveryError for failed records whose results nobody has asked for."""
+        with self.runtime.lock:
+            error = self.accumulator.failures.take()
+        if error is not None:
+            raise error
 
 
 def _check_delivery_timeout(settings: Settings) -> None:
@@ -197,7 +242,7 @@ class AsyncProducer:
         except KafkaError as error:
             self._interceptors.refused(error)
             raise
-        call_on_delivery(delivery, self._interceptors.delivered)
+        call_on_delivery(delivery, self._interceptors.delivered, asks=False)
         return delivery
 
     async def _send_waiting(self, topic: str, fields: tuple[Any, ...]) -> Delivery:
@@ -207,7 +252,7 @@ class AsyncProducer:
             waited_ms = self._core.now_ms() - start_ms
             with self._runtime.lock:
                 self._core.blocked(topic, waited_ms)
-            await self._runtime.wait_progress(self._core.recheck_ms)
+            await self._runtime.wait_progress(self._core.recheck_ms(waited_ms))
             delivery = self._append(topic, *fields)
             if delivery is not None:
                 return delivery
@@ -232,32 +277,52 @@ class AsyncProducer:
         """Queue many values without keys, several times as fast as one by one.
 
         Raises the errors of `send`; a value that cannot be sent is rejected before any is queued.
+        When the wait for memory fails after some values were queued, the deliveries of the others
+        have failed with its error.
         """
+        check_topic(topic)
         given = values if type(values) is tuple else tuple(values)  # must not change meanwhile
         deliveries = Deliveries()
-        if self._interceptors:
-            for value in given:
-                delivery = await self.send(topic, value)
-                deliveries.add(delivery.batch, delivery.position, 1)
-            return deliveries
+        try:
+            if self._interceptors:
+                for value in given:
+                    delivery = await self.send(topic, value)
+                    deliveries.add(delivery.batch, delivery.position, 1)
+            else:
+                await self._append_many(topic, given, deliveries)
+        except KafkaError as error:
+            if not deliveries:
+                raise
+            self._core.fail_rest(topic, given[len(deliveries) :], deliveries, error)
+        return deliveries
+
+    async def _append_many(
+        self, topic: str, given: tuple[Any, ...], deliveries: Deliveries
+    ) -> None:
         accumulator = self._core.accumulator
-        encoded = accumulator.encoded(given)
+        encoded = accumulator.encoded(topic, given)
         start_ms = self._core.now_ms()
         start = 0
         while (upto := accumulator.append_many(topic, encoded, start, deliveries)) < len(given):
             if upto > start:
                 start_ms = self._core.now_ms()
             start = upto
+            waited_ms = self._core.now_ms() - start_ms
             with self._runtime.lock:
-                self._core.blocked(topic, self._core.now_ms() - start_ms)
-            await self._runtime.wait_progress(self._core.recheck_ms)
-        return deliveries
+                self._core.blocked(topic, waited_ms)
+            await self._runtime.wait_progress(self._core.recheck_ms(waited_ms))
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until every record sent so far is acknowledged or has failed.
 
-        Raises TimeoutError after timeout seconds.
+        Raises TimeoutError after timeout seconds, and DeliveryError for records that have failed
+        and whose results nobody has asked for: by `result`, `await`, `error` or `on_delivery`.
         """
+        self._core.require_open()
+        await self._wait_for_all(timeout)
+        self._core.raise_failures()
+
+    async def _wait_for_all(self, timeout: float | None) -> None:
         accumulator = self._core.accumulator
         accumulator.flushing += 1
         try:
@@ -267,17 +332,23 @@ class AsyncProducer:
             async with asyncio.timeout(timeout):
                 for batch in batches:
                     await self._runtime.wait_for(batch.when_done())
+        except builtins.TimeoutError:
+            text = f"records were not acknowledged within {timeout} s"
+            raise self._core.client.timeout_error(text) from None
         finally:
             accumulator.flushing -= 1
 
     async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
-        """Return the topic's partitions; raises KafkaError after max.block.ms."""
+        """Return the topic's partitions; raises TimeoutError after max.block.ms."""
+        self._core.require_open()
+        check_topic(topic)
         self._runtime.attach()
         start_ms = self._core.now_ms()
         while not (known := self._core.client.metadata.topics.get(topic)) or not known.partitions:
+            waited_ms = self._core.now_ms() - start_ms
             with self._runtime.lock:
-                self._core.blocked(topic, self._core.now_ms() - start_ms)
-            await self._runtime.wait_progress(self._core.recheck_ms)
+                self._core.blocked(topic, waited_ms)
+            await self._runtime.wait_progress(self._core.recheck_ms(waited_ms))
         return list(known.partitions)
 
     def metrics(self) -> dict[MetricName, float | str]:
@@ -288,19 +359,23 @@ class AsyncProducer:
         return self._runtime.metrics()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Wait up to timeout seconds for pending deliveries, then close; idempotent."""
+        """Wait up to timeout seconds for pending deliveries, then close; idempotent.
+
+        Raises DeliveryError, as `flush`, when everything is closed.
+        """
         if self._core.client.closed:
             return
         self._core.accumulator.close()
         if self._runtime.attached:
             with suppress(TimeoutError):
-                await self.flush(timeout)
+                await self._wait_for_all(timeout)
         with self._runtime.lock:
             self._core.sender.abort_all()
         self._interceptors.close()
         await self._runtime.aclose()
         with self._runtime.lock:  # batches that a late response returned to the queue
             self._core.sender.abort_all()
+        self._core.raise_failures()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -311,13 +386,21 @@ class AsyncProducer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.close()
+        try:
+            await self.close()
+        except DeliveryError:  # logged when the records failed
+            if error is None:
+                raise
 
 
-def call_on_delivery(delivery: Delivery, callback: Callable[[Delivery], None]) -> None:
-    """Call the callback with the delivery once it is done."""
+def call_on_delivery(
+    delivery: Delivery, callback: Callable[[Delivery], None], *, asks: bool = True
+) -> None:
+    """Call the callback with the delivery once it is done; with asks, it asks for the result."""
     batch = delivery.batch
     with batch.owner.runtime.lock:
+        if asks:
+            delivery.ask()
         if not batch.done:
             if batch.callbacks is None:
                 batch.callbacks = []

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.client import ANY_NODE
 from ottla.clients.producer.metrics import SenderMetrics
-from ottla.errors import ConfigError, ErrorCode, KafkaError
+from ottla.errors import ClosedError, ConfigError, ErrorCode, KafkaError
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.batch import RecordBatch
@@ -308,7 +308,10 @@ class Sender:
                 one.batch_index: one.batch_index_error_message or answer.error_message or ""
                 for one in answer.record_errors
             }
-        self._failed(queue, batch, KafkaError(answer.error_code, answer.error_message))
+        error = KafkaError(answer.error_code, answer.error_message)
+        if error.code == ErrorCode.MESSAGE_TOO_LARGE:
+            error = _too_large(batch, error)
+        self._failed(queue, batch, error)
 
     def _failed(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
         if error.code in STALE_METADATA:
@@ -339,6 +342,7 @@ class Sender:
         ):
             self._fail_batch(queue, batch, error)
             return
+        queue.last_error = error
         batch.retry_at_ms = now_ms + self.client.backoff.after(batch.attempts)
         self._metrics.retried(batch)
         self._requeue(queue, batch)
@@ -425,10 +429,7 @@ class Sender:
             f"{batch.record_count} record(s) for {queue.topic_partition}: not delivered "
             f"within {waited_ms} ms (delivery.timeout.ms)"
         )
-        pending_error = self.client.pending_error()
-        if pending_error is not None:
-            text += f"; {pending_error.message}"
-        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+        return self.client.timeout_error(text, self.client.fatal or queue.last_error)
 
     def _request_producer_id(self, now_ms: int) -> None:
         if self._id_pending:
@@ -468,7 +469,17 @@ class Sender:
 
     def abort_all(self) -> None:
         """Fail all pending batches: the producer is closed."""
-        self._fail_all(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed"))
+        self._fail_all(ClosedError("Producer is closed forcefully."))
+
+
+def _too_large(batch: ProducerBatch, error: KafkaError) -> KafkaError:
+    topic = batch.topic_partition.topic
+    reason = "" if error.message == error.code.text else f" ({error.message})"
+    return KafkaError(
+        error.code,
+        f"topic {topic!r}: a record of {len(batch.payload or b'')} bytes with its batch header is "
+        f"larger than the limit of the topic, max.message.bytes{reason}",
+    )
 
 
 def _order(batch: ProducerBatch) -> tuple[int, int]:
