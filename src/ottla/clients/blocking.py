@@ -141,7 +141,7 @@ class Producer(Blocking):
         """Wait until every record sent so far is acknowledged or has failed.
 
         Raises TimeoutError after timeout seconds, KafkaError(INVALID_REQUEST) in on_delivery, and
-        DeliveryError for records that have failed and whose results nobody has asked for: by
+        DeliveryError for records that have failed and whose results were not asked for: by
         `result`, `error` or `on_delivery`.
         """
         if self._thread.is_current:

@@ -1,4 +1,4 @@
-"""Failed sends whose results nobody has asked for: `flush` and `close` raise them.
+"""Failed sends whose results were not asked for: `flush` and `close` raise them.
 
 Kafka: no counterpart; its producer loses them without a word.
 """
@@ -30,7 +30,7 @@ class FailedSends:
         self._logged: set[str] = set()
 
     def add(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """Keep a failed batch; the first failure of a topic that nobody waits for is logged."""
+        """Keep a failed batch; the first failure of a topic whose result is not awaited is logged."""
         if batch.asked is None:
             batch.asked = set()
         batch.encoded_count, batch.records = batch.record_count, []  # releases their memory
@@ -51,7 +51,7 @@ class FailedSends:
             self._first = self._first or batch.error
 
     def take(self) -> DeliveryError | None:
-        """Return the error for all records whose results nobody has asked for, and forget them."""
+        """Return the error for all records whose results were not asked for, and forget them."""
         while self._batches:
             self._count(self._batches.popleft())
         counts, first = dict(self._counts), self._first

@@ -159,7 +159,7 @@ class ProducerCore:
             batch.finish(error=error)
 
     def raise_failures(self) -> None:
-        """Raise DeliveryError for failed records whose results nobody has asked for."""
+        """Raise DeliveryError for failed records whose results were not asked for."""
         with self.runtime.lock:
             error = self.accumulator.failures.take()
         if error is not None:
@@ -316,7 +316,7 @@ class AsyncProducer:
         """Wait until every record sent so far is acknowledged or has failed.
 
         Raises TimeoutError after timeout seconds, and DeliveryError for records that have failed
-        and whose results nobody has asked for: by `result`, `await`, `error` or `on_delivery`.
+        and whose results were not asked for: by `result`, `await`, `error` or `on_delivery`.
         """
         self._core.require_open()
         await self._wait_for_all(timeout)
