@@ -30,7 +30,7 @@ class FailedSends:
         self._logged: set[str] = set()
 
     def add(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """Keep a failed batch; the first failure of a topic whose result is not awaited is logged."""
+        """Keep a failed batch; log the first of a topic whose results are not awaited."""
         if batch.asked is None:
             batch.asked = set()
         batch.encoded_count, batch.records = batch.record_count, []  # releases their memory
