@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.config.definition import Type
 from ottla.config.dynamic import definition_of as broker_definition_of
@@ -180,58 +180,62 @@ class ConfigControl:
         self, request: IncrementalAlterConfigsRequest
     ) -> ControllerResult[IncrementalAlterConfigsResponse]:
         """Change single settings; each resource succeeds or fails on its own."""
-        records: list[MessageAndVersion] = []
-        response = IncrementalAlterConfigsResponse(responses=[])
-        duplicates = _duplicates([(r.resource_type, r.resource_name) for r in request.resources])
-        for resource in request.resources:
-            key = ConfigResource(resource.resource_type, resource.resource_name)
-            error: KafkaError | None = None
-            try:
-                _check_once(key, duplicates)
-                changes = self._changes(key, resource.configs)
-                records += self._records(key, changes)
-            except KafkaError as problem:
-                error = problem
-            response.responses.append(
-                IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-                    error_code=error.code if error else 0,
-                    error_message=specific_message(error),
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-            )
-        return ControllerResult([] if request.validate_only else records, response)
+        records, outcomes = self._each(
+            request, lambda key, configs: self._records(key, self._changes(key, configs))
+        )
+        outcome = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+        responses = [outcome(**fields) for fields in outcomes]
+        return ControllerResult(records, IncrementalAlterConfigsResponse(responses=responses))
 
     def alter(self, request: AlterConfigsRequest) -> ControllerResult[AlterConfigsResponse]:
         """Replace all settings of resources (the old API): unnamed settings are removed."""
+        records, outcomes = self._each(request, self._replacement)
+        outcome = AlterConfigsResponse.AlterConfigsResourceResponse
+        responses = [outcome(**fields) for fields in outcomes]
+        return ControllerResult(records, AlterConfigsResponse(responses=responses))
+
+    def _each(
+        self,
+        request: AlterConfigsRequest | IncrementalAlterConfigsRequest,
+        records_of: Callable[[ConfigResource, list[Any]], list[MessageAndVersion]],
+    ) -> tuple[list[MessageAndVersion], list[dict[str, Any]]]:
+        """Return the records of all resources, and the fields of each one's outcome."""
         records: list[MessageAndVersion] = []
-        response = AlterConfigsResponse(responses=[])
+        outcomes: list[dict[str, Any]] = []
         duplicates = _duplicates([(r.resource_type, r.resource_name) for r in request.resources])
         for resource in request.resources:
             key = ConfigResource(resource.resource_type, resource.resource_name)
             error: KafkaError | None = None
             try:
                 _check_once(key, duplicates)
-                names = [config.name for config in resource.configs]
-                _check_names(names, [c.name for c in resource.configs if c.value is None])
-                if key.type == ConfigResourceType.BROKER_LOGGER:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown resource type 8")
-                _check_type(key)
-                changes: dict[str, str | None] = {c.name: c.value for c in resource.configs}
-                implied = self.of(key).keys() - changes.keys()
-                changes |= dict.fromkeys(sorted(implied))
-                records += self._records(key, changes, implied=implied)
+                records += records_of(key, resource.configs)
             except KafkaError as problem:
                 error = problem
-            response.responses.append(
-                AlterConfigsResponse.AlterConfigsResourceResponse(
-                    error_code=error.code if error else 0,
-                    error_message=specific_message(error),
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
+            outcomes.append(
+                {
+                    "error_code": error.code if error else 0,
+                    "error_message": specific_message(error),
+                    "resource_type": resource.resource_type,
+                    "resource_name": resource.resource_name,
+                }
             )
-        return ControllerResult([] if request.validate_only else records, response)
+        return [] if request.validate_only else records, outcomes
+
+    def _replacement(
+        self,
+        key: ConfigResource,
+        configs: list[AlterConfigsRequest.AlterConfigsResource.AlterableConfig],
+    ) -> list[MessageAndVersion]:
+        """Return the records that leave a resource with exactly these settings."""
+        names = [config.name for config in configs]
+        _check_names(names, [config.name for config in configs if config.value is None])
+        if key.type == ConfigResourceType.BROKER_LOGGER:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Unknown resource type 8")
+        _check_type(key)
+        changes: dict[str, str | None] = {config.name: config.value for config in configs}
+        implied = self.of(key).keys() - changes.keys()
+        changes |= dict.fromkeys(sorted(implied))
+        return self._records(key, changes, implied=implied)
 
     def _changes(
         self,

@@ -5,7 +5,7 @@ Kafka: org.apache.kafka.metadata.{BrokerRegistration, ControllerRegistration}.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ottla.metadata.partition import (
     LOST_DIRECTORY,
@@ -20,7 +20,9 @@ from ottla.protocol.records.metadata import (
 from ottla.types import Node, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+T = TypeVar("T")
 
 
 class ListenerAddress(NamedTuple):
@@ -98,21 +100,8 @@ class BrokerRegistration(NamedTuple):
             is_migrating_zk_broker=self.is_migrating_zk_broker,
             incarnation_id=self.incarnation_id,
             broker_epoch=self.broker_epoch,
-            end_points=[
-                RegisterBrokerRecord.BrokerEndpoint(
-                    name=name,
-                    host=address.host,
-                    port=address.port,
-                    security_protocol=address.security_protocol,
-                )
-                for name, address in self.listeners.items()
-            ],
-            features=[
-                RegisterBrokerRecord.BrokerFeature(
-                    name=name, min_supported_version=levels.low, max_supported_version=levels.high
-                )
-                for name, levels in self.features.items()
-            ],
+            end_points=_end_points(RegisterBrokerRecord.BrokerEndpoint, self.listeners),
+            features=_features(RegisterBrokerRecord.BrokerFeature, self.features),
             rack=self.rack,
             fenced=self.fenced,
             in_controlled_shutdown=self.in_controlled_shutdown,
@@ -139,22 +128,28 @@ class ControllerRegistration(NamedTuple):
             controller_id=self.controller_id,
             incarnation_id=self.incarnation_id,
             zk_migration_ready=self.zk_migration_ready,
-            end_points=[
-                RegisterControllerRecord.ControllerEndpoint(
-                    name=name,
-                    host=address.host,
-                    port=address.port,
-                    security_protocol=address.security_protocol,
-                )
-                for name, address in self.listeners.items()
-            ],
-            features=[
-                RegisterControllerRecord.ControllerFeature(
-                    name=name, min_supported_version=levels.low, max_supported_version=levels.high
-                )
-                for name, levels in self.features.items()
-            ],
+            end_points=_end_points(RegisterControllerRecord.ControllerEndpoint, self.listeners),
+            features=_features(RegisterControllerRecord.ControllerFeature, self.features),
         )
+
+
+def _end_points(kind: Callable[..., T], listeners: Mapping[str, ListenerAddress]) -> list[T]:
+    return [
+        kind(
+            name=name,
+            host=address.host,
+            port=address.port,
+            security_protocol=address.security_protocol,
+        )
+        for name, address in listeners.items()
+    ]
+
+
+def _features(kind: Callable[..., T], features: Mapping[str, FeatureRange]) -> list[T]:
+    return [
+        kind(name=name, min_supported_version=levels.low, max_supported_version=levels.high)
+        for name, levels in features.items()
+    ]
 
 
 def broker_registration_of(record: RegisterBrokerRecord) -> BrokerRegistration:

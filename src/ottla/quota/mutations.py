@@ -13,7 +13,6 @@ from ottla.quota.throttle import overdrawn_ms
 from ottla.quota.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
-    from ottla.metadata.quota_keys import QuotaEntity
     from ottla.metrics.sampled_stat import SampleWindow
     from ottla.quota.meters import Limited
 
@@ -54,28 +53,15 @@ class MutationPermits:
         return max(0, self._throttle_time_ms - (now_ms - self._now_ms))
 
 
-class MutationQuota:
+class MutationQuota(Meters[TokenBucket]):
     """One bucket for each quota entity with a limit."""
 
     def __init__(self, window: SampleWindow) -> None:
-        self._meters: Meters[TokenBucket] = Meters(lambda: TokenBucket(window))
-
-    @property
-    def is_on(self) -> bool:
-        """Whether any limit is set."""
-        return self._meters.is_on
-
-    def limits(self, user: str, client_id: str) -> bool:
-        """Whether a user's client has a limit."""
-        return self._meters.limits(user, client_id)
-
-    def set_limit(self, entity: QuotaEntity, limit: float | None) -> None:
-        """Set or remove the limit of an entity."""
-        self._meters.set_limit(entity, limit)
+        super().__init__(lambda: TokenBucket(window))
 
     def permits_for(
         self, user: str, client_id: str, now_ms: int, *, is_strict: bool
     ) -> MutationPermits:
         """Return the permits of one request; strict ones are refused rather than throttled."""
-        limited = self._meters.find(user, client_id, now_ms)
+        limited = self.find(user, client_id, now_ms)
         return MutationPermits(limited, now_ms, is_strict=is_strict)

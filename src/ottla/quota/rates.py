@@ -15,7 +15,6 @@ from ottla.quota.throttle import MAX_THROTTLE_MS, over_rate_ms
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ottla.metadata.quota_keys import QuotaEntity
     from ottla.metrics.sampled_stat import SampleWindow
     from ottla.quota.precedence import ClientQuotaEntity
 
@@ -43,30 +42,17 @@ class _Meter(SampledStat):
         return self.throttle_time_sum_ms.rate(now_ms) / count if count else 0.0
 
 
-class RateQuota:
+class RateQuota(Meters[_Meter]):
     """Measures clients against their limits."""
 
     def __init__(self, window: SampleWindow, *, max_throttle_ms: int = MAX_THROTTLE_MS) -> None:
         self._window = window
         self._max_throttle_ms = max_throttle_ms
-        self._meters: Meters[_Meter] = Meters(lambda: _Meter(window))
-
-    @property
-    def is_on(self) -> bool:
-        """Whether any limit is set."""
-        return self._meters.is_on
-
-    def limits(self, user: str, client_id: str) -> bool:
-        """Whether a user's client has a limit."""
-        return self._meters.limits(user, client_id)
-
-    def set_limit(self, entity: QuotaEntity, limit: float | None) -> None:
-        """Set or remove the limit of an entity."""
-        self._meters.set_limit(entity, limit)
+        super().__init__(lambda: _Meter(window))
 
     def record(self, user: str, client_id: str, amount: float, now_ms: int) -> int:
         """Record usage; return the throttle time."""
-        limited = self._meters.find(user, client_id, now_ms)
+        limited = self.find(user, client_id, now_ms)
         if limited is None:
             return 0
         meter = limited.meter
@@ -83,19 +69,19 @@ class RateQuota:
 
     def uses(self, now_ms: int) -> Iterator[ClientUse]:
         """Yield the current rate of every quota entity that was active within the last hour."""
-        self._meters.forget_idle(now_ms)
-        for entity, meter in self._meters:
+        self.forget_idle(now_ms)
+        for entity, meter in self:
             yield ClientUse(entity, meter.rate(now_ms), meter.mean_throttle_time_ms(now_ms))
 
     def record_freely(self, user: str, client_id: str, amount: float, now_ms: int) -> None:
         """Record usage, or subtract a negative amount, without throttling this request."""
-        limited = self._meters.find(user, client_id, now_ms)
+        limited = self.find(user, client_id, now_ms)
         if limited is not None:
             limited.meter.record(amount, now_ms)
 
     def max_in_window(self, user: str, client_id: str, now_ms: int) -> float:
         """Return the largest amount that an idle client may use at once without being throttled."""
-        limited = self._meters.find(user, client_id, now_ms)
+        limited = self.find(user, client_id, now_ms)
         if limited is None:
             return math.inf
         samples, sample_ms = self._window
