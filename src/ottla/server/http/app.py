@@ -1,8 +1,8 @@
 """The pages of a node's HTTP server: /metrics and the probes.
 
-`/livez` asks whether the loop answers, `/readyz` whether clients should come, `/startupz` whether
-the start is over, with what is left of the recovery. A node that recovers is alive: killing it
-would only make it begin again.
+`/livez` reports whether the loop answers, `/readyz` whether the node serves clients, `/startupz`
+whether the start is complete, with the progress of recovery. A node in recovery is alive: a restart
+would begin the recovery again.
 
 Kafka: none; Kubernetes users probe its port, which is closed while it recovers.
 """
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 OK, UNAVAILABLE = 200, 503
 SCRAPES_MAX = 16
-"""Scrapes gathered at a time: each holds megabytes, also when its client has left."""
+"""Concurrent scrapes; each takes megabytes, also after its client has disconnected."""
 
 
 def make_app(health: NodeHealth, spelling: Spelling) -> Starlette:
-    """Return the application; imported and made on the server's thread."""
+    """Return the application; called on the server's thread."""
     pages = Pages(health, spelling)
     return Starlette(
         routes=[
@@ -53,7 +53,7 @@ def make_app(health: NodeHealth, spelling: Spelling) -> Starlette:
 
 
 class Pages:
-    """One function a page."""
+    """The pages, one method for each."""
 
     def __init__(self, health: NodeHealth, spelling: Spelling) -> None:
         self._health = health
@@ -86,7 +86,7 @@ class Pages:
             await asyncio.sleep(0)
 
     async def livez(self, _request: Request) -> Response:
-        """Say whether the loop answers; a node that starts or recovers is alive."""
+        """Report whether the loop answers; a node that starts or recovers is alive."""
         if self._health.state is not BrokerState.RUNNING:
             return _answer(is_good=True, state=self._health.state)
         try:
@@ -96,7 +96,7 @@ class Pages:
         return _answer(is_good=True, state=self._health.state)
 
     async def readyz(self, _request: Request) -> Response:
-        """Say whether the node serves clients: running, unfenced, caught up."""
+        """Report whether the node serves clients: running, unfenced and caught up."""
         health = self._health
         if health.state is not BrokerState.RUNNING:
             return _answer(is_good=False, state=health.state)
@@ -107,7 +107,7 @@ class Pages:
         return _answer(is_good=all(checks.values()), state=health.state, checks=checks)
 
     async def startupz(self, _request: Request) -> Response:
-        """Say whether the start is over, and how many logs are left to open."""
+        """Report whether the start is complete, and how many logs remain to be opened."""
         health = self._health
         is_over = health.state in {BrokerState.RUNNING, BrokerState.SHUTTING_DOWN}
         return _answer(is_good=is_over, state=health.state, recovery=health.progress())

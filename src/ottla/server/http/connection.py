@@ -1,7 +1,7 @@
-"""A connection of the HTTP server: it gets little time without a request, and a place by age.
+"""A connection of the HTTP server, with limits on idle time and on the number of connections.
 
-Connections are bounded by closing the one that has been idle longest, not by refusing requests:
-whoever only opens connections cannot make a probe fail, which would have a healthy node killed.
+At the limit the connection that has been idle longest is closed, and no request is refused: clients
+that only open connections cannot make a probe fail, after which a healthy node would be restarted.
 
 Kafka: none; the JVM's exporters bring their own server.
 """
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     import asyncio
 
 REQUEST_LIMIT_S = 5.0
-"""How long a request may take to arrive, and the first one of a connection to begin."""
+"""Time limit for a request to arrive, and for the first one of a connection to begin."""
 CONNECTIONS_MAX = 64
 _UNFINISHED = {h11.IDLE, h11.SEND_BODY, h11.ERROR}
-"""States of the other side before its request is whole."""
+"""States of the client before its request is complete."""
 
 
 class HttpConnection(H11Protocol):
-    """One connection; runs on the server's loop."""
+    """One connection, on the server's loop."""
 
     _since_s = 0.0
-    """Since when it is idle, or its answer under way."""
+    """Since when it is idle, or since when its response is written."""
     _request_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as theirs
-        """Take a place, that of another when there is none, and wait for a request."""
+        """Count the connection, close another one at the limit, and wait for a request."""
         super().connection_made(transport)
         self._since_s = self.loop.time()
         self._watch()
@@ -39,7 +39,7 @@ class HttpConnection(H11Protocol):
             self._make_room()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; a request that began must be whole in time."""
+        """Receive bytes; a request that began must be complete in time."""
         was_idle = self.is_idle
         super().data_received(data)
         if was_idle and not self.is_idle:
@@ -58,14 +58,14 @@ class HttpConnection(H11Protocol):
         super().connection_lost(exc)
 
     def end(self) -> None:
-        """Close at once, whether or not the other side takes what was written."""
+        """Close at once, whether or not the client has read what was written."""
         self._forget_timer()
         self.connections.discard(self)
         self.transport.abort()
 
     @property
     def is_idle(self) -> bool:
-        """Whether no answer is under way."""
+        """Whether no response is being written."""
         return self.cycle is None or self.cycle.response_complete
 
     def _watch(self) -> None:
@@ -81,7 +81,7 @@ class HttpConnection(H11Protocol):
             self._request_timer = None
 
     def _make_room(self) -> None:
-        """End the connection that has been idle longest; if none is, the longest answer."""
+        """Close the connection that has been idle longest, else that with the oldest response."""
         others: list[Any] = [one for one in self.connections if one is not self]
         min(others, key=_order).end()
 

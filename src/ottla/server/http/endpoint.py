@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class HttpEndpoint:
-    """One node's HTTP server and what it answers."""
+    """The HTTP server of one node and its content."""
 
     def __init__(self, settings: MetricsSettings, environment: Environment) -> None:
         """Take the port and start the thread, where `metrics.listener` is set. Raises PortTaken."""

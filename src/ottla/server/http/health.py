@@ -1,4 +1,4 @@
-"""What the HTTP threads may know of a node: its phase, its recovery, and questions to its loop.
+"""The state of a node for the HTTP thread: phase, progress of recovery, calls to its loop.
 
 Kafka: org.apache.kafka.metadata.BrokerState; LogManager's remainingLogsToRecover.
 """
@@ -30,7 +30,7 @@ _REMAINING = gauge(
     "kafka.log", "LogManager", "remainingLogsToRecover", "Logs that are still to be opened."
 )
 LIVE_LIMIT_S = 5.0
-"""A loop that has not answered for this long is held for stuck."""
+"""A loop that has not answered for this long counts as stuck."""
 
 
 class BrokerState(IntEnum):
@@ -44,7 +44,7 @@ class BrokerState(IntEnum):
 
 
 class NodeHealth:
-    """Written by the node's loop, read by others: plain attributes only."""
+    """Written by the node's loop, read by other threads: plain attributes only."""
 
     def __init__(self) -> None:
         self.state = BrokerState.NOT_RUNNING
@@ -88,12 +88,12 @@ class NodeHealth:
             self.opened_counts[path] += 1
 
     def recovered(self) -> None:
-        """Say that no log is left to open, whatever was counted."""
+        """Set all logs to opened."""
         self.opened_counts.update(self._total)
         self.state = BrokerState.STARTING
 
     def running(self, broker: Broker, controller: ControllerNode, metrics: NodeMetrics) -> None:
-        """Serve requests from now on."""
+        """Set the state of a node that serves requests."""
         self._broker, self._controller, self.metrics = broker, controller, metrics
         self.state = BrokerState.RUNNING
 
@@ -108,14 +108,14 @@ class NodeHealth:
         }
 
     def series(self) -> Iterator[Series]:
-        """Yield the broker's state and what is left to recover; on any thread."""
+        """Yield the broker's state and the remaining logs; on any thread."""
         yield Series(_STATE, _ONE, (int(self.state),))
         progress = self.progress()
         labels = tuple(label_text(dir=path) for path in progress)
         yield Series(_REMAINING, labels, [one["remaining"] for one in progress.values()])
 
     def checks(self) -> dict[str, bool]:
-        """Say what a ready node must be; on the node's loop."""
+        """Return the conditions of a ready node; on the node's loop."""
         broker, controller = self._broker, self._controller
         assert broker is not None, "asked of a running node only"
         assert controller is not None, "as above"
@@ -129,7 +129,7 @@ class NodeHealth:
         }
 
     async def ask(self, question: Callable[[], T]) -> T:
-        """Let the node's loop answer a question; TimeoutError when it does not in time."""
+        """Call a function on the node's loop; TimeoutError when it does not answer in time."""
         metrics = self.metrics
         if metrics is None:
             raise TimeoutError("the node does not run")

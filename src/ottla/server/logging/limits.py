@@ -1,7 +1,8 @@
-"""Limits log lines of clients: one line of a kind for each client a second, then a count.
+"""Rate limit of log lines about clients: one line of a kind for each client and second.
 
-A line is limited when it names a client (`extra={"client": …}`); lines about the node itself are
-all written. Two lines are of a kind when logger, level and text before its arguments are the same.
+Lines with `extra={"client": …}` are limited; all others are written. Lines are of one kind when
+logger, level and message template are equal. Suppressed lines are counted, and the count is
+written.
 
 Kafka: none.
 """
@@ -21,7 +22,7 @@ _KIND_CHARACTERS: Final = 200
 
 
 class LineKind(NamedTuple):
-    """What lines have in common that count as one."""
+    """The common fields of the lines of one kind."""
 
     client: str
     logger: str
@@ -30,7 +31,7 @@ class LineKind(NamedTuple):
 
 
 class _Seen:
-    """When a line of a kind was last written (ms), and how many were left out since."""
+    """When a line of a kind was last written (ms), and how many were suppressed since."""
 
     __slots__ = ("left_out", "written_ms")
 
@@ -40,13 +41,13 @@ class _Seen:
 
 
 class LineLimit:
-    """Decides which lines are written, with the memory of at most `max_kinds` of them.
+    """Decides which lines are written; remembers at most `max_kinds` kinds.
 
-    Where there are more, the kind that was written longest ago is told of and forgotten early.
+    Beyond that, the kind with the oldest line is reported and dropped early.
     """
 
     def __init__(self, now_ms: Callable[[], int], *, max_kinds: int = MAX_KINDS) -> None:
-        """`now_ms` is a clock that never goes back."""
+        """`now_ms` is a monotonic clock."""
         self._now_ms = now_ms
         self._max_kinds = max_kinds
         self._seen: dict[LineKind, _Seen] = {}  # in order of the last line written
@@ -56,7 +57,7 @@ class LineLimit:
         return len(self._seen)
 
     def admits(self, kind: LineKind) -> bool:
-        """Whether a line of this kind is to be written now; otherwise it is counted."""
+        """Whether a line of this kind may be written now; otherwise it is counted."""
         now_ms = self._now_ms()
         seen = self._seen.get(kind)
         if seen is not None:
@@ -75,7 +76,7 @@ class LineLimit:
             self._ended.append((kind, left_out))
 
     def take_left_out(self, *, all_of_them: bool = False) -> list[tuple[LineKind, int]]:
-        """Return the kinds whose second is over, each with how many were left out; once."""
+        """Return and reset the kinds whose second is over, with their suppressed lines."""
         limit_ms = self._now_ms() - INTERVAL_MS
         for kind, seen in list(self._seen.items()):
             if seen.written_ms > limit_ms and not all_of_them:
@@ -86,12 +87,12 @@ class LineLimit:
 
 
 class LimitedLines(logging.Handler):
-    """Writes lines as far as a `LineLimit` admits them; mixed in before the handler that writes."""
+    """Applies a `LineLimit`; a mix-in for logging handlers."""
 
     limit: LineLimit
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, and before it how many were left out of those whose second is over."""
+        """Write a line, after the counts of the kinds whose second is over."""
         client = record.__dict__.get("client")
         if client is not None:
             text = str(record.msg)[:_KIND_CHARACTERS]
@@ -102,7 +103,7 @@ class LimitedLines(logging.Handler):
         super().emit(record)
 
     def report_suppressed(self, *, all_of_them: bool = False) -> None:
-        """Write how many lines were left out of kinds that came to rest; called now and then."""
+        """Write the counts that no later line has reported; called periodically."""
         self.acquire()
         try:
             self._write_left_out(self.limit.take_left_out(all_of_them=all_of_them))
@@ -117,7 +118,7 @@ class LimitedLines(logging.Handler):
             super().emit(record)
 
     def close(self) -> None:
-        """Tell of all that was left out before the end."""
+        """Write all remaining counts."""
         self.report_suppressed(all_of_them=True)
         super().close()
 
@@ -147,7 +148,7 @@ class WatchedFile(LimitedLines, WatchedFileHandler):
 
 
 def report_suppressed() -> None:
-    """Have all of Ottla's handlers write how many lines they left out."""
+    """Write the counts of suppressed lines of all of Ottla's handlers."""
     for handler in logging.getLogger("ottla").handlers:
         if isinstance(handler, LimitedLines):
             handler.report_suppressed()

@@ -1,4 +1,4 @@
-"""One structured line an event, on standard error: key=value, or JSON where a program reads.
+"""Structured log lines, one for each event: key=value or JSON.
 
 Kafka: the log4j2 configuration of its scripts.
 """
@@ -34,7 +34,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def escape(text: str) -> str:
-    """Make control characters visible, so that no value can forge a line."""
+    """Escape control characters, so that no value can forge a line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -55,7 +55,7 @@ class KeyValueFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object on each line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line; a traceback is a field of it."""

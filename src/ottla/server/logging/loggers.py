@@ -1,4 +1,4 @@
-"""Levels of the node's loggers, as resources of type BROKER_LOGGER see and change them.
+"""Levels of the node's loggers, described and changed as resources of type BROKER_LOGGER.
 
 Kafka: org.apache.kafka.server.logger.LoggingController, ConfigAdminManager's part for loggers.
 
@@ -45,7 +45,7 @@ def _loggers() -> dict[str, str]:
 
 
 def _level_name(logger: logging.Logger) -> str:
-    """Return the name of the effective level, or of the next one that lets fewer lines pass."""
+    """Return the name of the effective level, or of the next stricter one."""
     level = logger.getEffectiveLevel()
     return min(
         (name for name in _LEVELS if _LEVELS[name] >= level),

@@ -1,6 +1,6 @@
-"""The cluster as the controller decides it, and the quorum: gauges over the metadata image.
+"""Metrics of the cluster and of the quorum, read from the metadata image.
 
-Elections and in-sync sets are counted from the changes of the metadata: no hot path takes part.
+Elections and changes of in-sync sets are counted when metadata change, not on a request's path.
 
 Kafka: ControllerMetadataMetrics, QuorumControllerMetrics, KafkaRaftMetrics, ReplicaManager's ISR
 meters.
@@ -81,7 +81,7 @@ _BROKERS = own("kafka_brokers", "Brokers of the cluster.")
 
 
 class ClusterMetrics:
-    """Reads the controller and its image; `metadata_changed` counts as the image changes."""
+    """The metrics of a controller and its image."""
 
     def __init__(self, node_id: int, controller: ControllerNode, *, now_s: float) -> None:
         self._node_id = node_id
@@ -96,7 +96,7 @@ class ClusterMetrics:
         self._expands = Meter(now_s)
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Count the elections and in-sync sets that a change of the metadata brought."""
+        """Count the elections and the changes of in-sync sets in a delta."""
         self._partition_counts = None
         for topic_id, partitions in delta.partitions_changed.items():
             topic = image.topics.by_id.get(topic_id)
@@ -116,7 +116,7 @@ class ClusterMetrics:
             self.isr_expands += len(now.isr) > len(before.isr)
 
     def tick(self, now_s: float) -> None:
-        """Let the rates take what was counted since the last tick."""
+        """Update the rates from the counts since the last tick."""
         self._appends.update(self._controller.quorum.log_end_offset, now_s)
         self._shrinks.update(self.isr_shrinks, now_s)
         self._expands.update(self.isr_expands, now_s)
@@ -173,7 +173,7 @@ class ClusterMetrics:
 
 
 def _partition_counts(image: MetadataImage) -> tuple[int, int, int]:
-    """Count partitions, those without leader, those not led by the first replica."""
+    """Count all partitions, those without a leader and those not led by the first replica."""
     every = [one for topic in image.topics.by_id.values() for one in topic.partitions.values()]
     offline = sum(not one.has_leader for one in every)
     imbalanced = sum(one.leader != one.preferred_replica for one in every)

@@ -1,8 +1,9 @@
-"""Consumer groups: what they committed, how far behind they are in records and in time.
+"""Metrics of consumer groups: committed offsets, lag in records and lag in time.
 
-Apache Kafka has no such metric; people run exporters that ask over the network. Here the offsets
-lie in memory. The time is that of the first record which the group has not consumed: its batch's
-header is read once for each committed offset, and within a batch the time is interpolated.
+Apache Kafka has no such metrics; separate exporters request the offsets over the network. Here the
+offsets are in memory. The lag in time is the age of the first record that the group has not
+consumed. Its batch header is read once for each committed offset; within a batch the time is
+interpolated.
 
 Kafka: GroupMetadataManager's gauges; kafka_exporter and kafka-lag-exporter for the lag.
 """
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _ONE = ("",)
 _A_SLICE = 50
-"""Offsets looked at between two turns of the loop, of which each may read a batch's header."""
+"""Offsets between two turns of the loop; each may read a batch header."""
 _LOG_APPEND_TIME = 0x08
 
 _LAG = own("kafka_consumergroup_lag", "Records between committed offset and high watermark.")
@@ -54,7 +55,7 @@ _CLASSIC = (label_text(protocol="classic"),)
 
 
 class _Entry:
-    """A group's offset in one partition: what need not be found out again at each scrape."""
+    """A group's offset in one partition, with what is kept between scrapes."""
 
     __slots__ = ("label", "log", "offset", "sum_key", "timestamp_ms")
 
@@ -66,10 +67,10 @@ class _Entry:
         self.log = log
         self.offset = -1
         self.timestamp_ms: int | None = None
-        """When the record at `offset` was made; None when the log does not tell."""
+        """The time of the record at `offset`; None when it is unknown."""
 
     def age_ms(self, offset: int, now_ms: int) -> int | None:
-        """Return how old the record at an offset is; None when the log does not tell."""
+        """Return the age of the record at an offset; None when it is unknown."""
         if offset != self.offset:
             self.offset = offset
             self.timestamp_ms = _timestamp_ms(self.log, offset)
@@ -93,7 +94,7 @@ _Entries: TypeAlias = "dict[str, dict[TopicPartition, _Entry | None]]"
 
 
 class GroupMetrics:
-    """Reads a coordinator's shards; owned by the loop."""
+    """The metrics of a coordinator's shards; used on the node's loop only."""
 
     def __init__(self, groups: GroupCoordinator, replicas: ReplicaSet, clock: Clock) -> None:
         self._groups = groups
@@ -103,11 +104,11 @@ class GroupMetrics:
         """By group and partition; None for partitions that this node does not lead."""
 
     def metadata_changed(self) -> None:
-        """Look for each partition again: it may be gone, led elsewhere or another one."""
+        """Find the partitions again: one may be deleted, led elsewhere or recreated."""
         self._entries = {}
 
     def collect(self) -> Iterator[Series | None]:
-        """Yield all series; None now and then, where the loop may take a turn."""
+        """Yield all series, and None where the loop may take a turn."""
         rows, entries = _Rows(), self._entries
         seen: _Entries = {}
         for shard in self._shards():
@@ -186,7 +187,7 @@ def _lag_series(rows: _Rows) -> Iterator[Series]:
 
 
 def _timestamp_ms(log: PartitionLog, offset: int) -> int | None:
-    """Return when the record at an offset was made; None when the log does not tell."""
+    """Return the time of the record at an offset; None when it is unknown."""
     wanted = max(offset, log.log_start_offset)
     try:
         header = log.segments[log.segments.number_for(wanted)].batch_at(wanted)

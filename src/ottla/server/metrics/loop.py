@@ -1,11 +1,11 @@
-"""The event loop watched from inside: how late it is, how much of its time it has nothing to do.
+"""Metrics of the event loop: its lag and its idle share.
 
-A beat ten times a second is all that runs; it notes how late it came and how much CPU the loop's
-thread has used. Without the endpoint there is no beat.
+A callback ten times a second records its own delay and the CPU time of the loop's thread. Without
+the metrics endpoint it does not run.
 
 Kafka: SocketServer NetworkProcessorAvgIdlePercent and KafkaRequestHandlerPool
-RequestHandlerAvgIdlePercent. One loop is network thread and request handler in one, so both
-figures are the same here: 1 less the CPU that the loop's thread used.
+RequestHandlerAvgIdlePercent. One loop is network thread and request handler, so both figures
+are equal: 1 minus the CPU share of the loop's thread.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _RECENT_LABELS = quantile_labels(QUANTILES)
 
 
 class LoopWatch:
-    """Beats from `start` to `stop`; calls on_beat each time, on_tick every five seconds."""
+    """Measures between `start` and `stop`; calls on_beat each time, on_tick every five seconds."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class LoopWatch:
         self._idle: Meter | None = None
 
     def start(self) -> None:
-        """Begin; called on the loop's thread."""
+        """Begin to measure; called on the loop's thread."""
         self._start_s = self._stopwatch.elapsed_s()
         self._start_cpu_s = self._stopwatch.cpu_s()
         self._idle = Meter(self._start_s)
         self._schedule()
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Stop measuring."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -112,12 +112,12 @@ class LoopWatch:
         self._schedule()
 
     def idle_s(self, now_s: float) -> float:
-        """Seconds since the start in which the loop's thread used no CPU; on that thread only."""
+        """Seconds since the start without CPU use of the loop's thread; on that thread only."""
         busy_s = self._stopwatch.cpu_s() - self._start_cpu_s
         return max(0.0, now_s - self._start_s - busy_s)
 
     def _idle_share(self, now_s: float) -> float:
-        """Return the last minute's share; before the first tick the share since the start."""
+        """Return the idle share of the last minute; before the first tick, that since the start."""
         assert self._idle is not None, "start first"
         if self._beats >= _BEATS_A_TICK:
             return min(1.0, self._idle.one_minute_rate)

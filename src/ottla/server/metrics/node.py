@@ -1,4 +1,4 @@
-"""All that a running node tells about itself, gathered on its loop in slices of a millisecond.
+"""All metrics of a node, gathered on its loop in slices of a millisecond.
 
 Kafka: the MBeans of a broker and a controller.
 """
@@ -81,7 +81,7 @@ _SCRAPES = own("ottla_scrapes", "Scrapes so far.", Kind.COUNTER)
 
 
 class NodeMetrics:
-    """One node's metrics; everything runs on the node's loop."""
+    """The metrics of one node; used on the node's loop only."""
 
     def __init__(
         self,
@@ -107,18 +107,18 @@ class NodeMetrics:
         self._requests = requests
         self._watch = LoopWatch(loop, self._tick, stopwatch=stopwatch, on_beat=requests.drain)
         self.last_scrape_s = 0.0
-        """Loop time of the last scrape."""
+        """Seconds of the loop that the last scrape took."""
         self.last_scrape_cpu_s = 0.0
-        """The processor's share of it: less where the loop's thread had to wait for a core."""
+        """CPU seconds of it; fewer when the loop's thread waited for a core."""
         self._scrapes = 0
 
     def start(self) -> None:
-        """Begin to watch the loop and the metadata."""
+        """Begin to measure the loop and to count changes of metadata."""
         self._controller.add_listener(self._metadata_changed)
         self._watch.start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop measuring."""
         self._watch.stop()
 
     def _metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -131,7 +131,7 @@ class NodeMetrics:
         self._cluster.tick(now_s)
 
     def collect(self) -> Iterator[Series | None]:
-        """Yield all series; between two of them the loop may take a turn."""
+        """Yield all series; the loop may take a turn between two of them."""
         yield from self._watch.collect()
         yield from self._cluster.collect()
         yield from self._disks()
@@ -187,7 +187,7 @@ class NodeMetrics:
         _Gathering(self, done, failed).step()
 
     def gathered(self, loop_s: float, cpu_s: float) -> None:
-        """Note what a scrape cost the loop."""
+        """Record what a scrape cost the loop."""
         self._scrapes += 1
         self.last_scrape_cpu_s = cpu_s
         self.last_scrape_s = loop_s

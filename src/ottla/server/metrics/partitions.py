@@ -1,8 +1,8 @@
-"""Topics and partitions of this node as series, at a few milliseconds for ten thousand.
+"""Metrics of this node's topics and partitions: a few milliseconds for ten thousand partitions.
 
 Label texts are built when the set of partitions changes, values that depend only on metadata when
-metadata change, and the others by one comprehension for each family. Messages and bytes are derived
-from the offsets of the logs and from counters that partitions have.
+metadata change, and all others in one comprehension for each family. Messages and bytes are derived
+from log offsets and from the counters of partitions.
 
 Kafka: kafka.cluster.Partition, UnifiedLog, ReplicaManager and BrokerTopicMetrics; and what
 kafka_exporter reports about topics.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.storage.log.partition_log import PartitionLog
 
 AUTO_LEVEL_LIMIT = 20_000
-"""With more partitions than this, `metrics.partition.level=auto` leaves theirs out."""
+"""Above this number `metrics.partition.level=auto` omits the metrics of partitions."""
 _ONE = ("",)
 _READ_SIZE = attrgetter("size_bytes")
 _READ_START = attrgetter("log_start_offset")
@@ -81,7 +81,7 @@ _AT_MIN_ISR_COUNT = gauge(
 
 
 class Traffic(NamedTuple):
-    """One of BrokerTopicMetrics: its family, its rates, and the attribute that counts it."""
+    """One of BrokerTopicMetrics: its family, its rates and the attribute with its count."""
 
     family: Family
     rates: tuple[Family, ...]
@@ -122,16 +122,16 @@ TRAFFIC = (
 
 
 class _Counted(NamedTuple):
-    """What totals start from, never changed: a scrape under way keeps what it began with."""
+    """Where totals start; immutable, so that a running scrape sees one state."""
 
     baselines: tuple[dict[Partition, int], ...]
-    """Per traffic: what each partition's count was when the node began to count."""
+    """By traffic: each partition's count when the node began to count."""
     ended: tuple[int, ...]
-    """Per traffic: what partitions counted that are gone."""
+    """By traffic: the counts of removed partitions."""
 
 
 class _View(NamedTuple):
-    """Values derived from the set of partitions: rebuilt when that changes."""
+    """Values that depend on the set of partitions; rebuilt when it changes."""
 
     partitions: list[Partition]
     logs: list[PartitionLog]
@@ -140,19 +140,19 @@ class _View(NamedTuple):
     leader_logs: list[PartitionLog]
     leader_labels: tuple[str, ...]
     topics: list[tuple[str, int, int]]
-    """Name, and where its partitions begin and end in `partitions`."""
+    """Name, and the range of its partitions in `partitions`."""
     traffic_labels: tuple[str, ...]
-    """None for all topics, then one a topic."""
+    """None for all topics, then one for each topic."""
     led_labels: tuple[str, ...]
     led_counts: tuple[int, ...]
     """Partitions led here, by topic."""
     counted: _Counted
     baseline_sums: dict[int, list[int]]
-    """By number of the traffic: one a topic."""
+    """By number of the traffic: one for each topic."""
 
 
 class _Standing(NamedTuple):
-    """What follows from the partitions' metadata: remade when metadata change."""
+    """Values that depend on the partitions' metadata; rebuilt when metadata change."""
 
     replicas: list[int]
     in_sync: list[int]
@@ -164,7 +164,7 @@ class _Standing(NamedTuple):
 
 
 class PartitionMetrics:
-    """Reads a ReplicaSet; owned by the loop."""
+    """The metrics of a ReplicaSet; used on the node's loop only."""
 
     def __init__(self, replicas: ReplicaSet, *, level: str, now_s: float) -> None:
         self._replicas = replicas
@@ -174,18 +174,18 @@ class PartitionMetrics:
         self._standing: _Standing | None = None
         self._meters = [Meter(now_s) for _ in TRAFFIC]
         self._is_stale = False
-        """Whether metadata changed: only then do partitions come and go, or change their leader."""
+        """Whether metadata changed since the last scrape; partitions do not change otherwise."""
         self._rebuild(list(replicas), is_first=True)
 
     def metadata_changed(self) -> None:
-        """Read partitions, replicas and in-sync sets again at the next scrape."""
+        """Read partitions, replicas and in-sync sets again with the next scrape."""
         self._standing = None
         self._is_stale = True
 
     def refresh(self) -> None:
-        """Look whether partitions came or went; what ended ones counted stays in the totals.
+        """Find added and removed partitions; the counts of removed ones stay in the totals.
 
-        What partitions held before the node started was not received by this process.
+        Records from before the start of the node are not counted.
         """
         if not self._is_stale:
             return
@@ -208,7 +208,7 @@ class PartitionMetrics:
         self._standing = None
 
     def tick(self, now_s: float) -> None:
-        """Let the rates take what was counted since the last tick."""
+        """Update the rates from the counts since the last tick."""
         self.refresh()
         for number, one in enumerate(self._meters):
             one.update(self._total(number), now_s)
@@ -220,9 +220,9 @@ class PartitionMetrics:
         return view.counted.ended[number] + sum(counts) - sum(baselines.values())
 
     def collect(self) -> Iterator[Series]:
-        """Yield all series, each within about a millisecond; all of one set of partitions.
+        """Yield all series of one set of partitions, each within about a millisecond.
 
-        Between two of them a tick may find other partitions, which the next scrape will tell.
+        A tick between two of them may find other partitions; the next scrape has them.
         """
         self.refresh()
         view = self._view
@@ -265,7 +265,7 @@ class PartitionMetrics:
 
 
 def _baseline_sums(number: int, view: _View) -> list[int]:
-    """Return what each topic's count was when the node began to count; kept in the view."""
+    """Return each topic's count when the node began to count; kept in the view."""
     sums = view.baseline_sums.get(number)
     if sums is None:
         base = list(map(view.counted.baselines[number].__getitem__, view.partitions))

@@ -1,6 +1,6 @@
-"""Clients that a quota limits: what they use a second and how long they are kept waiting.
+"""Metrics of clients with a quota: rate of use and throttle time.
 
-Who is not limited is not measured, as in Kafka. An empty label stands for all users or all client
+Clients without a quota are not measured, as in Kafka. An empty label stands for all users or client
 ids that share the limit.
 
 Kafka: ClientQuotaManager, kafka.server:type={Produce,Fetch,Request},user=…,client-id=….
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ottla.quota.rates import ClientUse, RateQuota
 
 _A_SLICE = 100
-"""Clients looked at between two turns of the loop."""
+"""Clients between two turns of the loop."""
 _PAUSES = "Mean pause of throttled requests over the window, in milliseconds."
 
 
@@ -47,7 +47,7 @@ _REQUEST = _Kind(
 
 
 class QuotaMetrics:
-    """Reads a node's quotas."""
+    """The metrics of a node's quotas."""
 
     def __init__(self, quotas: Quotas, clock: Clock) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class QuotaMetrics:
         )
 
     def collect(self) -> Iterator[Series | None]:
-        """Yield rates and pauses by client; None where the loop may take a turn."""
+        """Yield rates and throttle times by client, and None where the loop may take a turn."""
         for kind, quota in self._kinds:
             yield from self._of_one(kind, quota)
 

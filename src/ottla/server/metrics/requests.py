@@ -1,8 +1,8 @@
-"""Times and counts of requests by API, from what the dispatchers of a node have noted.
+"""Metrics of requests by API: times, counts and errors, as the node's dispatchers record them.
 
-Nothing of this runs without the metrics endpoint. With it a request costs two reads of a clock and
-one append to a list (`server/requests/timing.py`); lists are emptied into distributions ten times
-a second. One loop has no queues between threads, so queue times are zero; decoding is not timed.
+Without the metrics endpoint nothing is recorded. With it, a request costs two reads of a clock and
+one append to a list (`server/requests/timing.py`); ten times a second the lists are moved into
+distributions. There are no queues between threads, so queue times are zero. Decoding is not timed.
 
 Kafka: kafka.network.RequestMetrics, RequestChannel.updateRequestMetrics. Hot path:
 benchmarks/metrics.py.
@@ -59,7 +59,7 @@ class RequestMetrics:
 
     def __init__(self) -> None:
         self.times = RequestTimes()
-        """Where dispatchers note requests."""
+        """The lists of the dispatchers."""
         self.requests: Counter[tuple[int, int]] = Counter()
         """By API key and version."""
         self._by_api: dict[int, ApiTimes] = {}
@@ -73,7 +73,7 @@ class RequestMetrics:
         return times
 
     def drain(self) -> None:
-        """Empty the lists that requests append to."""
+        """Move the lists of the dispatchers into the distributions."""
         for key, by_version in self.times.immediate.items():
             for version, samples in by_version.items():
                 if samples:
@@ -123,7 +123,7 @@ def _name(key: int) -> str:
 
 
 def _shown_names(name: str) -> tuple[str, ...]:
-    """Return the labels of an API; Kafka shows consumers' fetches apart as well."""
+    """Return the labels of an API; as in Kafka, consumers' fetches also have their own."""
     return (name, "FetchConsumer") if name == "Fetch" else (name,)
 
 
