@@ -12,6 +12,7 @@ from typing import Final
 
 log = logging.getLogger("ottla.clients")
 COMPILED_MODULES: Final = (
+    "ottla.metrics.sampled_stat",
     "ottla.records.scan",
     "ottla.records.column_scan",
     "ottla.protocol.walker",
