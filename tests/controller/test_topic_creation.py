@@ -147,6 +147,30 @@ def test_too_many_partitions_fail_the_whole_request(harness: Harness) -> None:
     }
 
 
+def test_partitions_of_names_that_are_refused_do_not_count(harness: Harness) -> None:
+    """Neither repeated names nor the metadata topic make a request too large, as in Kafka."""
+    big = [topic(name, 10_001) for name in ("a", "a", "__cluster_metadata")]
+    request = CreateTopicsRequest(topics=[*big, topic("b")])
+    results = harness.commit(harness.node.create_topics(request)).topics
+    assert {result.name: result.error_code for result in results} == {
+        "a": ErrorCode.INVALID_REQUEST,
+        "__cluster_metadata": ErrorCode.INVALID_REQUEST,
+        "b": ErrorCode.NONE,
+    }
+
+
+def test_too_many_records_fail_the_whole_request(harness: Harness) -> None:
+    """A request may write 10,000 records: 9,999 partitions and their topic."""
+    request = CreateTopicsRequest(topics=[topic("big", 10_000), topic("b"), topic("b")])
+    end = harness.node.log_end_offset
+    results = harness.commit(harness.node.create_topics(request)).topics
+    text = "Unable to perform excessively large batch operation."
+    assert [(one.name, one.error_code, one.error_message) for one in results] == [
+        (name, ErrorCode.POLICY_VIOLATION, text) for name in ("big", "b", "b")
+    ]
+    assert harness.node.log_end_offset == end
+
+
 def test_a_name_twice_in_a_request_is_refused_once(harness: Harness) -> None:
     """Repeated names give one result, and the other topics are made."""
     request = CreateTopicsRequest(topics=[topic("a"), topic("b"), topic("a")])

@@ -64,6 +64,14 @@ def test_a_batch_that_does_not_fit_names_no_aborted_transactions(
     assert data.aborted_transactions == aborted
 
 
+def test_a_negative_size_is_refused_where_there_is_data() -> None:
+    """Kafka's handler fails on it; at the end of the log there is nothing to fail on."""
+    log = new_log()
+    put(log, 3)
+    assert code_of(log.reads.read, 0, -1) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert log.reads.read(3, -1).records == b""
+
+
 def test_reads_respect_their_limit() -> None:
     """Nothing at or above the high watermark is shown; replicas see all (KAFKA-9835)."""
     log = new_log()

@@ -29,7 +29,7 @@ from ottla.protocol.records.metadata import ClearElrRecord, ConfigRecord
 from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ottla.config.broker import BrokerConfig
     from ottla.config.definition import Key
@@ -252,6 +252,8 @@ class ConfigControl:
         _check_type(resource)
         if resource.type == ConfigResourceType.BROKER and resource.name:
             self._check_exists(resource)
+        if resource.type == ConfigResourceType.BROKER:
+            _check_operations(config.config_operation for config in configs)
         changes: dict[str, str | None] = {}
         for config in configs:
             operation, value = config.config_operation, config.value or ""
@@ -398,6 +400,13 @@ def _definition(resource_type: int, name: str) -> Key | None:
     if resource_type == ConfigResourceType.BROKER:
         return broker_definition_of(name)
     return None  # as in Kafka, other resources have no lists
+
+
+def _check_operations(operations: Iterable[int]) -> None:
+    """Refuse unknown operations of a broker's settings, before all that is wrong with these."""
+    for operation in operations:
+        if operation not in {*AlterOperation}:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
 
 
 def _duplicates(resources: list[tuple[int, str]]) -> set[tuple[int, str]]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.metadata.partition import PartitionRegistration
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+MAX_RECORDS_PER_REQUEST: Final = 10_000
 _MAX_REPLICATION_FACTOR: Final = 32_767
 _Topic = CreateTopicsRequest.CreatableTopic
 _Result = CreateTopicsResponse.CreatableTopicResult
@@ -67,8 +68,9 @@ class TopicCreation:
         """Create topics; each succeeds or fails on its own, unless the request is too large."""
         records: list[MessageAndVersion] = []
         response = CreateTopicsResponse(topics=[])
-        too_many = self._requested_partitions(request) > MAX_PARTITIONS_PER_REQUEST
         repeated = _duplicate_names([topic.name for topic in request.topics])
+        if self._requested_partitions(request, repeated) > MAX_PARTITIONS_PER_REQUEST:
+            return _refused(request, _too_many_partitions())
         effective = EffectiveConfigs(
             self._config,
             cluster_settings=self._configs.of(CLUSTER_DEFAULT),
@@ -84,22 +86,26 @@ class TopicCreation:
             try:
                 if topic.name in repeated:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                if too_many:
-                    raise _too_many_partitions()
                 result = self._create(topic, effective, records, record_permits)
             except KafkaError as error:
                 result = _Result(
                     name=topic.name, error_code=error.code, error_message=specific_message(error)
                 )
             response.topics.append(result)
+        if len(records) > MAX_RECORDS_PER_REQUEST:
+            return _refused(request, _too_many_records())
         return ControllerResult([] if request.validate_only else records, response)
 
-    def _requested_partitions(self, request: CreateTopicsRequest) -> int:
-        """Count them; negative counts, refused later, must not offset those of other topics."""
+    def _requested_partitions(self, request: CreateTopicsRequest, repeated: set[str]) -> int:
+        """Count them; negative counts, refused later, must not offset those of other topics.
+
+        Topics whose names are refused in any case do not count.
+        """
         counts = (
             len(topic.assignments)
             or (self._config.num_partitions if topic.num_partitions == -1 else topic.num_partitions)
             for topic in request.topics
+            if topic.name not in repeated and topic.name != METADATA_TOPIC
         )
         return sum(max(0, count) for count in counts)
 
@@ -340,6 +346,23 @@ def _duplicate_names(names: list[str]) -> set[str]:
     for name in names:
         (repeated if name in seen else seen).add(name)
     return repeated
+
+
+def _refused(
+    request: CreateTopicsRequest, error: KafkaError
+) -> ControllerResult[CreateTopicsResponse]:
+    """Answer the same for each entry of a request, repeated ones too."""
+    results = [
+        _Result(name=topic.name, error_code=error.code, error_message=error.message)
+        for topic in request.topics
+    ]
+    return ControllerResult([], CreateTopicsResponse(topics=results))
+
+
+def _too_many_records() -> KafkaError:
+    return KafkaError(
+        ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+    )
 
 
 def _too_many_partitions() -> KafkaError:

@@ -284,7 +284,7 @@ def claimed_bytes(view: memoryview, position: int) -> int:
     Raises CorruptMessage for an invalid magic or size.
     """
     left = len(view) - position
-    if left <= MAGIC_POSITION:
+    if left < LOG_OVERHEAD_BYTES:
         return left + 1
     size: int = _INT32.unpack_from(view, position + 8)[0] + LOG_OVERHEAD_BYTES
     if size < _SMALLEST_LEGACY_BYTES + LOG_OVERHEAD_BYTES:
@@ -292,6 +292,8 @@ def claimed_bytes(view: memoryview, position: int) -> int:
             f"Record size {size - LOG_OVERHEAD_BYTES} is less than the minimum record "
             f"overhead ({_SMALLEST_LEGACY_BYTES})"
         )
+    if left <= MAGIC_POSITION:
+        return left + 1
     magic = _INT8.unpack_from(view, position + MAGIC_POSITION)[0]
     if not 0 <= magic <= 2:
         raise CorruptMessage(f"Invalid magic found in record: {magic}")

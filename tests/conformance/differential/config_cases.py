@@ -340,10 +340,11 @@ ALTER = [
         case(
             IncrementalAlterConfigsRequest,
             name,
-            _altered(kind, "altered", *changes, times=times),
+            _altered(kind, "" if kind == BROKER else "altered", *changes, times=times),
             errors=[E_.INVALID_REQUEST],
         )
         for name, kind, changes, times in (
+            ("unknown operation of brokers", BROKER, [("log.cleaner.threads", 9, "1")], 1),
             ("unknown kind, null", 77, [(RETENTION, SET, None)], 1),
             ("unknown kind, unknown operation", 77, [(RETENTION, 9, "1")], 1),
             ("unknown kind, null and the same key twice", 77, [(RETENTION, SET, None)] * 2, 1),

@@ -121,6 +121,13 @@ def _fenced(at: Side, version: int) -> dict[str, Any]:
     return {"group_id": "static", **JOIN, "group_instance_id": "one", "member_id": "other"}
 
 
+def _static_unnamed(at: Side, version: int) -> dict[str, Any]:
+    """Join as the only member of a group whose protocol has an empty name."""
+    protocols = [{"name": "", "metadata": SUBSCRIPTION}]
+    fields = _joining("unnamed-{}", group_instance_id="one", protocols=protocols)
+    return fields(at, version)
+
+
 def _join(name: str, fields: Fields, *errors: int, **options: Any) -> Case:
     return case(JoinGroupRequest, name, fields, errors=errors, **options)
 
@@ -142,6 +149,12 @@ JOINS = [
     _join("other protocol", _other_protocol, E_.INCONSISTENT_GROUP_PROTOCOL),
     _join("no protocols", _joining(protocols=[]), E_.INCONSISTENT_GROUP_PROTOCOL),
     _join("no protocol type", _joining(protocol_type=""), E_.INCONSISTENT_GROUP_PROTOCOL),
+    _join(
+        "empty protocol name",
+        _joining("empty-name-{}", protocols=[{"name": "", "metadata": SUBSCRIPTION}]),
+        E_.MEMBER_ID_REQUIRED,
+    ),
+    _join("static, empty protocol name", _static_unnamed, versions=STATIC),
     _join("with a reason", _joining(reason="because"), E_.MEMBER_ID_REQUIRED, versions=(8, 99)),
 ]
 

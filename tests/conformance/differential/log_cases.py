@@ -50,6 +50,13 @@ def fetched(topic: str = READ, request: dict[str, Any] | None = None, **partitio
     return fields
 
 
+def _second_too_large(at: Side, version: int) -> dict[str, Any]:
+    """Fetch two topics of which the second one's first batch is larger than what it may send."""
+    second = _requested(at, at.filled("read-too"), {"partition_max_bytes": 1})
+    topics = [_requested(at, READ), second]
+    return {"max_wait_ms": 0, "isolation_level": 1, "replica_state": {}, "topics": topics}
+
+
 def _next_to_quiet(at: Side, version: int) -> dict[str, Any]:
     topics = [_requested(at, READ, {"fetch_offset": 6}, {"partition": 9})]
     return {"max_wait_ms": 20, "min_bytes": 1, "replica_state": {}, "topics": topics}
@@ -130,6 +137,9 @@ FETCH = [
     _make("one byte at most", fetched(partition_max_bytes=1)),
     _make("one byte at most in all", fetched(request={"max_bytes": 1})),
     _make("zero bytes", fetched(partition_max_bytes=0)),
+    _make("negative bytes", fetched(partition_max_bytes=-1), E_.UNKNOWN_SERVER_ERROR),
+    _make("negative bytes in all", fetched(request={"max_bytes": -1}), E_.UNKNOWN_SERVER_ERROR),
+    _make("read committed, the second does not fit", _second_too_large),
     _make("beyond the end", fetched(fetch_offset=7), E_.OFFSET_OUT_OF_RANGE),
     _make("negative offset", fetched(fetch_offset=-1), E_.OFFSET_OUT_OF_RANGE),
     _make("below the start", _after_gap, E_.OFFSET_OUT_OF_RANGE),

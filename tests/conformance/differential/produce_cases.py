@@ -78,6 +78,24 @@ def _twice(at: Side, version: int) -> dict[str, Any]:
     return {"acks": 1, "timeout_ms": 5000, "topic_data": [topic]}
 
 
+def _scattered(at: Side, version: int) -> dict[str, Any]:
+    at.topic("produced-two", 2)
+    topics = [
+        _topic(at, "produced-two", (1, batch(1))),
+        _topic(at, "absent", (0, batch())),
+        _topic(at, "produced-two", (9, batch(1))),
+    ]
+    return {"acks": 1, "timeout_ms": 5000, "topic_data": topics}
+
+
+def _transactional_first(at: Side, version: int) -> dict[str, Any]:
+    """Send a batch that no transaction covers, then another one that replaces it."""
+    at.topic("produced-twice")
+    batches = (batch(1, transactional=True, producer_id=5, producer_epoch=0), batch(2))
+    topic = _topic(at, "produced-twice", *((0, one) for one in batches))
+    return {"acks": 1, "timeout_ms": 5000, "topic_data": [topic, topic]}
+
+
 def _internal(at: Side, version: int) -> dict[str, Any]:
     at.coordinator()
     topic = _topic(at, "__consumer_offsets", (0, batch()))
@@ -257,7 +275,28 @@ CASES: list[Case] = [
     _make("valid, the leader", sent(batch(), acks=1)),
     _make("valid, acks 0", sent(batch(), acks=0), silent=True, after=_end("produced")),
     _make("several partitions", _several, *LOST),
+    _make("several partitions, another topic in between", _scattered, *LOST),
     _make("the same partition twice", _twice, after=_end("produced-twice")),
+    _make(
+        "the same partition twice, first transactional",
+        _transactional_first,
+        E_.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        after=_end("produced-twice"),
+    ),
+    _make("length without magic", sent(struct.pack(">qi", 0, 3)), E_.CORRUPT_MESSAGE),
+    *(
+        _make(
+            f"header of {size} bytes",
+            sent(struct.pack(">qi", 0, size - 12) + batch()[12:size]),
+            E_.UNKNOWN_SERVER_ERROR,
+        )
+        for size in (26, 50)
+    ),
+    _make(
+        "header of 51 bytes",
+        sent(struct.pack(">qi", 0, 39) + batch()[12:51]),
+        E_.CORRUPT_MESSAGE,
+    ),
     _make("unknown topic", _unknown, *LOST),
     _make("unknown partition", sent(batch(), "produced", 9), LOST[0]),
     _make("negative partition", sent(batch(), "produced", -1), LOST[0]),

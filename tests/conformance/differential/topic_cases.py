@@ -232,6 +232,8 @@ CREATE = [
     *_create("no replicas", _created("{}", 1, 0), E_.INVALID_REPLICATION_FACTOR),
     *_create("too many replicas", _created("{}", 1, 3), E_.INVALID_REPLICATION_FACTOR),
     *_create("too many partitions", _created("{}", 10_001), E_.POLICY_VIOLATION),
+    *_create("too many records", _created("{}", 10_000), E_.POLICY_VIOLATION),
+    *_create("too many partitions, twice", _created("{}", 10_001, times=2), E_.INVALID_REQUEST),
     *_create("invalid name", _created("a b"), E_.INVALID_TOPIC_EXCEPTION),
     *_create("empty name", _created(""), E_.INVALID_TOPIC_EXCEPTION),
     *_create("dot", _created("."), E_.INVALID_TOPIC_EXCEPTION),

@@ -69,7 +69,9 @@ ALLOWED: tuple[Allowed, ...] = (
 )
 # Differences of the single requests that hold here, too: their labels have the case's name.
 _FROM_CASES = tuple(
-    one for one in ALLOWED_IN_CASES if one.label in ("api_versions.*", "describe_configs.*")
+    one
+    for one in ALLOWED_IN_CASES
+    if one.label in ("api_versions.*", "describe_configs.*", "describe_quorum.*")
 )
 
 # Lists that Kafka fills from hash maps: their order has no meaning. Label → name of the list.
@@ -91,6 +93,7 @@ UNORDERED: tuple[tuple[str, str], ...] = (
     ("elect_leaders", "replica_election_results"),
     ("elect_leaders", "partition_result"),
     ("list_config_resources", "config_resources"),
+    ("describe_user_scram_credentials", "results"),
     ("describe_groups", "groups"),
     ("describe_groups", "members"),
     ("join_group", "members"),

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
     from tests.conformance.sessions.steps import Records
 
-FLAWS = ("crc", "cut", "control", "two", "empty")
-UNREADABLE = ("magic 1", "magic 7", "short", "transactional")
+TRANSACTIONAL = "transactional"
+FLAWS = (
+    *("crc", "cut", "control", "two", "empty", "no key", "no key", "no value", "magic 1"),
+    *("magic 7", "short", TRANSACTIONAL),
+)
 _LENGTH_AT, _MAGIC_AT, _CRC_AT = 8, 16, 17
 _LAST_TIME_MS = 1_750_000_000_000
 
@@ -28,7 +31,12 @@ def encode(records: Records, producer_id: int, epoch: int, sequence: int) -> byt
     """Return the batch of a step."""
     time_ms = BASE_TIME_MS + 1000 * records.number + records.time_step_ms
     entries = [
-        (time_ms + index, b"k%d" % (index % 3), b"v%d-%d" % (records.number, index), ())
+        (
+            time_ms + index,
+            None if records.flaw == "no key" else b"k%d" % (index % 3),
+            None if records.flaw == "no value" else b"v%d-%d" % (records.number, index),
+            (),
+        )
         for index in range(records.count)
     ]
     options: dict[str, Any] = {}
@@ -36,7 +44,7 @@ def encode(records: Records, producer_id: int, epoch: int, sequence: int) -> byt
         options = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
     options["compression"] = Compression(records.codec)
     options["control"] = records.flaw == "control"
-    options["transactional"] = records.flaw == "transactional"
+    options["transactional"] = records.flaw == TRANSACTIONAL
     batch = encode_batch(entries, **options)
     return _FLAWED.get(records.flaw, bytes)(batch)
 

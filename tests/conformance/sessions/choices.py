@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.server.requests.api import served_apis
-from tests.conformance.sessions.batches import FLAWS, UNREADABLE
+from ottla.types import ZERO_UUID
+from tests.conformance.sessions.batches import FLAWS
 from tests.conformance.sessions.steps import Records, Ref
 
 if TYPE_CHECKING:
@@ -24,14 +25,23 @@ GROUPS = tuple(f"{{}}-g{number}" for number in range(3))
 ODD_GROUPS = ("", "{}-absent", "{} odd/group")
 CLIENTS = 10
 ODD = 0.08
+INT16 = (0, 1, -1, -2, 2**15 - 1, -(2**15))
+INT32 = (0, 1, -1, -2, 2**31 - 1, -(2**31))
+INT64 = (0, 1, -1, -2, 2**63 - 1, -(2**63))
+_ODD_FACTORS = (0.4, 1.0, 1.0, 2.5)
+_MOST_ODD = 0.6
 
 
 class Choices:
-    """Draws the parts of requests from one seeded source."""
+    """Draws the parts of requests from one seeded source.
+
+    Sessions with few odd values reach states that the others do not, and the other way round.
+    """
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self._number = 0
+        self._odd_factor = rng.choice(_ODD_FACTORS)
 
     def chance(self, probability: float) -> bool:
         """Return True with this probability."""
@@ -43,7 +53,11 @@ class Choices:
 
     def mostly(self, usual: T, *odd: T, odds: float = ODD) -> T:
         """Return the usual value, rarely an odd one."""
-        return self.one(*odd) if self.chance(odds) else usual
+        return self.one(*odd) if self.chance(min(odds * self._odd_factor, _MOST_ODD)) else usual
+
+    def int32(self, usual: int, odds: float = 0.04) -> int:
+        """Return a number, rarely one at an end of its type."""
+        return self.mostly(usual, *INT32, odds=odds)
 
     def some(self, values: Sequence[T], most: int) -> list[T]:
         """Return one to `most` of the values, rarely none or one twice."""
@@ -52,10 +66,12 @@ class Choices:
         return self.mostly(chosen, [], chosen + chosen[:1], odds=0.05)
 
     def version(self, key: ApiKey) -> int:
-        """Return a served version, the newest ones more often."""
+        """Return a served version, the newest and the oldest ones more often."""
         api = served_apis("broker")[key]
-        if self.chance(0.4):
+        if self.chance(0.3):
             return api.highest
+        if self.chance(0.15):
+            return api.lowest
         return self.rng.randint(api.lowest, api.highest)
 
     def number(self) -> int:
@@ -71,13 +87,14 @@ class Choices:
         """Return some topics' names."""
         return self.some([self.topic() for _ in range(most)], most)
 
-    def topic_id(self, name: str) -> Ref:
+    def topic_id(self, name: str) -> Any:
         """Return the id of a topic, of the right one as a rule."""
-        return Ref("topic_id", (self.mostly(name, *TOPICS, odds=0.04),))
+        known = Ref("topic_id", (self.mostly(name, *TOPICS, "{}-absent", odds=0.05),))
+        return self.one(ZERO_UUID) if self.chance(0.01) else known
 
     def partition(self) -> int:
         """Return a partition's number."""
-        return self.mostly(self.one(0, 0, 0, 0, 1, 2), 7, -1, 2**31 - 1)
+        return self.mostly(self.one(0, 0, 0, 0, 1, 2), 7, -1, *INT32[-2:])
 
     def partitions(self, most: int = 3) -> list[int]:
         """Return some partitions' numbers."""
@@ -89,11 +106,11 @@ class Choices:
 
     def offset(self) -> int:
         """Return an offset that may exist."""
-        return self.mostly(self.rng.randint(0, 30), -1, -2, -5, 10**6, 2**63 - 1)
+        return self.mostly(self.rng.randint(0, 30), -1, -2, -5, 10**6, *INT64[-2:])
 
     def epoch(self) -> int:
         """Return a leader epoch as a client knows it."""
-        return self.mostly(self.one(-1, 0), 1, 9, -2)
+        return self.mostly(self.one(-1, 0), 1, 9, *INT32[3:])
 
     def member(self, group: str) -> Any:
         """Return a reference to a member id of the group, rarely something else."""
@@ -103,30 +120,31 @@ class Choices:
 
     def instance(self, odds: float = 0.1) -> str | None:
         """Return no instance id as a rule."""
-        return self.one("i0", "i1", "") if self.chance(odds) else None
+        return self.one("i0", "i1", "i0", "i1", "") if self.chance(odds) else None
 
     def generation(self, group: str) -> Any:
         """Return the group's generation as a rule."""
-        return self.mostly(Ref("generation", (group, 0)), Ref("generation", (group, -1)), -1, 99)
+        return self.mostly(
+            Ref("generation", (group, 0)), Ref("generation", (group, -1)), *INT32, 99
+        )
 
-    def _flaw(self) -> str:
-        """Return none as a rule; those of known defects end a session and are rare."""
-        return self.one(*UNREADABLE) if self.chance(0.002) else self.mostly("", *FLAWS, odds=0.06)
+    def records(self, topic: str, partition: int, flaws: Sequence[str] = FLAWS) -> Records:
+        """Return a batch: good, of an idempotent producer, compressed or flawed.
 
-    def records(self, topic: str, partition: int) -> Records | None:
-        """Return a batch: good, of an idempotent producer, compressed or flawed."""
+        Without flaws to choose from it is one that every version may send.
+        """
         producer = self.one(0, 1, 2) if self.chance(0.4) else None
         return Records(
             topic=topic,
             partition=partition,
             number=self.number(),
-            count=self.rng.randint(1, 5),
-            codec=self.one(1, 2, 3, 4) if self.chance(0.3) else 0,
+            count=self.mostly(self.rng.randint(1, 5), 60, odds=0.05),
+            codec=self.one(1, 2, 3, *([4] if flaws else [])) if self.chance(0.3) else 0,
             producer=producer,
             sequence_step=self.mostly(0, 1, 5, -1, -2, -3, odds=0.25)
             if producer is not None
             else 0,
             epoch_step=self.mostly(0, 1, -1, odds=0.08) if producer is not None else 0,
-            flaw=self._flaw(),
-            time_step_ms=self.mostly(0, -50_000, 50_000, odds=0.2),
+            flaw=self.mostly("", *flaws) if flaws else "",
+            time_step_ms=self.mostly(0, -50_000, 50_000, 10**12, odds=0.2),
         )

@@ -26,6 +26,7 @@ _NUMBERED = frozenset({"session_id", "producer_id"})
 _SHARED = {
     "list_groups": ("groups", "group_id"),
     "metadata": ("topics", "name"),
+    "describe_topic_partitions": ("topics", "name"),
     "list_config_resources": ("config_resources", "resource_name"),
 }
 

@@ -9,12 +9,12 @@ from random import Random
 from typing import Any
 
 from ottla.protocol.api_keys import ApiKey
-from tests.conformance.sessions import admin_steps, group_steps, log_steps
+from tests.conformance.sessions import admin_steps, cluster_steps, group_steps, log_steps
 from tests.conformance.sessions.choices import CLIENTS, TOPICS, Choices
 from tests.conformance.sessions.steps import Step
 
 STEP_COUNT = 300
-_FAMILIES = (*group_steps.STEPS, *log_steps.STEPS, *admin_steps.STEPS)
+_FAMILIES = (*group_steps.STEPS, *log_steps.STEPS, *admin_steps.STEPS, *cluster_steps.STEPS)
 _WEIGHTS = [weight for weight, _, _ in _FAMILIES]
 _MAY_WAIT = {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.records.consumer_protocol import ConsumerProtocolSubscription
+from tests.conformance.sessions.choices import INT32, INT64
 from tests.conformance.sessions.steps import Ref
 
 if TYPE_CHECKING:
@@ -31,12 +32,14 @@ def join(pick: Choices, _version: int) -> dict[str, Any]:
     metadata = pick.mostly(_subscription(["t"]), b"", b"\0\0\xff", odds=0.2)
     return {
         "group_id": group,
-        "session_timeout_ms": pick.mostly(_LONG_MS, 1, -1, 2**31 - 1, odds=0.04),
+        "session_timeout_ms": pick.int32(_LONG_MS),
         "rebalance_timeout_ms": _LONG_MS,
         "member_id": "" if pick.chance(0.3) else pick.member(group),
         "group_instance_id": pick.instance(0.12),
         "protocol_type": pick.mostly("consumer", "connect", "", odds=0.06),
-        "protocols": [{"name": name, "metadata": metadata} for name in names],
+        "protocols": [
+            {"name": pick.mostly(name, "", odds=0.01), "metadata": metadata} for name in names
+        ],
         "reason": pick.one(None, "because"),
     }
 
@@ -54,7 +57,8 @@ def sync(pick: Choices, _version: int) -> dict[str, Any]:
         "assignments": [
             {"member_id": Ref("member", (group, number)), "assignment": b"a%d" % pick.number()}
             for number in range(pick.mostly(4, 0, 1))
-        ],
+        ]
+        + pick.mostly([], [{"member_id": "unknown", "assignment": b"u"}], odds=0.03),
     }
 
 
@@ -96,7 +100,7 @@ def offset_commit(pick: Choices, _version: int) -> dict[str, Any]:
             "partition_index": index,
             "committed_offset": pick.offset(),
             "committed_leader_epoch": pick.epoch(),
-            "committed_metadata": pick.mostly("", None, "note", "n" * 5000, odds=0.3),
+            "committed_metadata": pick.mostly("", None, "note", "n" * 5000, "é" * 4096, odds=0.3),
         }
         for index in pick.partitions()
     ]
@@ -107,7 +111,7 @@ def offset_commit(pick: Choices, _version: int) -> dict[str, Any]:
         "generation_id_or_member_epoch": pick.generation(group) if is_member else -1,
         "member_id": pick.member(group) if is_member else pick.mostly("", "unknown"),
         "group_instance_id": pick.instance(0.03),
-        "retention_time_ms": pick.mostly(-1, 0, 1000, 10**12),
+        "retention_time_ms": pick.mostly(-1, 1000, 10**12, *INT64),
         "topics": [
             {**_topic_fields(pick, name), "partitions": [*partitions, good]}
             for name in pick.topics(2)
@@ -122,7 +126,7 @@ def offset_fetch(pick: Choices, version: int) -> dict[str, Any]:
         for name in pick.topics(2)
     ]
     if version >= 2 and pick.chance(0.4):
-        topics = None
+        topics = pick.one([]) if pick.chance(0.1) else None
     groups = pick.some([pick.group() for _ in range(2)], 2) or ["{}-g0"]
     old = (
         None
@@ -136,7 +140,7 @@ def offset_fetch(pick: Choices, version: int) -> dict[str, Any]:
                 "group_id": name,
                 "topics": topics,
                 "member_id": pick.mostly(None, "unknown"),
-                "member_epoch": pick.mostly(-1, 3),
+                "member_epoch": pick.mostly(-1, 3, *INT32),
             }
             for name in groups
         ],
@@ -158,13 +162,13 @@ def offset_delete(pick: Choices, _version: int) -> dict[str, Any]:
 
 def find_coordinator(pick: Choices, _version: int) -> dict[str, Any]:
     """Find the coordinator of groups."""
-    keys = [pick.group() for _ in range(pick.one(1, 2))]
-    return {"key": keys[0], "coordinator_keys": keys, "key_type": pick.mostly(0, 9, -1)}
+    keys = [pick.group() for _ in range(pick.mostly(pick.one(1, 2), 3, 0))]
+    return {"key": (keys or [""])[0], "coordinator_keys": keys, "key_type": pick.mostly(0, 9, -1)}
 
 
 def describe_groups(pick: Choices, _version: int) -> dict[str, Any]:
     """Describe one or more groups."""
-    groups = [pick.group() for _ in range(pick.one(1, 1, 2, 3))]
+    groups = [pick.group() for _ in range(pick.mostly(pick.one(1, 1, 2, 3), 0, odds=0.03))]
     return {"groups": groups, "include_authorized_operations": pick.chance(0.2)}
 
 
@@ -180,7 +184,8 @@ def list_groups(pick: Choices, _version: int) -> dict[str, Any]:
 
 def delete_groups(pick: Choices, _version: int) -> dict[str, Any]:
     """Delete groups."""
-    return {"groups_names": [pick.group() for _ in range(pick.one(1, 1, 2))]}
+    count = pick.mostly(pick.one(1, 1, 2), 0, odds=0.03)
+    return {"groups_names": [pick.group() for _ in range(count)]}
 
 
 STEPS = (

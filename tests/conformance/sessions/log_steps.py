@@ -5,23 +5,20 @@ Kafka: none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 from ottla.protocol.api_keys import ApiKey
+from ottla.types import ZERO_UUID
 from tests.conformance.differential.side import BASE_TIME_MS
-from tests.conformance.sessions.choices import ODD_TOPICS, TOPICS
+from tests.conformance.sessions.batches import FLAWS, TRANSACTIONAL
+from tests.conformance.sessions.choices import INT32, INT64, ODD_TOPICS, TOPICS
 from tests.conformance.sessions.steps import Ref
 
 if TYPE_CHECKING:
     from tests.conformance.sessions.choices import Choices
 
-T = TypeVar("T")
-_FETCH_WAIT_MS = 2500
-
-
-def _not_empty(pick: Choices, values: list[T], usual: T) -> list[T]:
-    """Return the values; in place of none, which is a known defect, one as a rule."""
-    return values or pick.mostly([usual], [], odds=0.05)
+_FETCH_WAIT_MS = 800
 
 
 def init_producer_id(pick: Choices, _version: int) -> dict[str, Any]:
@@ -30,27 +27,36 @@ def init_producer_id(pick: Choices, _version: int) -> dict[str, Any]:
     known = pick.chance(0.1)
     return {
         "transactional_id": pick.mostly(None, "", odds=0.04),
-        "transaction_timeout_ms": pick.mostly(60_000, 0, -1),
+        "transaction_timeout_ms": pick.int32(60_000),
         "producer_id": Ref("producer_id", (slot,)) if known else -1,
         "producer_epoch": Ref("producer_epoch", (slot,))
         if known
-        else pick.mostly(-1, 0, odds=0.03),
+        else pick.mostly(-1, 0, 2**15 - 1, odds=0.04),
     }
 
 
 def produce(pick: Choices, _version: int) -> dict[str, Any]:
     """Produce to a few partitions."""
     topics = []
-    for name in dict.fromkeys(pick.topics(2)):
-        indexes = dict.fromkeys(_not_empty(pick, pick.partitions(2), 0))
-        partitions = [{"index": n, "records": pick.records(name, n)} for n in indexes]
-        topics.append(
-            {"name": name, "topic_id": Ref("topic_id", (name,)), "partition_data": partitions}
-        )
+    # Ottla has no transactions: their batches only come without an id, and are refused
+    transactional_id = pick.mostly(None, "tx", "", odds=0.02)
+    flaws = FLAWS if transactional_id is None else [one for one in FLAWS if one != TRANSACTIONAL]
+    names = [(name, pick.partitions(2)) for name in pick.topics(2)]
+    sent = Counter((name, index) for name, indexes in names for index in indexes)
+    for name, indexes in names:
+        # Of two for one partition Kafka appends the last sound one, and answers what refuses others
+        partitions = [
+            {
+                "index": index,
+                "records": pick.records(name, index, flaws if sent[name, index] == 1 else ()),
+            }
+            for index in indexes
+        ]
+        topics.append({"name": name, "topic_id": pick.topic_id(name), "partition_data": partitions})
     return {
-        "transactional_id": pick.mostly(None, "tx", odds=0.003),
+        "transactional_id": transactional_id,
         "acks": pick.mostly(pick.one(-1, -1, 1), 0, 2, -2, odds=0.06),
-        "timeout_ms": 5000,
+        "timeout_ms": pick.int32(5000),
         "topic_data": topics,
     }
 
@@ -64,11 +70,11 @@ def _fetch_topic(pick: Choices, name: str) -> dict[str, Any]:
                 "partition": index,
                 "current_leader_epoch": pick.epoch(),
                 "fetch_offset": pick.offset(),
-                "last_fetched_epoch": pick.mostly(-1, 0, odds=0.05),
-                "log_start_offset": pick.mostly(-1, 0, 5),
-                "partition_max_bytes": pick.mostly(1 << 20, 0, 1, 100, 300, odds=0.2),
+                "last_fetched_epoch": pick.mostly(-1, 0, 1, -2, odds=0.05),
+                "log_start_offset": pick.mostly(-1, 5, *INT64),
+                "partition_max_bytes": pick.mostly(1 << 20, 0, 1, 100, 300, *INT32, odds=0.2),
             }
-            for index in _not_empty(pick, pick.partitions(2), 0)
+            for index in pick.partitions()
         ],
     }
 
@@ -78,26 +84,32 @@ def fetch(pick: Choices, version: int) -> dict[str, Any]:
     waits = pick.chance(0.08)
     fields: dict[str, Any] = {
         "replica_state": {},
-        "max_wait_ms": _FETCH_WAIT_MS if waits else 0,
-        "min_bytes": pick.one(1, 10_000) if waits else pick.one(0, 1),
-        "max_bytes": pick.mostly(1 << 20, 0, 1, 200, odds=0.15),
+        "max_wait_ms": _FETCH_WAIT_MS if waits else pick.mostly(0, -1, -(2**31)),
+        "min_bytes": pick.one(1, 10_000) if waits else pick.mostly(pick.one(0, 1), *INT32),
+        "max_bytes": pick.mostly(1 << 20, 0, 1, 200, *INT32, odds=0.15),
         "isolation_level": pick.one(0, 1),
         "rack_id": pick.mostly("", "r"),
-        "topics": [_fetch_topic(pick, name) for name in _not_empty(pick, pick.topics(2), "{}-t0")],
+        "topics": [_fetch_topic(pick, name) for name in pick.topics()],
     }
     if version >= 7 and pick.chance(0.6):
-        fields |= _in_session(pick, fields["topics"])
+        fields |= _in_session(pick, [one for one in fields["topics"] if _may_be_kept(one)])
     return fields
+
+
+def _may_be_kept(topic: dict[str, Any]) -> bool:
+    """Whether a session may have a topic: Kafka's handler fails to keep one with id zero."""
+    return bool(topic["topic_id"] != ZERO_UUID)
 
 
 def _in_session(pick: Choices, topics: list[Any]) -> dict[str, Any]:
     slot = pick.rng.randrange(10)
     kind = pick.rng.random()
     if kind < 0.35:
-        return {"session_id": 0, "session_epoch": 0}
-    known = {"session_id": Ref("fetch_session", (slot,))}
+        return {"session_id": 0, "session_epoch": 0, "topics": topics}
+    known = {"session_id": pick.mostly(Ref("fetch_session", (slot,)), 0, -1, 5, odds=0.03)}
     if kind < 0.42:
-        return known | {"session_epoch": pick.one(-1, 0)}
+        epoch = pick.one(-1, 0, 0, *INT32)
+        return known | {"session_epoch": epoch, "topics": topics}
     forgotten = [
         {"topic": one["topic"], "topic_id": one["topic_id"], "partitions": pick.partitions(2)}
         for one in topics
@@ -115,7 +127,7 @@ def list_offsets(pick: Choices, _version: int) -> dict[str, Any]:
     return {
         "replica_id": pick.mostly(-1, -2, 1),
         "isolation_level": pick.one(0, 1),
-        "timeout_ms": 1000,
+        "timeout_ms": pick.int32(1000),
         "topics": [
             {
                 "name": name,
@@ -123,7 +135,7 @@ def list_offsets(pick: Choices, _version: int) -> dict[str, Any]:
                     {
                         "partition_index": index,
                         "current_leader_epoch": pick.epoch(),
-                        "timestamp": pick.mostly(pick.one(*times), -5, -6, -7, 0, 2**62),
+                        "timestamp": pick.mostly(pick.one(*times), -5, -6, -7, *INT64),
                     }
                     for index in pick.partitions()
                 ],
@@ -136,7 +148,7 @@ def list_offsets(pick: Choices, _version: int) -> dict[str, Any]:
 def delete_records(pick: Choices, _version: int) -> dict[str, Any]:
     """Move log start offsets."""
     return {
-        "timeout_ms": 5000,
+        "timeout_ms": pick.int32(5000),
         "topics": [
             {
                 "name": name,
@@ -156,7 +168,7 @@ def delete_records(pick: Choices, _version: int) -> dict[str, Any]:
 def leader_epochs(pick: Choices, _version: int) -> dict[str, Any]:
     """Ask where leader epochs end."""
     return {
-        "replica_id": -1,
+        "replica_id": pick.mostly(-1, -2),
         "topics": [
             {
                 "topic": name,
@@ -164,7 +176,7 @@ def leader_epochs(pick: Choices, _version: int) -> dict[str, Any]:
                     {
                         "partition": index,
                         "current_leader_epoch": pick.epoch(),
-                        "leader_epoch": pick.one(0, 0, -1, 1, 9),
+                        "leader_epoch": pick.mostly(pick.one(0, 0, -1, 1, 9), *INT32),
                     }
                     for index in pick.partitions()
                 ],
@@ -185,12 +197,9 @@ def describe_producers(pick: Choices, _version: int) -> dict[str, Any]:
 
 def describe_log_dirs(pick: Choices, _version: int) -> dict[str, Any]:
     """Describe where partitions lie."""
-    names = [*TOPICS, *ODD_TOPICS[:1]]
-    return {
-        "topics": [
-            {"topic": name, "partitions": pick.partitions(2)} for name in pick.some(names, 2)
-        ]
-    }
+    names = pick.some([*TOPICS, *ODD_TOPICS[:1]], 2)
+    topics = [{"topic": name, "partitions": pick.partitions(2)} for name in names]
+    return {"topics": topics}
 
 
 STEPS = (

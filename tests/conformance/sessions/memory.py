@@ -28,6 +28,7 @@ class Memory:
         self._sequences: dict[tuple[int, str, int], int] = {}
         self._fetch_sessions: dict[int, tuple[int, int]] = {}
         self._instances: dict[int, Uuid] = {}
+        self._subscriptions: dict[int, int] = {}
         self._sent: dict[int, dict[tuple[str, int], Records]] = {}
 
     # ------------------------------------------------------------ references
@@ -88,6 +89,10 @@ class Memory:
     def instance(self, slot: int) -> Uuid:
         """Return the id under which a client pushes its metrics; zero before it has one."""
         return self._instances.get(slot, ZERO_UUID)
+
+    def subscription(self, slot: int, step: int) -> int:
+        """Return the subscription that a client was answered, or one next to it."""
+        return self._subscriptions.get(slot, 0) + step
 
     def _records(self, records: Records, number: int) -> bytes:
         topic = self._named(records.topic)
@@ -154,3 +159,4 @@ class Memory:
     ) -> None:
         if response.error_code == 0:
             self._instances[step.client] = response.client_instance_id
+            self._subscriptions[step.client] = response.subscription_id

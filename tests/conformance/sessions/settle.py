@@ -84,8 +84,29 @@ class Settling:
         ]
         resource = {**metrics, "configs": removed}
         self._side.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
+        self._remove_quotas()
         own = [name.replace("{}", self._memory.prefix) for name in groups]
         self._side.ask(ApiKey.DELETE_GROUPS, 2, groups_names=own)
+
+    def _remove_quotas(self) -> None:
+        """Remove the quotas of the session's entities: later sessions list all of them."""
+        request = {"components": [], "strict": False}
+        found = self._side.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, **request)
+        entries = [
+            {
+                "entity": [
+                    {"entity_type": part.entity_type, "entity_name": part.entity_name}
+                    for part in entry.entity
+                ],
+                "ops": [{"key": one.key, "value": 0.0, "remove": True} for one in entry.values],
+            }
+            for entry in found.entries or ()
+            if any(
+                (part.entity_name or "").startswith(self._memory.prefix) for part in entry.entity
+            )
+        ]
+        if entries:
+            self._side.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=entries)
 
 
 def topics_of(side: Side, prefix: str) -> list[Any]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.conformance.sessions.play import Found
     from tests.conformance.sessions.steps import Step
 
-MAX_RUNS = 40
+MAX_RUNS = 60
 
 
 def shrink(
@@ -21,8 +21,14 @@ def shrink(
 ) -> tuple[list[Step], Found]:
     """Leave out ever smaller parts while the same API still shows a difference."""
     kept = [step for step in steps if step.number <= found.step.number]
-    size = max(len(kept) // 2, 1)
     runs = 0
+    for label in sorted({step.label for step in kept} - {found.difference.label}):
+        shorter = [step for step in kept if step.label != label]
+        runs += 1
+        again = run(shorter)
+        if again is not None and again.difference.label == found.difference.label:
+            found, kept = again, [step for step in shorter if step.number <= again.step.number]
+    size = max(len(kept) // 2, 1)
     while runs < MAX_RUNS:
         start = 0
         removed = False

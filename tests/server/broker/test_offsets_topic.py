@@ -5,11 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.clients.blocking import Admin
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
+from tests.server.requests.untrusted_clients import Peer
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
+
+
+def test_a_refused_creation_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """A setting that no topic may have leaves groups without coordinator, as in Kafka, which warns.
+
+    Clients only see that the coordinator is not available.
+    """
+    with Cluster(config={"offsets.topic.segment.bytes": "1000"}) as cluster:
+        peer = Peer(cluster.bootstrap)
+        answer = peer.ask(FindCoordinatorRequest(key="group"), 3)
+        peer.close()
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    (warning,) = [line for line in caplog.records if line.levelname == "WARNING"]
+    assert warning.getMessage() == (
+        "Auto topic creation failed for __consumer_offsets with error 'INVALID_CONFIG': Invalid "
+        "value 1000 for configuration segment.bytes: Value must be at least 1048576"
+    )
 
 
 def test_groups_are_found_in_an_offsets_topic_made_with_another_setting(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.protocol import frames
+from ottla.errors import ErrorCode
+from ottla.protocol import codec, frames
+from ottla.protocol.apis.create_partitions import CreatePartitionsRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
-from ottla.protocol.apis.fetch import FetchRequest
+from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.builder import encode_batch
@@ -127,6 +129,23 @@ def test_what_no_one_knows_does_not_end_the_wait_for_the_rest(
     assert cluster.run(waiting_count) == 1
     assert produce(other, "t", records()) == 0
     assert peer.read_frame()
+    peer.close()
+    other.close()
+
+
+def test_a_partition_unknown_before_a_wait_is_unknown_after_it(cluster: Cluster) -> None:
+    """Kafka looks for it once; it is answered as such also where it was created meanwhile."""
+    topic_id = create(cluster, "t")
+    peer, other = Peer(cluster.bootstrap), Peer(cluster.bootstrap)
+    send(peer, request((topic_id, 0, 0), (topic_id, 1, 5)))
+    assert other.is_served()
+    grown = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=2, assignments=None)
+    grow = CreatePartitionsRequest(topics=[grown], timeout_ms=5000, validate_only=False)
+    assert other.ask(grow, 3).results[0].error_code == 0
+    assert produce(other, "t", records(), partition=1) == 0
+    assert produce(other, "t", records()) == 0
+    frame = memoryview(peer.read_frame())
+    assert codes(codec.decode_at(FetchResponse, 13, frame, 5)[0]) == [0, 3]
     peer.close()
     other.close()
 
@@ -317,4 +336,42 @@ def test_a_partition_sent_twice_is_appended_once(cluster: Cluster) -> None:
     assert [(one.error_code, one.base_offset) for one in told.partition_responses] == [(0, 0)]
     log_bytes = cluster.run(lambda node: node.broker.replicas.get("t", 0).log.size_bytes)
     assert log_bytes == len(small)
+    peer.close()
+
+
+def test_a_negative_limit_ends_with_the_first_partition_that_is_read(cluster: Cluster) -> None:
+    """Kafka fails on the first one's data, and goes on with a limit of zero bytes."""
+    ids = [create(cluster, name) for name in ("t", "u", "v")]
+    peer = Peer(cluster.bootstrap)
+    for name in ("t", "u", "v"):
+        assert produce(peer, name, records()) == 0
+    wanted = [(topic_id, 0, 0) for topic_id in ids]
+    answer = peer.ask(request(*wanted, wait_ms=0, max_bytes=-1), 13)
+    parts = [one for topic in answer.responses for one in topic.partitions]
+    assert [(one.error_code, bool(one.records)) for one in parts] == [
+        (ErrorCode.UNKNOWN_SERVER_ERROR, False),
+        (ErrorCode.NONE, True),
+        (ErrorCode.NONE, False),
+    ]
+    peer.close()
+
+
+def test_partitions_of_one_topic_are_answered_together(cluster: Cluster) -> None:
+    """Also where another topic stands between them, as in Kafka."""
+    create(cluster, "t")
+    peer = Peer(cluster.bootstrap)
+    data = ProduceRequest.TopicProduceData
+    topics = [
+        data(
+            name=name,
+            partition_data=[data.PartitionProduceData(index=index, records=records(10))],
+        )
+        for name, index in (("t", 0), ("absent", 0), ("t", 7))
+    ]
+    answer = peer.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 9)
+    assert {
+        topic.name: [(one.index, one.error_code) for one in topic.partition_responses]
+        for topic in answer.responses
+    } == {"t": [(0, 0), (7, 3)], "absent": [(0, 3)]}
+    assert len(answer.responses) == 2
     peer.close()

@@ -351,8 +351,9 @@ def _fail_join(
 
 
 def _join_in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
-    if version < 7 and response.protocol_name is None:
-        response.protocol_name = ""
+    """Give an empty protocol name the form of the version: "" before version 7, then null."""
+    if not response.protocol_name:
+        response.protocol_name = "" if version < 7 else None
     return response
 
 

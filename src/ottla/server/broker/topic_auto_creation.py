@@ -5,17 +5,23 @@ Kafka: kafka.server.AutoTopicCreationManager.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Final
 
+from ottla.errors import ErrorCode
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.server.broker.internal_topics import internal_topic_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ottla.protocol.apis.create_topics import CreateTopicsResponse
+    from ottla.purgatory.pending import Pending
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.controller.channel import ControllerChannel, Requester
 
+log: Final = logging.getLogger("ottla.broker")
+_CREATED: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 _BROKER_DEFAULT = -1
 """num_partitions and replication_factor of a request that leaves both to the broker."""
 
@@ -38,7 +44,19 @@ class TopicAutoCreation:
                 timeout_ms=self._metadata.config.request_timeout_ms,
             )
             created = self._controller.send(request, requester)
-            created.on_done(lambda _done: self._creating.difference_update(missing))
+            created.on_done(lambda done: self._created(missing, done))
+
+    def _created(self, names: Sequence[str], created: Pending[CreateTopicsResponse]) -> None:
+        """Report what could not be created: the clients that need it are only told to retry."""
+        self._creating.difference_update(names)
+        if created.error is not None:
+            log.warning("Auto topic creation failed for %s: %s", ", ".join(names), created.error)
+            return
+        for topic in created.value.topics:
+            code = ErrorCode(topic.error_code)
+            if code not in _CREATED:
+                text = "Auto topic creation failed for %s with error '%s': %s"
+                log.warning(text, topic.name, code.name, topic.error_message)
 
     def _creatable(self, name: str) -> CreateTopicsRequest.CreatableTopic:
         topic = CreateTopicsRequest.CreatableTopic

@@ -22,7 +22,7 @@ from ottla.types import FileSlice
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ottla.protocol.fetch_values import FetchValues
+    from ottla.protocol.fetch_values import FetchValues, PartitionKey
     from ottla.replication.fetch_session import FetchPartition, FetchPlan
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
@@ -72,7 +72,7 @@ def _wait(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchA
 
     def answer() -> None:
         try:
-            answered = _answer_again(ctx, request, read.plan)
+            answered = _answer_again(ctx, request, read)
         except Exception as error:  # noqa: BLE001 - it is not the fault of the producer that wakes us up
             pending.fail(error)
             return
@@ -90,13 +90,14 @@ def _wait(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchA
 
 
 def _answer_again(
-    ctx: Context, request: FetchValues, plan: FetchPlan
+    ctx: Context, request: FetchValues, first: FetchRead
 ) -> FetchAnswer | Pending[FetchAnswer]:
     """Read again after a wait; a client that has continued its session meanwhile gets no data."""
+    plan = first.plan
     if plan.is_overtaken:
         return FetchAnswer(int(ErrorCode.INVALID_FETCH_SESSION_EPOCH), plan.session_id, ())
     read = FetchRead(ctx, request, plan)
-    read.run()
+    read.run_again(first)
     return _answer(ctx, read)
 
 
@@ -111,11 +112,12 @@ class FetchRead:
         "_leader_ids",
         "_request",
         "_results",
-        "_unknown_count",
+        "_was_known",
         "cold",
         "min_bytes",
         "plan",
         "size_bytes",
+        "unknown",
     )
 
     def __init__(self, ctx: Context, request: FetchValues, plan: FetchPlan) -> None:
@@ -127,7 +129,8 @@ class FetchRead:
         self.min_bytes = min(request.min_bytes, self._bytes_left)
         self._results: list[tuple[FetchPartition, FetchedPartition]] = []
         self._has_error = False
-        self._unknown_count = 0
+        self._was_known = False
+        self.unknown: dict[PartitionKey, FetchedPartition] | None = None
         self._leader_ids: set[int] = set()
         self.cold: list[FileSlice] = []
         self.size_bytes = 0
@@ -139,7 +142,7 @@ class FetchRead:
             self.size_bytes >= self.min_bytes
             or self._has_error
             or self._request.max_wait_ms <= 0
-            or self._unknown_count == len(self.plan.partitions)
+            or (self.unknown is not None and len(self.unknown) == len(self.plan.partitions))
         )
 
     def positions(self) -> dict[Partition, int]:
@@ -152,10 +155,22 @@ class FetchRead:
 
     def run(self) -> None:
         """Read each partition in turn until the byte limit is used up."""
-        is_incremental, results = self.plan.is_incremental, self._results
+        results = self._results
+        # with a negative limit the first partition counts that is read, also one without news
+        is_incremental = self.plan.is_incremental and self._bytes_left >= 0
         for requested in self.plan.partitions:
             if not (is_incremental and _is_unchanged(requested)):
                 results.append((requested, self._read(requested)))
+
+    def run_again(self, first: FetchRead) -> None:
+        """Read what was known before a wait: what was unknown stays so, as in Kafka."""
+        self._was_known = True
+        if first.unknown is None:
+            self.run()
+            return
+        for requested in self.plan.partitions:
+            answered = first.unknown.get(requested.key)
+            self._results.append((requested, answered or self._read(requested)))
 
     def _read(self, requested: FetchPartition) -> FetchedPartition:
         try:
@@ -177,6 +192,7 @@ class FetchRead:
                 min_one_message=not self.size_bytes,
             )
             if type(records) is not FileSlice:
+                self._end_negative_limit()
                 return _fetched(requested, replica, aborted)
             if is_cold(records):
                 self.cold.append(records)
@@ -194,8 +210,7 @@ class FetchRead:
         is_known = code not in _UNKNOWN
         if is_known:
             self._has_error = True
-        else:
-            self._unknown_count += 1
+            self._end_negative_limit()
         version, replica = self._ctx.api_version, requested.replica
         if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_FROM:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -203,10 +218,19 @@ class FetchRead:
         if replica is not None and code in _LED_ELSEWHERE and version >= _LEADERS_FROM:
             leader = replica.leader_id, replica.leader_epoch
             self._leader_ids.add(replica.leader_id)
-        aborted = None if is_known else ()  # Kafka answers for these before it reads
-        return FetchedPartition(
-            requested.key, int(code), -1, -1, -1, aborted, b"", 0, current_leader=leader
-        )
+        if is_known or self._was_known:
+            return FetchedPartition(
+                requested.key, int(code), -1, -1, -1, None, b"", 0, current_leader=leader
+            )
+        unknown = FetchedPartition(requested.key, int(code), -1, -1, -1, (), b"", 0)
+        if self.unknown is None:
+            self.unknown = {}
+        self.unknown[requested.key] = unknown
+        return unknown  # Kafka answers for these before it reads
+
+    def _end_negative_limit(self) -> None:
+        """Continue with a limit of zero after the first read, as Kafka."""
+        self._bytes_left = max(self._bytes_left, 0)
 
     def _find(self, requested: FetchPartition) -> Partition:
         """Return the replica; as in Kafka, a session remembers the name behind a topic id."""

@@ -29,7 +29,12 @@ from ottla.records.batch import (
 from ottla.records.batch_errors import UnreadableRecords, only_batch
 from ottla.records.compression import Compression
 from ottla.records.validation_rules import OffloadRequired
-from ottla.server.handlers.produce_answers import after_flushes, fail_request, failed
+from ottla.server.handlers.produce_answers import (
+    after_flushes,
+    fail_request,
+    failed,
+    without_repeats,
+)
 from ottla.server.requests.api import Form, handles
 
 if TYPE_CHECKING:
@@ -37,7 +42,6 @@ if TYPE_CHECKING:
     from ottla.records.validation_rules import CheckedBatch
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
-    from ottla.types import Uuid
 
 log = logging.getLogger("ottla.produce")
 ADMIN_CLIENT_ID = "__admin_client"
@@ -68,9 +72,9 @@ def produce(
     """
     partitions, acks = request.partitions, request.acks
     if len(partitions) > 1:
-        partitions = _without_repeats(partitions)
+        partitions = without_repeats(partitions)
     is_usual = ctx.api_version >= _ZSTD_FROM and -1 <= acks <= 1
-    for _, _, records in partitions:
+    for _, _, records in request.partitions:  # also of what is repeated
         if (
             records is None
             or len(records) < HEADER_BYTES
@@ -123,17 +127,6 @@ def _append(
         PartitionAnswer, (topic, index, 0, info[0], info[3], info[4], (), None)
     )
     return answer
-
-
-def _without_repeats(partitions: list[PartitionRecords]) -> list[PartitionRecords]:
-    """Keep the last of what is sent twice for one partition, where the first stood, as Kafka."""
-    requested = {(part.topic, part.partition): part for part in partitions}
-    if len(requested) == len(partitions):
-        return partitions
-    topics: dict[str | Uuid, list[PartitionRecords]] = {}
-    for part in requested.values():
-        topics.setdefault(part.topic, []).append(part)
-    return [part for parts in topics.values() for part in parts]
 
 
 def _unacknowledged(ctx: Context, answers: list[PartitionAnswer]) -> list[PartitionAnswer] | None:

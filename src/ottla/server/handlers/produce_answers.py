@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
+    from ottla.types import Uuid
 
 # Kafka answers the log's start with all other errors of an append
 _WITHOUT_LOG_START = frozenset(
@@ -67,8 +68,36 @@ def fail_request(request: ProduceValues, error: KafkaError) -> list[PartitionAns
     message = error.message if error.message != error.code.text else None
     return [
         PartitionAnswer(part.topic, part.partition, int(error.code), -1, -1, -1, (), message)
-        for part in request.partitions
+        for part in without_repeats(request.partitions)
     ]
+
+
+def without_repeats(partitions: list[PartitionRecords]) -> list[PartitionRecords]:
+    """Keep the last of what is sent twice for one partition, where the first stood, as Kafka.
+
+    Partitions of one topic are answered together, wherever they stood.
+    """
+    requested = {(part.topic, part.partition): part for part in partitions}
+    topics: dict[str | Uuid, list[PartitionRecords]] = {}
+    if len(requested) == len(partitions) and not _is_scattered(partitions):
+        return partitions
+    for part in requested.values():
+        topics.setdefault(part.topic, []).append(part)
+    return [part for parts in topics.values() for part in parts]
+
+
+def _is_scattered(partitions: list[PartitionRecords]) -> bool:
+    """Whether another topic stands between two partitions of one topic."""
+    seen: set[str | Uuid] = set()
+    last: str | Uuid | None = None
+    for part in partitions:
+        topic = part.topic
+        if topic != last:
+            if topic in seen:
+                return True
+            seen.add(topic)
+            last = topic
+    return False
 
 
 def after_flushes(ctx: Context, answers: list[PartitionAnswer], then: Callable[[], object]) -> None:

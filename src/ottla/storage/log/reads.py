@@ -50,9 +50,10 @@ class LogReads:
     ) -> FetchData:
         """Return batches from the one that holds offset on, as a slice of the file.
 
-        OFFSET_OUT_OF_RANGE below the start or above the end; nothing at or after the limit that
-        the isolation sets. With min_one_message the first batch comes whole, however large;
-        without it there is nothing if the first batch does not fit. Later ones may be cut.
+        OFFSET_OUT_OF_RANGE below the start or above the end, UNKNOWN_SERVER_ERROR for data of
+        negative size, as Kafka; nothing at or after the limit that the isolation sets. With
+        min_one_message the first batch comes whole, however large; without it there is nothing if
+        the first batch does not fit. Later ones may be cut.
         """
         log = self._log
         if isolation is FetchIsolation.LOG_END:
@@ -71,6 +72,8 @@ class LogReads:
         is_filtered = isolation is FetchIsolation.TXN_COMMITTED
         if offset >= limit:
             return FetchData(NO_DATA, offset, [] if is_filtered else None)
+        if max_bytes < 0:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max size {max_bytes}")
         number = log.segments.number_for(offset)
         while number < len(log.segments):
             found = self._read_segment(
