@@ -151,7 +151,7 @@ def test_partitions_of_names_that_are_refused_do_not_count(harness: Harness) -> 
     """Neither repeated names nor the metadata topic make a request too large, as in Kafka."""
     big = [topic(name, 10_001) for name in ("a", "a", "__cluster_metadata")]
     request = CreateTopicsRequest(topics=[*big, topic("b")])
-    results = harness.commit(harness.node.create_topics(request)).topics
+    results = harness.ask(request).topics
     assert {result.name: result.error_code for result in results} == {
         "a": ErrorCode.INVALID_REQUEST,
         "__cluster_metadata": ErrorCode.INVALID_REQUEST,
@@ -162,13 +162,13 @@ def test_partitions_of_names_that_are_refused_do_not_count(harness: Harness) -> 
 def test_too_many_records_fail_the_whole_request(harness: Harness) -> None:
     """A request may write 10,000 records: 9,999 partitions and their topic."""
     request = CreateTopicsRequest(topics=[topic("big", 10_000), topic("b"), topic("b")])
-    end = harness.node.log_end_offset
-    results = harness.commit(harness.node.create_topics(request)).topics
+    end = harness.node.quorum.log_end_offset
+    results = harness.ask(request).topics
     text = "Unable to perform excessively large batch operation."
     assert [(one.name, one.error_code, one.error_message) for one in results] == [
         (name, ErrorCode.POLICY_VIOLATION, text) for name in ("big", "b", "b")
     ]
-    assert harness.node.log_end_offset == end
+    assert harness.node.quorum.log_end_offset == end
 
 
 def test_a_name_twice_in_a_request_is_refused_once(harness: Harness) -> None:
