@@ -46,6 +46,15 @@ def _by_id(at: Side, version: int) -> dict[str, Any]:
     return {"topics": topics, "allow_auto_topic_creation": False}
 
 
+def _nameless(*names: str | None) -> Fields:
+    def fields(at: Side, version: int) -> dict[str, Any]:
+        at.topic("described", 3)
+        topics = [{"name": name, "topic_id": ZERO_UUID} for name in names]
+        return {"topics": topics, "allow_auto_topic_creation": False}
+
+    return fields
+
+
 def _by_other_id(at: Side, version: int) -> dict[str, Any]:
     return {"topics": [{"topic_id": OTHER_ID, "name": None}], "allow_auto_topic_creation": False}
 
@@ -97,6 +106,11 @@ METADATA = [
     _meta("known and unknown", _about("described", "absent"), LOST, versions=(4, 99)),
     _meta("makes a topic", _auto_created, LOST, after=_is_made),
     _meta("by id", _by_id, E_.INVALID_REQUEST, versions=(10, 99)),
+    *(
+        _meta(f"neither name nor id, {len(names)} topics", _nameless(*names), code, versions=span)
+        for names in ([None], [None, "described"], ["described", None])
+        for code, span in ((E_.INVALID_REQUEST, (10, 11)), (E_.UNKNOWN_SERVER_ERROR, (12, 99)))
+    ),
     _meta("by unknown id", _by_other_id, E_.UNKNOWN_TOPIC_ID, versions=(12, 99)),
     _meta("by id and name", _by_both, versions=(12, 99)),
     _meta("ids next to names", _ids_with_names, E_.UNKNOWN_TOPIC_ID, versions=(12, 99)),

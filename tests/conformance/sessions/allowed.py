@@ -36,6 +36,10 @@ class Allowed(NamedTuple):
         )
 
 
+_WRONG_QUOTA = (
+    "Quota .*|Invalid configuration key .*|.* cannot be a fractional value."
+    "|Proposed value for .* is too large for a LONG."
+)
 _NO_LIST = "(Can't|Config value) (APPEND|SUBTRACT|append|subtract) .*"
 ALLOWED: tuple[Allowed, ...] = (
     Allowed(
@@ -62,9 +66,28 @@ ALLOWED: tuple[Allowed, ...] = (
     Allowed(
         "alter_client_quotas",
         r".*\.error_message",
-        "Quota .*|Invalid configuration key .*|.* cannot be a fractional value.",
-        "Quota .*|Invalid configuration key .*|.* cannot be a fractional value.",
+        _WRONG_QUOTA,
+        _WRONG_QUOTA,
         "Of several wrong limits Kafka names the first one of a hash map.",
+    ),
+    *(
+        Allowed(
+            "sync_group",
+            path,
+            kafka,
+            ottla,
+            "A member that syncs again while it waits gets no answer to its first request in Kafka;"
+            " Ottla answers REBALANCE_IN_PROGRESS.",
+        )
+        for path, kafka, ottla in (
+            ("answer", "no answer", "<absent>"),
+            (r"answer\.error_code", "<absent>", "27"),
+            (
+                r"answer\.(throttle_time_ms|protocol_type|protocol_name|assignment)",
+                "<absent>",
+                ".*",
+            ),
+        )
     ),
 )
 # Differences of the single requests that hold here, too: their labels have the case's name.

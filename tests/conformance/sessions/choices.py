@@ -87,10 +87,10 @@ class Choices:
         """Return some topics' names."""
         return self.some([self.topic() for _ in range(most)], most)
 
-    def topic_id(self, name: str) -> Any:
+    def topic_id(self, name: str, *, may_be_zero: bool = True) -> Any:
         """Return the id of a topic, of the right one as a rule."""
         known = Ref("topic_id", (self.mostly(name, *TOPICS, "{}-absent", odds=0.05),))
-        return self.one(ZERO_UUID) if self.chance(0.01) else known
+        return ZERO_UUID if may_be_zero and self.chance(0.01) else known
 
     def partition(self) -> int:
         """Return a partition's number."""

@@ -9,7 +9,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.types import ZERO_UUID
 from tests.conformance.differential.side import BASE_TIME_MS
 from tests.conformance.sessions.batches import FLAWS, TRANSACTIONAL
 from tests.conformance.sessions.choices import INT32, INT64, ODD_TOPICS, TOPICS
@@ -64,7 +63,7 @@ def produce(pick: Choices, _version: int) -> dict[str, Any]:
 def _fetch_topic(pick: Choices, name: str) -> dict[str, Any]:
     return {
         "topic": name,
-        "topic_id": pick.topic_id(name),
+        "topic_id": pick.topic_id(name, may_be_zero=False),  # Kafka's handler fails on zero
         "partitions": [
             {
                 "partition": index,
@@ -92,24 +91,18 @@ def fetch(pick: Choices, version: int) -> dict[str, Any]:
         "topics": [_fetch_topic(pick, name) for name in pick.topics()],
     }
     if version >= 7 and pick.chance(0.6):
-        fields |= _in_session(pick, [one for one in fields["topics"] if _may_be_kept(one)])
+        fields |= _in_session(pick, fields["topics"])
     return fields
-
-
-def _may_be_kept(topic: dict[str, Any]) -> bool:
-    """Whether a session may have a topic: Kafka's handler fails to keep one with id zero."""
-    return bool(topic["topic_id"] != ZERO_UUID)
 
 
 def _in_session(pick: Choices, topics: list[Any]) -> dict[str, Any]:
     slot = pick.rng.randrange(10)
     kind = pick.rng.random()
     if kind < 0.35:
-        return {"session_id": 0, "session_epoch": 0, "topics": topics}
+        return {"session_id": 0, "session_epoch": 0}
     known = {"session_id": pick.mostly(Ref("fetch_session", (slot,)), 0, -1, 5, odds=0.03)}
     if kind < 0.42:
-        epoch = pick.one(-1, 0, 0, *INT32)
-        return known | {"session_epoch": epoch, "topics": topics}
+        return known | {"session_epoch": pick.one(-1, 0, 0, *INT32)}
     forgotten = [
         {"topic": one["topic"], "topic_id": one["topic_id"], "partitions": pick.partitions(2)}
         for one in topics

@@ -36,10 +36,9 @@ _INVALID = ErrorCode.INVALID_TOPIC_EXCEPTION
 def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     """Describe the cluster and the requested topics; create missing ones if allowed."""
     broker = ctx.broker
-    if ctx.api_version < _TOPIC_IDS_FROM and any(
-        one.name is None or one.topic_id for one in request.topics or ()
-    ):
-        return _refuse_ids(request)
+    error_code = _why_refused(request, ctx.api_version)
+    if error_code is not None:
+        return _refuse(request, error_code)
     return MetadataResponse(
         brokers=[
             BrokerResponse(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
@@ -54,13 +53,26 @@ def metadata(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     )
 
 
-def _refuse_ids(request: MetadataRequest) -> MetadataResponse:
-    """Versions 10 and 11 have a field for topic ids, but responses need a name."""
+def _why_refused(request: MetadataRequest, version: int) -> ErrorCode | None:
+    """Return the error of topics that are named in no way that the version knows.
+
+    Versions 10 and 11 have a field for topic ids, but responses need a name. Later on Kafka's
+    handler fails on null names where there is no id either.
+    """
+    has_ids = any(one.topic_id for one in request.topics or ())
+    has_nulls = any(one.name is None for one in request.topics or ())
+    if version < _TOPIC_IDS_FROM:
+        return ErrorCode.INVALID_REQUEST if has_ids or has_nulls else None
+    return ErrorCode.UNKNOWN_SERVER_ERROR if has_nulls and not has_ids else None
+
+
+def _refuse(request: MetadataRequest, error_code: ErrorCode) -> MetadataResponse:
     return MetadataResponse(
         brokers=[],
+        error_code=int(error_code),
         topics=[
             TopicResponse(
-                error_code=int(ErrorCode.INVALID_REQUEST),
+                error_code=int(error_code),
                 name=one.name or "",
                 topic_id=one.topic_id,
                 partitions=[],
@@ -90,10 +102,10 @@ def _requested(
 ) -> list[TopicResponse]:
     """Describe each topic once; if any is named by id, those without id are ignored."""
     topics = ctx.broker.image.topics.by_name
-    ids = dict.fromkeys(one.topic_id for one in requested if one.topic_id or one.name is None)
-    if any(ids):
-        return [_by_id(ctx, topic_id) for topic_id in ids if topic_id]
-    answers = [_by_id(ctx, topic_id) for topic_id in ids]
+    ids = dict.fromkeys(one.topic_id for one in requested if one.topic_id)
+    if ids:
+        return [_by_id(ctx, topic_id) for topic_id in ids]
+    answers: list[TopicResponse] = []
     missing: list[str] = []
     for name in dict.fromkeys(one.name for one in requested if one.name is not None):
         if name in topics:
