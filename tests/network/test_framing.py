@@ -12,6 +12,11 @@ from ottla.errors import KafkaError
 from ottla.network.framing import FIRST_BYTES, FrameReader
 
 
+def reader_of(max_bytes: int) -> FrameReader:
+    """Return a reader without a budget: nothing has to wait for room."""
+    return FrameReader(max_bytes, None, pytest.fail)
+
+
 def feed(reader: FrameReader, data: bytes, chunk: int) -> list[bytes]:
     """Give a stream to the reader the way a connection does."""
     frames = []
@@ -39,19 +44,19 @@ def feed(reader: FrameReader, data: bytes, chunk: int) -> list[bytes]:
 def test_any_chunking_gives_the_same_frames(bodies: list[bytes], chunk: int) -> None:
     """Frames come out whole and in order however the stream was cut."""
     stream = b"".join(struct.pack(">i", len(body)) + body for body in bodies)
-    assert feed(FrameReader(1000), stream, chunk) == bodies
+    assert feed(reader_of(1000), stream, chunk) == bodies
 
 
 @pytest.mark.parametrize("size", [-1, -5, -(2**31), 1001, 2**31 - 1])
 def test_an_illegal_size_is_refused(size: int) -> None:
     """Negative sizes and those over the limit raise before anything is allocated."""
     with pytest.raises(KafkaError):
-        FrameReader(1000).take(memoryview(struct.pack(">i", size)))
+        reader_of(1000).take(memoryview(struct.pack(">i", size)))
 
 
 def test_the_buffer_grows_with_what_arrived() -> None:
     """A hundred announced megabytes with two bytes sent cost one small buffer."""
-    reader = FrameReader(1 << 30)
+    reader = reader_of(1 << 30)
     assert reader.take(memoryview(struct.pack(">i", 100 << 20) + b"ab")) is None
     space = reader.space()
     assert space is not None
@@ -61,7 +66,7 @@ def test_the_buffer_grows_with_what_arrived() -> None:
 
 def test_frames_own_their_buffers() -> None:
     """A frame stays as it was when later bytes arrive."""
-    reader = FrameReader(1000)
+    reader = reader_of(1000)
     first = reader.take(memoryview(struct.pack(">i", 2) + b"ab"))
     reader.take(memoryview(struct.pack(">i", 2) + b"cd"))
     assert first is not None

@@ -104,8 +104,7 @@ class ReplayedLog:
             self.loader.load_batch(records, OffsetAndEpoch(last_offset, written_epoch), delta)
             if not self.controller.in_transaction:  # an abort reverts to its start
                 self.controller.registry.delete_up_to(last_offset)
-        if not self.loader.in_transaction:
-            self.loader.image.offset_and_epoch = OffsetAndEpoch(high_watermark - 1, epoch)
+        self.loader.committed(OffsetAndEpoch(high_watermark - 1, epoch))
         self.committed_offset = high_watermark - 1
         if first or not delta.is_empty:
             self.loader.publish_from(delta, everything=first)

@@ -82,6 +82,11 @@ class MetadataLoader:
         ready: Sequence[MessageAndVersion] = records if plain else self._resolve(records)
         self.image.apply(ready, offset_and_epoch, delta)
 
+    def committed(self, offset_and_epoch: OffsetAndEpoch) -> None:
+        """Record how far the log is committed, unless a transaction is open."""
+        if self._transaction is None:
+            self.image.offset_and_epoch = offset_and_epoch
+
     def publish_from(self, delta: MetadataDelta, *, everything: bool) -> None:
         """Pass the delta, or the first time the whole image, to all listeners."""
         self._is_published = True

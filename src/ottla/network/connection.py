@@ -14,7 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.errors import OttlaError
-from ottla.network.framing import NO_ROOM
+from ottla.network.framing import NO_ROOM, FrameReader
 from ottla.network.gather import SendQueue
 from ottla.network.limits import frame_limit_ms
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
 
-    from ottla.network.framing import FrameReader
+    from ottla.network.frame_budget import FrameBudget
     from ottla.types import SendItem
 
 log = logging.getLogger("ottla.network")
@@ -73,14 +73,15 @@ class Connection:
         "peer_host",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the socket, its listener's settings, and its names
         self,
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         handler: RequestHandler,
         *,
         scratch: bytearray,
-        reader: FrameReader,
+        max_frame_bytes: int,
+        budget: FrameBudget | None,
         connection_id: str,
         listener_name: str,
         peer_host: str,
@@ -90,8 +91,7 @@ class Connection:
         self._fd = sock.fileno()
         self._handler = handler
         self._scratch = memoryview(scratch)
-        self._reader = reader
-        reader.resume = self._read_again
+        self._reader = FrameReader(max_frame_bytes, budget, self._read_again)
         self._queue = SendQueue()
         self._is_busy = False
         self._is_handling = False

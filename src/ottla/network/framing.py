@@ -24,10 +24,6 @@ NO_ROOM = memoryview(bytearray())
 _from_bytes = int.from_bytes
 
 
-def _nothing() -> None:
-    """Resume no reader: the default callback."""
-
-
 class FrameReader:
     """The unfinished frame of one connection, and the bytes read after the last complete one."""
 
@@ -35,18 +31,20 @@ class FrameReader:
         "_budget",
         "_filled",
         "_frame",
+        "_resume",
         "_size",
         "is_inside_frame",
         "left",
         "max_bytes",
-        "resume",
     )
 
-    def __init__(self, max_bytes: int, budget: FrameBudget | None = None) -> None:
+    def __init__(
+        self, max_bytes: int, budget: FrameBudget | None, resume: Callable[[], None]
+    ) -> None:
+        """resume() is called when a budget that was used up has room again."""
         self.max_bytes = max_bytes
         self._budget = budget
-        self.resume: Callable[[], None] = _nothing
-        """Called when the budget has room again."""
+        self._resume = resume
         self.left = b""
         """Bytes read after the last frame; they are kept here rather than in the kernel."""
         self.is_inside_frame = False
@@ -71,7 +69,7 @@ class FrameReader:
             return None
         if self._filled == len(frame):
             size = min(self._size, 2 * self._filled)
-            if self._budget and not self._budget.grow(self, size, self.resume):
+            if self._budget and not self._budget.grow(self, size, self._resume):
                 return NO_ROOM
             frame.extend(bytes(size - self._filled))
         return memoryview(frame)[self._filled :]

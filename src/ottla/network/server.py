@@ -11,7 +11,6 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from ottla.network.connection import Connection
-from ottla.network.framing import FrameReader
 from ottla.network.limits import UNLIMITED, ConnectionQuota
 from ottla.network.sockets import configure_accepted
 
@@ -187,7 +186,8 @@ class Listener:
             sock,
             self,
             scratch=self._scratch,
-            reader=FrameReader(self._max_frame_bytes, self._budget),
+            max_frame_bytes=self._max_frame_bytes,
+            budget=self._budget,
             connection_id=peer,
             listener_name=self.name,
             peer_host=address[0],

@@ -60,10 +60,7 @@ class SpaceWatch:
     def _measured(self, found: Found | None, _error: Exception | None) -> None:
         self._is_looking = False
         for log_dir, free_bytes, total_bytes in found or ():
-            log_dir.free_bytes = free_bytes
-            log_dir.reserve_bytes = reserve_bytes(self._setting_bytes, total_bytes)
-            was_short, log_dir.is_short_of_space = log_dir.is_short_of_space, log_dir.lacks_space
-            if log_dir.is_short_of_space != was_short:
+            if log_dir.measured(free_bytes, reserve_bytes(self._setting_bytes, total_bytes)):
                 _tell(log_dir)
         online = self._replicas.logs.online_directories
         self._replicas.is_short_of_space = any(log_dir.is_short_of_space for log_dir in online)

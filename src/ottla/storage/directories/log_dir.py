@@ -81,10 +81,11 @@ class LogDirectory:
         """Whether no disk error has occurred."""
         return self.failure is None
 
-    @property
-    def lacks_space(self) -> bool:
-        """Whether free space was below the reserve at the last check."""
-        return self.free_bytes < self.reserve_bytes
+    def measured(self, free_bytes: int, reserve_bytes: int) -> bool:
+        """Record free space and reserve; return whether a shortage began or ended."""
+        self.free_bytes, self.reserve_bytes = free_bytes, reserve_bytes
+        was_short, self.is_short_of_space = self.is_short_of_space, free_bytes < reserve_bytes
+        return self.is_short_of_space != was_short
 
     def open(self) -> None:
         """Lock, read the identity and remove the clean shutdown marker.
