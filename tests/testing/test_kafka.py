@@ -29,7 +29,7 @@ def test_records_come_back_as_they_were_sent(kafka: Kafka) -> None:
     orders = kafka.topic("orders", partitions=3)
     orders.produce_json([{"id": 1}, {"id": 2}], key="id")
     assert sorted(orders.values(), key=lambda row: row["id"]) == [{"id": 1}, {"id": 2}]
-    orders.expect(key="1").within(2).exactly(1)
+    orders.expect(key="1").within(0.1).exactly(1)
 
 
 def test_a_missing_record_is_reported_with_the_topics_content(kafka: Kafka) -> None:

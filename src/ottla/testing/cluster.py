@@ -12,15 +12,21 @@ import tempfile
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ottla.config.definition import Type
+from ottla.config.problems import ConfigErrors, nearest
+from ottla.testing.tracebacks import raised_at_the_call
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from typing import Self, TypeVar
 
+    from ottla.config.broker import BrokerConfig
     from ottla.server.node.node import Node
 
     T = TypeVar("T")
 
 START_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 30.0
 TEST_DEFAULTS: Mapping[str, str] = {
     "node.id": "1",
@@ -51,14 +57,15 @@ class Cluster:
         self,
         *,
         nodes: int = 1,
-        config: Mapping[str, str] | None = None,
+        config: Mapping[str, object] | None = None,
         data_dir: str | None = None,
     ) -> None:
         if nodes != 1:
             raise ClusterError("clusters of several nodes come with a later part of Ottla")
         if config and not {"log.dirs", "log.dir"}.isdisjoint(config):
             raise ClusterError("log.dirs: the data go to data_dir, give that")
-        self.config = {**TEST_DEFAULTS, **(config or {})}
+        given = {name: as_text(value) for name, value in (config or {}).items()}
+        self.config = {**TEST_DEFAULTS, **given}
         self._keeps_data = data_dir is not None
         self._data_dir = data_dir
         self._node: Node | None = None
@@ -95,16 +102,19 @@ class Cluster:
             raise ClusterError("the cluster is not running; call start() or use it in `with`")
         return self._node
 
+    @raised_at_the_call
     def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_exc: object) -> None:
         self.stop()
 
+    @raised_at_the_call
     def start(self) -> Self:
         """Start the node; returns when it serves requests. Raises what the node's start raises.
 
-        A start that fails leaves nothing behind but a data_dir that was given.
+        Settings that do not exist are refused with ConfigErrors. A start that fails leaves nothing
+        behind but a data_dir that was given.
         """
         if self._node is not None:
             raise ClusterError("the cluster is running already")
@@ -122,6 +132,7 @@ class Cluster:
         from ottla.server.system.real import RealEnvironment
 
         config = parse_broker_config({**self.config, "log.dirs": self.data_dir})
+        _refuse_unknown(config)
         self._loop = _new_loop()
         self._thread = threading.Thread(
             target=_run_loop, args=(self._loop,), name="ottla-node", daemon=True
@@ -145,6 +156,15 @@ class Cluster:
             host, port = node.http.address
             self.config["metrics.listener"] = f"{host}:{port}"
         return self
+
+    @staticmethod
+    def check_topic_settings(settings: Mapping[str, str]) -> None:
+        """Raise ConfigErrors for names that topics do not have, with the nearest known one."""
+        from ottla.config.topic import unknown_topic_settings
+
+        problems = list(unknown_topic_settings(settings))
+        if problems:
+            raise ConfigErrors(problems)
 
     def stop(self) -> None:
         """Stop the node cleanly and remove a temporary data directory; nothing when not running."""
@@ -211,19 +231,48 @@ class ForeignCluster:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
+    @raised_at_the_call
     def __enter__(self) -> Self:
+        """Ask whether it is there: tests would otherwise wait for it one by one."""
+        from ottla.clients.blocking import Admin
+
+        with Admin(bootstrap_servers=self.bootstrap) as admin:
+            admin.describe_cluster(timeout=ANSWER_TIMEOUT_S)
         return self
 
     def __exit__(self, *_exc: object) -> None:
         return None
 
-    def stop(self) -> None:
-        """Leave it alone."""
+    def check_topic_settings(self, settings: Mapping[str, str]) -> None:
+        """Leave it to the broker, which may have settings that Ottla does not know."""
 
     def _refuse(self) -> NoReturn:
         raise ClusterError(f"{self.bootstrap} is not ours to stop (--ottla-url)")
 
     kill = shutdown = restart = start = _refuse
+
+
+def as_text(value: object) -> str:
+    """Return a setting's value as it stands in a file of Kafka."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(str(entry) for entry in value)
+    return str(value)
+
+
+def _refuse_unknown(config: BrokerConfig) -> None:
+    """Raise ConfigErrors for names that nothing reads; plug-ins may have names of their own."""
+    has_plugins = any(
+        definition.type is Type.CLASS or name == "metric.reporters"
+        for name, definition in config.keys.items()
+        if name in config.given
+    )
+    problems = [
+        one for one in config.unknown_settings if not has_plugins or nearest(one.name, config.keys)
+    ]
+    if problems:
+        raise ConfigErrors(problems)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -1,4 +1,4 @@
-"""What the `kafka` fixture is: fresh names, topics, waiting on state, settings for any client.
+"""What the `kafka` fixtures are: fresh names, topics, waiting on state, settings for any client.
 
 Kafka: nothing like it; its users start containers.
 """
@@ -6,36 +6,64 @@ Kafka: nothing like it; its users start containers.
 from __future__ import annotations
 
 import itertools
+import secrets
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from ottla.testing.topic import TestTopic, table
+from ottla.testing.cluster import ClusterError, as_text
+from ottla.testing.table import table
+from ottla.testing.topic import TestTopic
+from ottla.testing.tracebacks import raised_at_the_call
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Self, Unpack
 
     from ottla.clients.blocking import Admin, Consumer, Producer
-    from ottla.clients.consumer.record_decoder import ConsumerRecord
-    from ottla.testing.cluster import Cluster
+    from ottla.clients.keywords import ConsumerSettings
+    from ottla.testing.cluster import Cluster, ForeignCluster
+    from ottla.testing.expectation import Expectation
 
 _POLL_S = 0.02
 _NAMES = itertools.count(1)
 
 
-class Kafka:
-    """One test's view of a cluster."""
+class KafkaFactory(Protocol):
+    """The type of the `kafka_cluster` fixture."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __call__(
+        self,
+        *,
+        nodes: int = 1,
+        config: Mapping[str, object] | None = None,
+        data_dir: str | None = None,
+    ) -> Kafka:
+        """Start a cluster that lives until the end of the test."""
+
+
+class Kafka:
+    """One test's view of a cluster; `with Kafka(cluster) as kafka` in fixtures of your own."""
+
+    def __init__(self, cluster: Cluster | ForeignCluster) -> None:
         self.cluster = cluster
         self.topics: list[TestTopic] = []
         self.groups: list[str] = []
+        self.sent: dict[tuple[str, int, int], tuple[bytes | None, Any]] = {}
+        """What `produce` was given, by topic, partition and offset, with its bytes."""
+        self.unchecked: list[Expectation] = []
         self._producer: Producer | None = None
         self._admin: Admin | None = None
         self._making = threading.Lock()  # tests have threads: one of two producers was never closed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
 
     @property
     def bootstrap(self) -> str:
@@ -64,6 +92,7 @@ class Kafka:
 
     # Names and topics
 
+    @raised_at_the_call
     def topic(
         self,
         name: str = "topic",
@@ -71,17 +100,32 @@ class Kafka:
         partitions: int = 1,
         compact: bool = False,
         exact: bool = False,
-        config: Mapping[str, str] | None = None,
+        config: Mapping[str, object] | None = None,
     ) -> TestTopic:
-        """Create a topic; its name is made unique unless `exact`."""
+        """Create a topic; its name is made unique unless `exact`.
+
+        Raises ConfigErrors for a setting that topics do not have.
+        """
         full = name if exact else self._unique(name)
-        settings = dict(config or {})
+        settings = {name: as_text(value) for name, value in (config or {}).items()}
         if compact:
             settings["cleanup.policy"] = "compact"
+        self.cluster.check_topic_settings(settings)
         self.admin.create_topic(full, partitions=partitions, configs=settings)
+        self.wait(
+            lambda: self._has_leaders(full),
+            10.0,
+            lambda: f"topic {full} was created, but its partitions have no leaders after 10 s",
+        )
         created = TestTopic(full, self)
         self.topics.append(created)
         return created
+
+    def _has_leaders(self, topic: str) -> bool:
+        found = self.admin.describe_topics([topic])[topic]
+        return not isinstance(found, KafkaError) and all(
+            one.leader is not None for one in found.partitions
+        )
 
     def group(self, name: str = "group") -> str:
         """Return a unique group id; the report of a failing test shows its lag."""
@@ -90,25 +134,30 @@ class Kafka:
         return unique
 
     def _unique(self, name: str) -> str:
-        return f"{name}-{next(_NAMES)}-{time.time_ns() % 1_000_000_007:x}"
+        return f"{name}-{next(_NAMES)}-{secrets.token_hex(4)}"
 
-    def consumer(self, *topics: str, group: str | None = None, **settings: Any) -> Consumer:
-        """Return a native consumer that reads from the beginning; close it yourself."""
+    @raised_at_the_call
+    def consumer(
+        self, *topics: str, group: str | None = None, **settings: Unpack[ConsumerSettings]
+    ) -> Consumer:
+        """Return a native consumer that reads from the beginning; close it, or use it in `with`."""
         from ottla.clients.blocking import Consumer
 
+        settings.setdefault("bootstrap_servers", self.bootstrap)
         settings.setdefault("auto_offset_reset", "earliest")
         if group is not None:
             settings["group_id"] = group
-        consumer = Consumer(bootstrap_servers=self.bootstrap, **settings)
-        if topics:
-            consumer.subscribe(list(topics))
-        return consumer
+        return Consumer(*topics, **settings)
 
     # Settings for stock clients
 
     def confluent(self, **more: Any) -> dict[str, Any]:
-        """Return a configuration for confluent-kafka."""
-        return {"bootstrap.servers": self.bootstrap, **more}
+        """Return a configuration for confluent-kafka: `confluent(group_id="g")` has `group.id`.
+
+        Names of callbacks (`error_cb`, `on_commit`) keep their underscores.
+        """
+        dotted = {_dotted(name): value for name, value in more.items()}
+        return {"bootstrap.servers": self.bootstrap, **dotted}
 
     def kafka_python(self, **more: Any) -> dict[str, Any]:
         """Return keyword arguments for kafka-python."""
@@ -135,19 +184,6 @@ class Kafka:
             raise answer
         return answer.offset
 
-    def read_all(self, topic: TestTopic, *, read_committed: bool = False) -> list[ConsumerRecord]:
-        """Return all records of a topic that are there now."""
-        partitions = topic.partitions()
-        isolation = "read_committed" if read_committed else "read_uncommitted"
-        with self.consumer(isolation_level=isolation) as consumer:
-            consumer.assign(partitions)
-            consumer.seek_to_beginning(*partitions)
-            ends = consumer.end_offsets(partitions)
-            records: list[ConsumerRecord] = []
-            while any(consumer.position(one) < ends[one] for one in partitions):
-                records += consumer.poll(1.0)
-        return sorted(records, key=lambda record: (record.partition, record.offset))
-
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """Return a group's committed offsets."""
         found = self.admin.list_group_offsets(group)
@@ -167,6 +203,7 @@ class Kafka:
             for where in partitions
         )
 
+    @raised_at_the_call
     def wait_lag(self, lag: int, *, group: str, timeout: float = 10.0) -> None:
         """Wait until the group has committed something and lags by no more than `lag` records."""
         self.wait(
@@ -175,6 +212,7 @@ class Kafka:
             lambda: f"group {group} did not reach lag {lag}\n{self.describe()}",
         )
 
+    @raised_at_the_call
     def wait_assigned(self, group: str, *, members: int = 1, timeout: float = 10.0) -> None:
         """Wait until the group is stable with this many members."""
 
@@ -190,6 +228,7 @@ class Kafka:
             lambda: f"group {group} has not become stable with {members} member(s)",
         )
 
+    @raised_at_the_call
     def wait(self, condition: Callable[[], bool], timeout: float, text: Callable[[], str]) -> None:
         """Wait for a condition on the broker's state; AssertionError with a text after timeout."""
         deadline = time.monotonic() + timeout
@@ -200,12 +239,16 @@ class Kafka:
 
     # Faults and the end
 
-    def kill(self, _node: int = 1) -> None:
+    @raised_at_the_call
+    def kill(self, node: int = 1) -> None:
         """End the node as `kill -9` would."""
+        _check_node(node)
         self.cluster.kill()
 
-    def start(self, _node: int = 1) -> None:
+    @raised_at_the_call
+    def start(self, node: int = 1) -> None:
         """Start a killed or stopped node again on its data and port."""
+        _check_node(node)
         self.cluster.start()
 
     def describe(self) -> str:
@@ -216,7 +259,7 @@ class Kafka:
         try:
             lines.append(f"broker {self.bootstrap}")
             for topic in self.topics:
-                lines += [f"topic {topic!s}:", table(self.read_all(topic), 20)]
+                lines += [f"topic {topic!s}:", table(topic.records(), 20)]
             lines += [f"group {group}: lag {self.lag(group)}" for group in self.groups]
         except Exception as error:  # noqa: BLE001 - a report must not hide the test's own failure
             lines.append(f"(the broker could not be asked: {error})")
@@ -232,3 +275,12 @@ class Kafka:
         finally:
             if admin is not None:
                 admin.close()
+
+
+def _dotted(name: str) -> str:
+    return name if name.startswith("on_") or name.endswith("_cb") else name.replace("_", ".")
+
+
+def _check_node(node: int) -> None:
+    if node != 1:
+        raise ClusterError(f"there is no node {node}: the cluster has node 1")

@@ -1,4 +1,4 @@
-"""The pytest plug-in: fixtures `kafka` and `kafka_cluster`.
+"""The pytest plug-in: fixtures `kafka`, `kafka_module`, `kafka_session` and `kafka_cluster`.
 
 Loaded in every pytest run once Ottla is installed, so it imports nothing of Ottla until a fixture
 is asked for.
@@ -14,9 +14,11 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ottla.testing.kafka import Kafka
+    from ottla.testing.cluster import Cluster, ForeignCluster
+    from ottla.testing.kafka import Kafka, KafkaFactory
 
-_CLUSTERS = pytest.StashKey[list[Any]]()
+_OPENED = pytest.StashKey[list[tuple[str, Any]]]()
+"""The fixtures that were opened for a test, module or session, by name."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--ottla-url",
         metavar="HOST:PORT",
         default=None,
-        help="run tests that use the `kafka` fixture against this broker",
+        help="run the tests against this broker; those that need one of their own are skipped",
     )
 
 
@@ -51,14 +53,27 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Name the broker that was given."""
+    url = config.getoption("--ottla-url")
+    return f"ottla: tests run against {url}" if url else None
+
+
 @pytest.fixture(scope="session")
-def _shared_kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
+def kafka_config() -> Mapping[str, object]:
+    """Give the settings of the node that all tests share; override it in your own conftest.py."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def _shared_kafka_cluster(
+    request: pytest.FixtureRequest, kafka_config: Mapping[str, object]
+) -> Iterator[Cluster | ForeignCluster]:
     from ottla.testing.cluster import Cluster, ForeignCluster
 
     url = request.config.getoption("--ottla-url")
-    cluster = ForeignCluster(url) if url else Cluster()
-    with cluster:
-        yield cluster
+    with ExitStack() as opened:
+        yield _entered(opened, lambda: ForeignCluster(url) if url else Cluster(config=kafka_config))
 
 
 @pytest.fixture
@@ -67,44 +82,114 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
 
     A test marked `@pytest.mark.kafka(config={...})` gets a node of its own with these settings.
     """
+    yield from _opened(request)
+
+
+@pytest.fixture(scope="module")
+def kafka_module(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """Give the same as `kafka` for fixtures of a module; a marked module gets its own node."""
+    yield from _opened(request)
+
+
+@pytest.fixture(scope="session")
+def kafka_session(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """Give the same as `kafka` for fixtures of the whole session."""
+    yield from _opened(request)
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaFactory]:
+    """Give a function that starts a cluster of the test's own: `kafka_cluster(config={...})`."""
+    from ottla.testing.cluster import Cluster
+    from ottla.testing.kafka import Kafka
+
+    _skip_with_url(request)
+    with ExitStack() as opened:
+
+        def start(
+            *,
+            nodes: int = 1,
+            config: Mapping[str, object] | None = None,
+            data_dir: str | None = None,
+        ) -> Kafka:
+            __tracebackhide__ = True
+            cluster = Cluster(nodes=nodes, config=config, data_dir=data_dir)
+            fixture = Kafka(opened.enter_context(cluster))
+            opened.callback(_close, fixture)
+            _remember(request, fixture)
+            return fixture
+
+        yield start
+
+
+def _opened(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     from ottla.testing.cluster import Cluster
     from ottla.testing.kafka import Kafka
 
     marker = request.node.get_closest_marker("kafka")
     options = {} if marker is None else _options(*marker.args, **marker.kwargs)
+    cluster: Cluster | ForeignCluster
     with ExitStack() as opened:
         if options:
-            cluster = opened.enter_context(Cluster(**options))
+            _skip_with_url(request)
+            cluster = _entered(opened, lambda: Cluster(**options))
         else:
             cluster = request.getfixturevalue("_shared_kafka_cluster")
             if not cluster.is_running:  # an earlier test killed it and failed
                 cluster.start()
         fixture = Kafka(cluster)
-        opened.callback(fixture.close)
-        request.node.stash.setdefault(_CLUSTERS, []).append(fixture)
+        opened.callback(_close, fixture)
+        _remember(request, fixture)
         yield fixture
 
 
-def _options(config: Mapping[str, str] | None = None, *, nodes: int = 1) -> dict[str, Any]:
+def _entered(
+    opened: ExitStack, make: Callable[[], Cluster | ForeignCluster]
+) -> Cluster | ForeignCluster:
+    """Start a cluster; what is wrong with its settings fails the test without a traceback."""
+    from ottla.config.problems import ConfigErrors
+    from ottla.errors import OttlaError
+    from ottla.testing.cluster import ClusterError
+
+    try:
+        cluster = make()
+        opened.enter_context(cluster)
+    except (ClusterError, ConfigErrors, OttlaError) as error:
+        text = str(error)
+    else:
+        return cluster
+    pytest.fail(text, pytrace=False)
+
+
+def _close(fixture: Kafka) -> None:
+    """Close a fixture's clients; an expectation that nothing checked fails the test."""
+    fixture.close()
+    if fixture.unchecked:
+        left = ", ".join(map(repr, fixture.unchecked))
+        pytest.fail(
+            f"{left} checks nothing: end it with .exactly(n) or .at_least(n)", pytrace=False
+        )
+
+
+def _options(
+    config: Mapping[str, object] | None = None, nodes: int = 1, **unknown: object
+) -> dict[str, Any]:
     """Return what a cluster of the test's own is made with; empty when the shared one will do."""
+    if unknown:
+        wrong = ", ".join(unknown)
+        pytest.fail(f"@pytest.mark.kafka takes config= and nodes=, not {wrong}", pytrace=False)
     return {"config": config, "nodes": nodes} if config or nodes != 1 else {}
 
 
-@pytest.fixture
-def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Kafka]]:
-    """Give a function that starts a cluster of the test's own: `kafka_cluster(config={...})`."""
-    from ottla.testing.cluster import Cluster
-    from ottla.testing.kafka import Kafka
+def _skip_with_url(request: pytest.FixtureRequest) -> None:
+    url = request.config.getoption("--ottla-url")
+    if url:
+        pytest.skip(f"needs a broker of its own, but --ottla-url names {url}")
 
-    with ExitStack() as opened:
 
-        def start(nodes: int = 1, **options: Any) -> Kafka:
-            fixture = Kafka(opened.enter_context(Cluster(nodes=nodes, **options)))
-            opened.callback(fixture.close)
-            request.node.stash.setdefault(_CLUSTERS, []).append(fixture)
-            return fixture
-
-        yield start
+def _remember(request: pytest.FixtureRequest, fixture: Kafka) -> None:
+    name = request.fixturename or ""
+    request.node.stash.setdefault(_OPENED, []).append((name, fixture))
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -112,6 +197,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Add a section with topics, offsets and lag to the report of a test that failed."""
     outcome: Any = yield
     report = outcome.get_result()
-    if report.when == "call" and report.failed:
-        for fixture in item.stash.get(_CLUSTERS, []):
-            report.sections.append(("kafka", fixture.describe()))
+    if report.when != "call" or not report.failed:
+        return
+    used = set(getattr(item, "fixturenames", ()))
+    for node in item.listchain():
+        for name, fixture in node.stash.get(_OPENED, []):
+            if name in used:
+                report.sections.append((name, fixture.describe()))

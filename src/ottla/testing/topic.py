@@ -1,28 +1,39 @@
-"""A topic as tests use it: a name that any client takes, with shortcuts to fill and read it.
+"""A topic as tests use it: a name that any client takes, with methods to fill and read it.
 
-Kafka: the helpers that every test-suite writes around its clients.
+Kafka: the helpers that every test suite writes around its clients.
 """
 
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ottla.testing.criteria import Criteria, Data, as_bytes
+from ottla.testing.expectation import Expectation
+from ottla.testing.reader import Reader
+from ottla.testing.tracebacks import raised_at_the_call
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
+    from types import EllipsisType
     from typing import Self
 
     from ottla.clients.blocking import Producer
     from ottla.clients.consumer.record_decoder import ConsumerRecord
 
-_POLL_S = 0.02
-
 
 class TopicClients(Protocol):
     """What a topic needs of the `kafka` fixture."""
+
+    sent: dict[tuple[str, int, int], tuple[bytes | None, Any]]
+    unchecked: list[Expectation]
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for `bootstrap.servers`."""
 
     @property
     def producer(self) -> Producer:
@@ -31,12 +42,9 @@ class TopicClients(Protocol):
     def offsets(self, topic: str, partition: int, *, earliest: bool) -> int:
         """Return one end of a partition."""
 
-    def read_all(self, topic: TestTopic, *, read_committed: bool = False) -> list[ConsumerRecord]:
-        """Return all records of a topic that are there now."""
-
 
 class TestTopic(str):
-    """The topic's name; `kafka.topic("orders")` makes it."""
+    """The topic's name; `kafka.topic("orders")` creates it."""
 
     __slots__ = ("_kafka",)
     __test__ = False
@@ -52,24 +60,89 @@ class TestTopic(str):
         """Copy and pickle as the plain name: the broker stays in this process."""
         return str, (str(self),)
 
-    def produce(self, values: Iterable[Any], *, keys: Iterable[Any] | None = None) -> Self:
-        """Produce values (bytes, str or None), with as many keys or none; wait for all."""
+    # Fill
+
+    @raised_at_the_call
+    def produce(
+        self,
+        values: Data | Iterable[Data],
+        *,
+        key: Data = None,
+        keys: Iterable[Data] | None = None,
+        headers: Mapping[str, bytes | str | None] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Self:
+        """Produce one value or many, and wait for all.
+
+        bytes, str and None (null) are one value; other iterables are many. `key` is for each of
+        them, `keys` has one for each; so are the headers, the partition and the timestamp.
+        """
+        listed = _listed(values, "produce")
+        named = [key] * len(listed) if keys is None else _listed(keys, "produce(keys=…)")
+        if len(named) != len(listed):
+            raise ValueError(f"produce() got {len(listed)} values, but {len(named)} keys")
+        for one in (*listed, *named):
+            _check(one)
+        return self._send(
+            listed, listed, named, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+        )
+
+    @raised_at_the_call
+    def produce_json(
+        self,
+        values: object,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, bytes | str | None] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Self:
+        """Produce one document or many as JSON, and wait for all.
+
+        A dict, str, number, bool or None is one document; other iterables are many, so a list that
+        is one document is written `[[…]]`. `key` names the field whose text becomes the key.
+        """
+        single = values is None or isinstance(values, Mapping | str | int | float)
+        rows = deepcopy([values] if single else list(_iterable(values, "produce_json")))
+        texts = [_json(row) for row in rows]
+        keys: list[Data] = [None if key is None else _field(row, key) for row in rows]
+        return self._send(
+            rows, texts, keys, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+        )
+
+    def _send(
+        self,
+        given: list[Any],
+        values: list[Any],
+        keys: list[Data],
+        *,
+        headers: Mapping[str, bytes | str | None] | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> Self:
         producer = self._kafka.producer
-        listed = [as_bytes(value) for value in values]
-        named = [None] * len(listed) if keys is None else [as_bytes(key) for key in keys]
         sent = [
-            producer.send(str(self), value, key) for value, key in zip(listed, named, strict=True)
+            producer.send(
+                str(self),
+                value,
+                key,
+                headers=headers or (),
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+            )
+            for value, key in zip(values, keys, strict=True)
         ]
         producer.flush(30)
-        for delivery in sent:
-            delivery.result(0)
+        for original, value, delivery in zip(given, values, sent, strict=True):
+            place = delivery.result(0)
+            self._kafka.sent[place.topic, place.partition, place.offset] = (
+                as_bytes(value),
+                original,
+            )
         return self
 
-    def produce_json(self, rows: Iterable[Mapping[str, Any]], *, key: str | None = None) -> Self:
-        """Produce dictionaries as JSON; `key` names the field whose text becomes the key."""
-        listed = list(rows)
-        keys = None if key is None else [str(row[key]) for row in listed]
-        return self.produce([json.dumps(row) for row in listed], keys=keys)
+    # Read
 
     def partitions(self) -> list[TopicPartition]:
         """Return the topic's partitions."""
@@ -81,110 +154,106 @@ class TestTopic(str):
         return self._kafka.offsets(str(self), partition, earliest=True)
 
     def end_offset(self, partition: int) -> int:
-        """Return the offset behind the partition's last record."""
+        """Return the offset after the partition's last record."""
         return self._kafka.offsets(str(self), partition, earliest=False)
+
+    def reader(self, *, read_committed: bool = False) -> Reader:
+        """Return a reader from the start of the topic; close it, or use it in `with`."""
+        return Reader(self._kafka.bootstrap, self.partitions(), read_committed=read_committed)
 
     def records(self, *, read_committed: bool = False) -> list[ConsumerRecord]:
         """Return all records that are there now, by partition and offset."""
-        return self._kafka.read_all(self, read_committed=read_committed)
+        with self.reader(read_committed=read_committed) as reader:
+            reader.catch_up()
+            return reader.records
 
-    def values(self) -> list[Any]:
-        """Return the values: parsed where they are JSON, else text, else bytes."""
-        return [_readable(record.value) for record in self.records()]
+    def values(self, *, read_committed: bool = False) -> list[Any]:
+        """Return the values as they were given to `produce` and `produce_json`.
 
+        Values that other clients sent are bytes, as they were sent.
+        """
+        return [self._as_given(record) for record in self.records(read_committed=read_committed)]
+
+    def _as_given(self, record: ConsumerRecord) -> Any:
+        encoded, original = self._kafka.sent.get(record[:3], (None, None))
+        return original if encoded == record.value else record.value
+
+    def values_text(self, *, read_committed: bool = False) -> list[str | None]:
+        """Return the values as text; null is None."""
+        records = self.records(read_committed=read_committed)
+        return [None if one.value is None else one.value.decode() for one in records]
+
+    @raised_at_the_call
+    def values_json(self, *, read_committed: bool = False) -> list[Any]:
+        """Return the values as the JSON documents that they are; null is None."""
+        return [_parsed(record) for record in self.records(read_committed=read_committed)]
+
+    @raised_at_the_call
     def expect(
         self,
         *,
-        key: Any = None,
-        value: Any = None,
-        headers: Mapping[str, bytes] | None = None,
+        key: bytes | str | int | EllipsisType | None = ...,
+        value: object = ...,
+        headers: Mapping[str, bytes | str | None] | None = None,
         where: Callable[[ConsumerRecord], bool] | None = None,
+        read_committed: bool = False,
     ) -> Expectation:
-        """Expect records that match: `.within(seconds)`, then `.exactly(n)` or `.at_least(n)`."""
+        """Expect records that match: `.within(seconds)`, then `.exactly(n)` or `.at_least(n)`.
 
-        def matches(record: ConsumerRecord) -> bool:
-            found = dict(record.headers)
-            return (
-                (key is None or record.key == as_bytes(key))
-                and (value is None or record.value == as_bytes(value))
-                and all(found.get(name) == data for name, data in (headers or {}).items())
-                and (where is None or where(record))
-            )
+        None is null. Values other than bytes, str and None are compared as JSON documents.
+        """
+        criteria = Criteria(key=key, value=value, headers=headers, where=where)
+        expected = Expectation(self, criteria, read_committed=read_committed)
+        self._kafka.unchecked.append(expected)
+        return expected
 
-        return Expectation(self, matches)
-
-
-class Expectation:
-    """Counts matching records, waiting for them up to a limit."""
-
-    def __init__(self, topic: TestTopic, matches: Callable[[ConsumerRecord], bool]) -> None:
-        self._topic = topic
-        self._matches = matches
-        self._timeout_s = 0.0
-
-    def within(self, seconds: float) -> Self:
-        """Wait up to this long for records that are not there yet."""
-        self._timeout_s = seconds
-        return self
-
-    def at_least(self, count: int) -> list[ConsumerRecord]:
-        """Return the matching records once there are enough; AssertionError with a table."""
-        deadline = time.monotonic() + self._timeout_s
-        while True:
-            every = self._topic.records()
-            found = [record for record in every if self._matches(record)]
-            if len(found) >= count:
-                return found
-            if time.monotonic() >= deadline:
-                raise AssertionError(self._text(count, found, every))
-            time.sleep(_POLL_S)
-
-    def exactly(self, count: int) -> list[ConsumerRecord]:
-        """As at_least, and no more than count."""
-        found = self.at_least(count)
-        if len(found) != count:
-            raise AssertionError(self._text(count, found, self._topic.records()))
-        return found
-
-    def _text(self, count: int, found: list[ConsumerRecord], every: list[ConsumerRecord]) -> str:
-        head = f"expected {count} matching record(s) in {self._topic!s}, found {len(found)}"
-        return f"{head}; the topic holds:\n{table(every)}"
+    def checked(self, expected: Expectation) -> None:
+        """Note that an expectation was checked: one that was not fails the test at its end."""
+        if expected in self._kafka.unchecked:
+            self._kafka.unchecked.remove(expected)
 
 
-def as_bytes(value: Any) -> bytes | None:
-    """Return what goes over the wire for bytes, text or None."""
-    if value is None or isinstance(value, bytes):
-        return value
-    return str(value).encode()
+def _listed(values: Data | Iterable[Data], called: str) -> list[Data]:
+    if values is None or isinstance(values, bytes | bytearray | memoryview | str):
+        return [values]
+    if isinstance(values, Mapping):
+        raise TypeError(f"{called}() takes bytes, str or None, not a mapping; use produce_json()")
+    return list(_iterable(values, called))
 
 
-def _readable(value: bytes | None) -> Any:
-    if value is None:
+def _iterable(values: object, called: str) -> Iterable[Any]:
+    if isinstance(values, Iterable) and not isinstance(values, bytes | bytearray | memoryview):
+        return values
+    raise TypeError(f"{called}() does not take {type(values).__name__}: {values!r}")
+
+
+def _check(one: object) -> None:
+    if one is not None and not isinstance(one, bytes | bytearray | memoryview | str):
+        raise TypeError(
+            f"produce() takes bytes, str or None, not {type(one).__name__}: {one!r}; "
+            "use produce_json() for JSON documents"
+        )
+
+
+def _json(row: object) -> str:
+    try:
+        return json.dumps(row)
+    except (TypeError, ValueError) as error:
+        text = f"produce_json() cannot write {row!r}: {error}"
+        raise TypeError(text) from None
+
+
+def _field(row: object, name: str) -> str:
+    if not isinstance(row, Mapping) or name not in row:
+        raise ValueError(f"produce_json(key={name!r}): {row!r} has no field {name!r}")
+    return str(row[name])
+
+
+def _parsed(record: ConsumerRecord) -> Any:
+    if record.value is None:
         return None
     try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        return value
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def table(records: list[ConsumerRecord], limit: int = 50) -> str:
-    """Show records by partition and offset, the first `limit` of them."""
-    lines = [f"{'partition':>9} {'offset':>8}  {'key':<20} value  headers"]
-    for record in records[:limit]:
-        headers = dict(record.headers) or ""
-        lines.append(
-            f"{record.partition:>9} {record.offset:>8}  "
-            f"{_short(record.key, 20):<20} {_short(record.value, 60)}  {headers}"
-        )
-    if len(records) > limit:
-        lines.append(f"… and {len(records) - limit} more")
-    return "\n".join(lines)
-
-
-def _short(value: bytes | None, width: int) -> str:
-    text = "null" if value is None else value.decode("utf-8", "backslashreplace")
-    return text if len(text) <= width else text[: width - 1] + "…"
+        return json.loads(record.value)
+    except ValueError as error:
+        place = f"{record.topic}-{record.partition} at offset {record.offset}"
+        raise ValueError(f"{place} is no JSON document: {record.value!r} ({error})") from None

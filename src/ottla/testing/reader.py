@@ -1,0 +1,56 @@
+"""Reads a whole topic, then what is added to it.
+
+Kafka: nothing like it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.clients.blocking import Consumer
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from ottla.clients.consumer.record_decoder import ConsumerRecord
+    from ottla.types import TopicPartition
+
+
+class Reader:
+    """The records of some partitions; a context manager."""
+
+    def __init__(
+        self, bootstrap: str, partitions: list[TopicPartition], *, read_committed: bool
+    ) -> None:
+        self._partitions = partitions
+        self._records: list[ConsumerRecord] = []
+        self._consumer = Consumer(
+            bootstrap_servers=bootstrap,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed" if read_committed else "read_uncommitted",
+        )
+        self._consumer.assign(partitions)
+        self._consumer.seek_to_beginning()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._consumer.close()
+
+    @property
+    def records(self) -> list[ConsumerRecord]:
+        """What was read, by partition and offset."""
+        return sorted(self._records, key=lambda record: (record.partition, record.offset))
+
+    def catch_up(self) -> None:
+        """Read all that is there now."""
+        ends = self._consumer.end_offsets(self._partitions)
+        while any(self._consumer.position(one) < ends[one] for one in self._partitions):
+            self.wait(1.0)
+
+    def wait(self, seconds: float) -> bool:
+        """Read what is added next; False when nothing was within the time."""
+        added = self._consumer.poll(seconds)
+        self._records += added
+        return bool(added)
