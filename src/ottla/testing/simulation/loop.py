@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
 from ottla.testing.disk import SimulatedCrash
 from ottla.testing.simulation.process import PROCESS
@@ -19,8 +19,6 @@ from ottla.testing.simulation.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-
-    from ottla.testing.simulation.network import Connector, SimulatedSocket
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -31,6 +29,25 @@ MAX_BUSY_TURNS = 20_000
 """Turns without a pause after which a run is given up: a real loop would be at 100 % CPU."""
 _OUTSIDE = Context()
 """Callbacks of the world itself, which belong to no process."""
+
+
+class WatchedSocket(Protocol):
+    """A socket of the network that calls back when it is ready."""
+
+    def set_reader(self, handle: asyncio.Handle | None) -> bool:
+        """Watch for bytes or connections, or no longer; return whether it was watched."""
+
+    def set_writer(self, handle: asyncio.Handle | None) -> bool:
+        """Watch for room, or no longer; return whether it was watched."""
+
+
+class Connector(Protocol):
+    """Makes connections in a network."""
+
+    async def connect(
+        self, make_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        """Connect; OSError when none answers."""
 
 
 class _Handle(asyncio.Handle):
@@ -72,9 +89,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Virtual microseconds since the loop was made."""
         self.failures: list[BaseException] = []
         """What callbacks raised; `run_until_complete` raises the first of them."""
-        self.sockets: dict[int, SimulatedSocket] = {}
+        self.sockets: dict[int, WatchedSocket] = {}
         """By descriptor."""
-        self.connector: Connector | None = None
+        self._connector: Connector | None = None
         self._timers: list[tuple[int, int, asyncio.Handle]] = []
         self._timer_count = 0
         self._busy_turns = 0
@@ -233,6 +250,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     # Sockets
 
+    def connect_through(self, connector: Connector) -> None:
+        """Take the network in which connections are made."""
+        self._connector = connector
+
     def add_reader(self, fd: Any, callback: Callable[[*Args], object], *args: *Args) -> None:
         """Call back whenever a socket has bytes, an end or a connection."""
         self.sockets[fd].set_reader(asyncio.Handle(callback, args, self, None))
@@ -259,7 +280,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         server_hostname: str | None = None,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         """Connect to a simulated listener; OSError when none answers."""
-        assert self.connector is not None, "a network belongs to the loop"
+        assert self._connector is not None, "a network belongs to the loop"
         assert ssl is None, "TLS is not simulated"
         del server_hostname
-        return await self.connector.connect(protocol_factory, str(host), int(port or 0))
+        return await self._connector.connect(protocol_factory, str(host), int(port or 0))

@@ -431,7 +431,7 @@ class SimulatedNetwork:
         self._descriptor_count = 2
         self._link_count = 0
         self._next_port = _FIRST_PORT
-        loop.connector = Connector(self)
+        loop.connect_through(Connector(self))
 
     def take_descriptor(self, sock: Any) -> int:
         """Return a new descriptor, by which the loop finds the socket."""
