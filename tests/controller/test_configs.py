@@ -121,6 +121,7 @@ def _alter(
             42,
             "Node id must be an integer, but it is: x",
         ),
+        (BROKER, "1", ("log.cleaner.threads", 9, "x"), 42, "Unknown operations type 9"),
         (TOPIC, "alpha", ("retention.ms", SET, None), 42, "Null value not supported for : "),
         (
             TOPIC,

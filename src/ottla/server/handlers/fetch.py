@@ -192,7 +192,8 @@ class FetchRead:
                 min_one_message=not self.size_bytes,
             )
             if type(records) is not FileSlice:
-                self._end_negative_limit()
+                if self._bytes_left < 0:
+                    self._end_negative_limit()
                 return _fetched(requested, replica, aborted)
             if is_cold(records):
                 self.cold.append(records)
