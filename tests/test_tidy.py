@@ -45,6 +45,7 @@ ENTRY_POINTS = {
     "ottla.cli.main",
     "ottla.testing.disk",  # for tests of users and ours: no part of the product imports it
     "ottla.testing.plugin",
+    "ottla.testing.simulation.__main__",
 }
 
 ERASED = ("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK")

@@ -51,6 +51,18 @@ def test_a_checkpoint_under_way_is_not_waited_for() -> None:
     check_second_life(disk)
 
 
+def test_a_crash_before_the_checkpoint_of_a_deletion_leaves_no_old_offsets() -> None:
+    """The next start leaves the offsets of logs that are gone out of the checkpoints."""
+    disk = SimulatedDisk()
+    logs = with_checkpoints(disk)
+    logs.delete(A, now_ms=NOW_MS)
+    disk.kill()
+    log = make(open_set(disk), topic_id=OTHER)
+    for _ in range(3):
+        put(log)
+    check_second_life(disk)
+
+
 def test_one_checkpoint_serves_all_that_are_created_while_a_job_hangs() -> None:
     """Thousands of new logs must not each wait for the disk."""
     disk = SimulatedDisk()

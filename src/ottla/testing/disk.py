@@ -332,6 +332,22 @@ class SimulatedDisk:
         """Return the paths of all files, sorted."""
         return sorted(_paths(self._root, ""))
 
+    def content(self, path: str) -> bytes:
+        """Return what a file holds, without a file operation."""
+        return bytes(self._file(path).data)
+
+    def named_content(self, path: str) -> bytes:
+        """Return the content of the file that has this name durably; nothing without one."""
+        folder = self._root
+        *parents, name = path.split("/")
+        for one in parents:
+            entry = folder.durable.get(one)
+            if not isinstance(entry, DirectoryNode):
+                return b""
+            folder = entry
+        file = folder.durable.get(name)
+        return bytes(file.data) if isinstance(file, FileNode) else b""
+
     def flip_bit(self, path: str, position: int, bit: int) -> None:
         """Let one bit of a file rot."""
         self._file(path).flip_bit(position, bit)

@@ -265,8 +265,7 @@ def _write(
         path = f"{METADATA_LOG}/{snapshot_name(OffsetAndEpoch(0, 0))}"
         directory.write_file_atomically(path, snapshot, mode=SNAPSHOT_MODE)
     data = encode_meta_properties(meta, target.date)
-    directory.write_file_atomically(META_PROPERTIES, data)
-    directory.sync()
+    directory.write_file_atomically(META_PROPERTIES, data)  # makes all names above durable too
 
 
 def _describe(records: Sequence[MessageAndVersion], metadata_version: int) -> str:

@@ -83,6 +83,8 @@ class DirectoryLoader:
         self._events = events
         self.recovery_points = log_dir.read_offsets(RECOVERY_POINT_CHECKPOINT)
         self._log_starts = log_dir.read_offsets(LOG_START_CHECKPOINT)
+        self.checkpointed = {*self.recovery_points, *self._log_starts}
+        """The partitions that the checkpoints name, whether their logs are there or not."""
         self._high_watermarks = log_dir.read_offsets(HIGH_WATERMARK_CHECKPOINT)
         self.deleted: list[str] = []
         """Directories of deleted partitions, to be removed."""

@@ -179,10 +179,15 @@ class LogSet:
             delay_ms = self._config_for(marked_topic(name)).file_delete_delay_ms
             self.removals.add(Removal(now_ms + delay_ms, log_dir, name))
         self.checkpoints.loaded(loader.recovery_points)
-        # bytes written from now on, also by a stray log's successor, are not flushed
-        if has_strays or any(
-            log.recovery_point < loader.recovery_points.get(log.topic_partition, 0)
-            for log in self.table.logs_in(log_dir)
+        # bytes written from now on, also by the next log of that name, are not flushed
+        held = {log.topic_partition for log in self.table.logs_in(log_dir)} | {*self.broken}
+        if (
+            has_strays
+            or not loader.checkpointed <= held
+            or any(
+                log.recovery_point < loader.recovery_points.get(log.topic_partition, 0)
+                for log in self.table.logs_in(log_dir)
+            )
         ):
             self.checkpoints.write_now(log_dir)
 

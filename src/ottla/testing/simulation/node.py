@@ -53,6 +53,8 @@ class SimulatedNode:
         self.disk = SimulatedDisk(seed)
         self.disk.on_call = self._file_call
         self.disk.on_crash = self._crashed
+        self.disk_latency_us = (50, 3000)
+        """How long a worker's job takes; holds for the next start."""
         self.config = {**_DEFAULTS, **(config or {})}
         self.life_count = 0
         """How often a node was started."""
@@ -99,6 +101,7 @@ class SimulatedNode:
             host=HOST,
             seed=f"{self.seed}/{process.name}",
         )
+        environment.disk_latency_us = self.disk_latency_us
         await self._in_process(process, self._serve(environment))
 
     async def _serve(self, environment: SimulatedEnvironment) -> None:
@@ -106,9 +109,11 @@ class SimulatedNode:
         await self.node.start()
 
     async def stop(self) -> None:
-        """Stop the node cleanly; SimulatedCrash when it dies meanwhile."""
+        """Stop the node cleanly; SimulatedCrash when it dies meanwhile, or is dead."""
         assert self._process is not None
         assert self.node is not None
+        if not self._process.is_alive:
+            raise SimulatedCrash
         await self._in_process(self._process, self.node.stop())
         self._process.kill()
         self.disk.kill()

@@ -1,9 +1,9 @@
-"""A seeded workload on a simulated node: clients, crashes, and what must hold after each.
+"""A seeded workload on a simulated node: clients, crashes, damage, and what must hold after each.
 
-Invariants: what a killed process acknowledged is there after its restart, and after a power cut
-everything that was flushed; what consumers read was produced, whole and in order of its offsets;
-an idempotent producer writes nothing twice; committed offsets do not regress while the node lives,
-and return to no value that was never committed; acknowledged topics and settings stay.
+A producer, two or three members of a group and an admin client use topics of several partitions,
+which are created, deleted, extended and reconfigured meanwhile. The node is killed or loses its
+power at file operations, links break, reads are slow, bits of stored batches rot. `checks` lists
+what must hold.
 
 Kafka: none; after its system tests' verifiable clients.
 """
@@ -12,12 +12,29 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.clients.admin.configs import ConfigResource, ResourceType
+from ottla.coordinator.group.java_hash import partition_for
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.raft.recovery_point import RECOVERY_POINT_PATH
+from ottla.storage.directories.checkpoints import (
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    decode_offsets,
+)
+from ottla.storage.directories.log_dir import CLEAN_MARKER
 from ottla.testing.disk import SimulatedCrash
+from ottla.testing.simulation.checks import Checks
+from ottla.testing.simulation.model import (
+    Commit,
+    CommitModel,
+    InvariantViolated,
+    Place,
+    TopicModel,
+)
 from ottla.testing.simulation.node import SimulatedNode
+from ottla.testing.simulation.rot import rot
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -28,51 +45,29 @@ if TYPE_CHECKING:
     from ottla.clients.producer.producer import AsyncProducer
 
 GROUP = "group"
+OFFSETS_TOPIC = "__consumer_offsets"
+_OFFSETS_PARTITIONS = 2
+_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, RECOVERY_POINT_PATH)
+MAX_PARTITIONS = 3
+MAX_MEMBERS = 3
 _SMALL: Mapping[str, str] = {
     "log.index.interval.bytes": "512",
     "metadata.log.max.record.bytes.between.snapshots": "20000",
-    "offsets.topic.num.partitions": "2",
+    "offsets.topic.num.partitions": str(_OFFSETS_PARTITIONS),
     "group.min.session.timeout.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
     "log.flush.interval.ms": "400",
     "log.flush.scheduler.interval.ms": "100",
+    "log.flush.offset.checkpoint.interval.ms": "1000",
 }
 """Small files, so that a short run rolls, flushes, snapshots and recovers them."""
-_QUICK: Mapping[str, Any] = {
+QUICK: Mapping[str, Any] = {
     "request_timeout_ms": 3000,
     "retry_backoff_ms": 50,
     "reconnect_backoff_ms": 20,
     "reconnect_backoff_max_ms": 200,
 }
-_READ_LIMIT_S = 120
-
-
-class InvariantViolated(AssertionError):
-    """What was promised does not hold; the text names the seed."""
-
-
-class Sent(NamedTuple):
-    """A record that was sent: its value, and its offset once acknowledged."""
-
-    value: bytes
-    offset: int | None
-
-
-class TopicModel:
-    """What the workload knows of one topic of one partition."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.sent: set[bytes] = set()
-        self.acknowledged: dict[bytes, int] = {}
-        """Value → offset."""
-        self.possible_settings = {"-1"}
-        """Values of retention.bytes: the last acknowledged one, and those not answered since."""
-
-    @property
-    def partition(self) -> TopicPartition:
-        """The only partition."""
-        return TopicPartition(self.name, 0)
 
 
 class Workload:
@@ -85,28 +80,37 @@ class Workload:
         steps: int = 60,
         crash_probability: float = 0.08,
         power_probability: float = 0.5,
+        rot_probability: float = 0.01,
+        crash_at: int = 0,
         keep_lines: bool = False,
     ) -> None:
-        """Take a seed and how rough the run is; keep_lines keeps the trace's text."""
+        """Take a seed and how rough the run is; crash_at is the number of a file operation.
+
+        keep_lines keeps the trace's text.
+        """
         self.seed = seed
         self.simulation = SimulatedNode(seed, config=_SMALL, keep_lines=keep_lines)
         self.rng = Random(f"{seed}/workload")  # noqa: S311 - repeatable on purpose
         self.topics: dict[str, TopicModel] = {}
         self.uncertain_topics: set[str] = set()
         """Topics whose creation or deletion was not answered."""
-        self.committed: dict[TopicPartition, int] = {}
-        self.commits_sent: dict[TopicPartition, set[int]] = {}
+        self.commits: dict[TopicPartition, CommitModel] = {}
+        self.members: list[AsyncConsumer] = []
+        self.admin: AsyncAdmin | None = None
         self.crash_count = 0
-        self._flushed: dict[str, int] = {}
-        """By topic: the offset up to which everything was flushed when the node died."""
+        self.rot_count = 0
+        self._checks = Checks(self)
+        self._flushed: dict[TopicPartition, int] = {}
+        """By partition: the offset up to which everything was flushed when the node died."""
         self._steps = steps
         self._crash_probability = crash_probability
         self._power_probability = power_probability
+        self._rot_probability = rot_probability
+        self._crash_at = crash_at
         self._value_count = 0
         self._topic_count = 0
+        self._deleted_names: list[str] = []
         self._producer: AsyncProducer | None = None
-        self._admin: AsyncAdmin | None = None
-        self._consumer: AsyncConsumer | None = None
 
     def run(self) -> Workload:
         """Run all steps, crash and restart, and check; return itself."""
@@ -126,21 +130,39 @@ class Workload:
     # The course of events
 
     async def _main(self) -> None:
-        simulation = self.simulation
+        simulation, rng = self.simulation, self.rng
+        simulation.disk.cold_probability = rng.choice((0.0, 0.0, 0.05, 0.3))
+        simulation.disk_latency_us = rng.choice(((50, 3000), (50, 3000), (500, 30_000)))
+        self._arm()
         await self._start()
         await self._open_clients()
-        await self._create_topic()
         for _ in range(self._steps):
-            if self.rng.random() < self._crash_probability:
-                calls = simulation.disk.calls
-                simulation.disk.crash_at(calls + self.rng.randrange(1, 40))
-            await self._step()
+            if rng.random() < self._crash_probability:
+                self._crash_within(40)
+            if rng.random() < self._rot_probability:
+                self.rot_count += rot(simulation, rng, self.topics)
+            await (self._step() if self.topics else self._create_topic())
             if not simulation.is_alive:
                 await self._recover()
-        simulation.disk.heal()
-        await self._check_everything()
+        self._heal()
+        await self._checks.everything()
+        await self._checks.assignments()
+        if not simulation.is_alive:  # a planned crash struck during the checks
+            await self._recover()
         await self._close_clients()
-        await simulation.stop()
+        await self._stop()
+
+    async def _stop(self) -> None:
+        """Stop cleanly; a crash meanwhile is one like any other."""
+        try:
+            await self.simulation.stop()
+        except SimulatedCrash:
+            self._crash()
+            await self._start()
+            await self._open_clients()
+            await self._checks.everything()
+            await self._close_clients()
+            await self.simulation.stop()
 
     async def _start(self) -> None:
         """Start, and again when a fault strikes meanwhile."""
@@ -150,75 +172,124 @@ class Workload:
             except SimulatedCrash:
                 self._crash()
             else:
-                self.simulation.disk.heal()
+                self._heal()
                 return
+
+    # Crashes
+
+    def _arm(self) -> None:
+        """Let the planned crash strike, unless it did."""
+        disk = self.simulation.disk
+        if self._crash_at > disk.calls:
+            disk.crash_at(self._crash_at)
+
+    def _heal(self) -> None:
+        self.simulation.disk.heal()
+        self._arm()
+
+    def _crash_within(self, operations: int) -> None:
+        disk = self.simulation.disk
+        disk.crash_at(disk.calls + self.rng.randrange(1, operations))
 
     def _crash(self) -> None:
         """Kill the process or cut the power; sometimes let the next start crash as well."""
         self.crash_count += 1
         power = self.rng.random() < self._power_probability
-        self.simulation.kill(power=power)
+        self._note_flushed()
         if power:
+            self._cut_power()
             self._forget_unflushed()
-        if self.rng.random() < 0.3:
-            disk = self.simulation.disk
-            disk.crash_at(disk.calls + self.rng.randrange(1, 60))
+        else:
+            self.simulation.kill(power=False)
+        self._arm()
+        if self._crash_probability and self.rng.random() < 0.3:
+            self._crash_within(60)
+
+    def _cut_power(self) -> None:
+        """Lose what was not synced; checkpoints that were in place stay readable."""
+        disk = self.simulation.disk
+        before = {path: disk.named_content(path) for path in _CHECKPOINTS}
+        self.simulation.kill(power=True)
+        for path, content in before.items():
+            if content:
+                try:
+                    is_kept = bool(decode_offsets(disk.content(path)))
+                except CorruptMessage:
+                    is_kept = False
+                self.check(is_kept or not decode_offsets(content), f"{path} is lost")
 
     async def _recover(self) -> None:
         """Restart after a crash, and compare what is there with what was promised."""
-        self._flushed = {name: self._recovery_point(name) for name in self.topics}
         await self._close_clients()
         self._crash()
         await self._start()
         await self._open_clients()
-        await self._check_everything()
+        await self._checks.everything()
 
-    def _recovery_point(self, name: str) -> int:
-        """Return up to which offset the node flushed a topic, as it knew when it died."""
-        node = self.simulation.node
-        broker = getattr(node, "broker", None)
-        partition = None if broker is None else broker.replicas.find(name, 0)
-        return 0 if partition is None else int(partition.log.recovery_point)
+    def _log_of(self, partition: TopicPartition) -> Any:
+        """Return a partition's log in the node's memory, None without one."""
+        broker = getattr(self.simulation.node, "broker", None)
+        found = None if broker is None else broker.replicas.find(*partition)
+        return None if found is None else found.log
+
+    def _offsets_partition(self) -> TopicPartition:
+        return TopicPartition(OFFSETS_TOPIC, partition_for(GROUP, _OFFSETS_PARTITIONS))
+
+    def _note_flushed(self) -> None:
+        """Note up to where the node flushed each partition, as it knew when it died."""
+        every = [one for topic in self.topics.values() for one in topic.partitions]
+        for partition in (*every, self._offsets_partition()):
+            log = self._log_of(partition)
+            if log is not None:
+                known = self._flushed.get(partition, 0)
+                self._flushed[partition] = max(known, log.recovery_point)
 
     def _forget_unflushed(self) -> None:
         """Promise no longer what a power cut may take: records and commits not flushed."""
-        for name, topic in self.topics.items():
-            topic.acknowledged = {
-                value: offset
-                for value, offset in topic.acknowledged.items()
-                if offset < self._flushed.get(name, 0)
-            }
-        self.committed.clear()
+        for topic in self.topics.values():
+            topic.forget_unflushed(self._flushed)
+        flushed_offset = self._flushed.get(self._offsets_partition(), 0)
+        for commits in self.commits.values():
+            commits.forget_unflushed(flushed_offset)
 
     # Clients
 
     async def _open_clients(self) -> None:
         simulation = self.simulation
         self._producer = await simulation.producer(
-            **_QUICK, delivery_timeout_ms=4000, linger_ms=1, max_block_ms=3000
+            **QUICK, delivery_timeout_ms=4000, linger_ms=1, max_block_ms=3000
         ).start()
-        self._admin = simulation.admin(**_QUICK)
-        self._consumer = await simulation.consumer(
+        self.admin = simulation.admin(**QUICK)
+        self.members = [await self._new_member(), await self._new_member()]
+
+    async def _new_member(self) -> AsyncConsumer:
+        return await self.simulation.consumer(
             group_id=GROUP,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             session_timeout_ms=2000,
             heartbeat_interval_ms=300,
+            max_poll_interval_ms=4000,
+            metadata_max_age_ms=3000,
             default_api_timeout_ms=3000,
             fetch_max_wait_ms=50,
-            **_QUICK,
+            **QUICK,
         ).start()
 
     async def _close_clients(self) -> None:
-        for client in (self._producer, self._admin, self._consumer):
+        for client in (self._producer, self.admin, *self.members):
             if client is not None:
-                closing = self.simulation.loop.create_task(client.close())
-                await asyncio.wait((closing,), timeout=10)
-                if closing.done() and not closing.cancelled():
-                    closing.exception()
-                closing.cancel()
+                await self._close(client)
+        self.members = []
 
-    async def _attempt(self, work: Awaitable[Any]) -> tuple[Any, KafkaError | None]:
+    async def _close(self, client: AsyncProducer | AsyncConsumer | AsyncAdmin) -> None:
+        closing = self.simulation.loop.create_task(client.close())
+        await asyncio.wait((closing,), timeout=10)
+        if closing.done() and not closing.cancelled():
+            closing.exception()
+        closing.cancel()
+
+    async def attempt(self, work: Awaitable[Any]) -> tuple[Any, KafkaError | None]:
         """Return (result, None) or (None, the error); a time-out counts as one."""
         try:
             return await asyncio.wait_for(work, 20), None
@@ -237,42 +308,57 @@ class Workload:
             (self._create_topic, 1),
             (self._delete_topic, 1),
             (self._alter_topic, 1),
+            (self._add_partition, 1),
+            (self._change_members, 1),
+            (self._restart, 1),
             (self._wait, 2),
             (self._break_links, 1),
         )
         step = self.rng.choices([step for step, _ in steps], [weight for _, weight in steps])[0]
         await step()
 
-    def _any_topic(self) -> TopicModel | None:
-        return self.topics[self.rng.choice(list(self.topics))] if self.topics else None
+    def _any_topic(self) -> TopicModel:
+        return self.topics[self.rng.choice(list(self.topics))]
 
     async def _produce(self) -> None:
         """Send a few records at once; note which were acknowledged, and where."""
-        topic = self._any_topic()
-        if topic is None or self._producer is None:
-            return
+        topic, producer = self._any_topic(), self._producer
+        assert producer is not None
         values = []
         for _ in range(self.rng.randrange(1, 8)):
             self._value_count += 1
             values.append(b"%d:" % self._value_count + self.rng.randbytes(self.rng.randrange(200)))
         topic.sent.update(values)
+        partition = self.rng.choice((None, self.rng.randrange(topic.partition_count)))
         results = await asyncio.gather(
-            *(self._attempt(self._producer.send_and_wait(topic.name, one)) for one in values)
+            *(
+                self.attempt(producer.send_and_wait(topic.name, one, partition=partition))
+                for one in values
+            )
         )
-        last = -1
+        last: dict[int, int] = {}
         for value, (found, _error) in zip(values, results, strict=True):
             if found is not None:
-                self.check(found.offset > last, f"offsets of {topic.name} do not rise")
-                last = found.offset
-                topic.acknowledged[value] = found.offset
+                rises = found.offset > last.get(found.partition, -1)
+                self.check(rises, f"offsets of {topic.name}-{found.partition} do not rise")
+                last[found.partition] = found.offset
+                topic.stored(value, Place(found.partition, found.offset))
 
     async def _consume(self) -> None:
-        """Poll as a member of the group; all that comes was sent."""
-        consumer = self._consumer
-        if consumer is None or not self.topics:
-            return
+        """Poll with every member of the group; all that comes was sent."""
+        await asyncio.gather(*(self.poll(member) for member in self.members))
+
+    async def poll(self, consumer: AsyncConsumer) -> None:
+        """Poll with one member."""
         consumer.subscribe(list(self.topics))
-        records, _ = await self._attempt(consumer.poll(0.5))
+        records, error = await self.attempt(consumer.poll(0.5))
+        if error is not None and consumer.assignment:
+            damaged = {
+                TopicPartition(topic.name, number)
+                for topic in self.topics.values()
+                for number in topic.damaged
+            }
+            consumer.pause(*sorted(damaged & consumer.assignment))
         last: dict[TopicPartition, int] = {}
         for record in records or ():
             topic = self.topics.get(record.topic)
@@ -284,59 +370,97 @@ class Workload:
             last[place] = record.offset
 
     async def _commit(self) -> None:
-        """Commit the positions; an acknowledged commit is what a look-up finds from then on."""
-        consumer = self._consumer
-        if consumer is None:
-            return
+        """Commit a member's positions; a look-up finds an acknowledged commit from then on."""
+        consumer = self.rng.choice(self.members)
         offsets: dict[TopicPartition, int] = {}
         for partition in sorted(consumer.assignment):
-            position, error = await self._attempt(consumer.position(partition))
-            if error is None and position > self.committed.get(partition, -1):
+            position, error = await self.attempt(consumer.position(partition))
+            commits = self.commits.setdefault(partition, CommitModel())
+            if error is None and position > commits.promised and partition.topic in self.topics:
                 offsets[partition] = position
         if not offsets:
             return
         for partition, offset in offsets.items():
-            self.commits_sent.setdefault(partition, set()).add(offset)
-        _, error = await self._attempt(consumer.commit(offsets))
-        if error is None:
-            self.committed.update(offsets)
+            self.commits[partition].sent.add(offset)
+        _, error = await self.attempt(consumer.commit(offsets))
+        log = self._log_of(self._offsets_partition())
+        if error is None and log is not None:
+            for partition, offset in offsets.items():
+                self.commits[partition].acknowledged.append(Commit(offset, log.log_end_offset))
 
     async def _create_topic(self) -> None:
-        assert self._admin is not None
-        self._topic_count += 1
-        name = f"topic-{self._topic_count}"
+        """Create a topic; sometimes under the name of a deleted one."""
+        assert self.admin is not None
+        if self._deleted_names and self.rng.random() < 0.5:
+            name = self._deleted_names.pop()
+        else:
+            self._topic_count += 1
+            name = f"topic-{self._topic_count}"
         self.uncertain_topics.add(name)
-        _, error = await self._attempt(
-            self._admin.create_topic(name, 1, configs={"internal.segment.bytes": 16384})
-        )
+        count = self.rng.randrange(1, MAX_PARTITIONS + 1)
+        configs = {"internal.segment.bytes": 16384}
+        _, error = await self.attempt(self.admin.create_topic(name, count, configs=configs))
         if error is None:
             self.uncertain_topics.discard(name)
-            self.topics[name] = TopicModel(name)
+            self.topics[name] = TopicModel(name, count)
 
     async def _delete_topic(self) -> None:
-        assert self._admin is not None
+        assert self.admin is not None
         if len(self.topics) < 3:
             return
         topic = self._any_topic()
-        assert topic is not None
         self.uncertain_topics.add(topic.name)
         del self.topics[topic.name]
-        self.committed.pop(topic.partition, None)
-        self.commits_sent.pop(topic.partition, None)
-        await self._attempt(self._admin.delete_topics([topic.name]))
+        for known in (self.commits, self._flushed):
+            for partition in [one for one in known if one.topic == topic.name]:
+                del known[partition]
+        found, error = await self.attempt(self.admin.delete_topics([topic.name]))
+        if error is None and found[topic.name] is None:
+            self.uncertain_topics.discard(topic.name)
+            self._deleted_names.append(topic.name)
 
     async def _alter_topic(self) -> None:
-        assert self._admin is not None
+        assert self.admin is not None
         topic = self._any_topic()
-        if topic is None:
-            return
         value = str(self.rng.randrange(1 << 20, 1 << 30))
         topic.possible_settings.add(value)
-        _, error = await self._attempt(
-            self._admin.alter_configs({_resource(topic.name): {"retention.bytes": value}})
-        )
+        changes = {resource(topic.name): {"retention.bytes": value}}
+        _, error = await self.attempt(self.admin.alter_configs(changes))
         if error is None:
             topic.possible_settings = {value}
+
+    async def _add_partition(self) -> None:
+        assert self.admin is not None
+        topic = self._any_topic()
+        count = topic.partition_count + 1
+        if count > MAX_PARTITIONS:
+            return
+        found, error = await self.attempt(self.admin.create_partitions({topic.name: count}))
+        if error is None and found[topic.name] is None:
+            topic.partition_count = max(count, topic.partition_count)
+
+    async def _change_members(self) -> None:
+        """Let a member leave, or a new one join."""
+        if len(self.members) > 1 and self.rng.random() < 0.5:
+            await self._close(self.members.pop(self.rng.randrange(len(self.members))))
+        elif len(self.members) < MAX_MEMBERS:
+            self.members.append(await self._new_member())
+
+    async def _restart(self) -> None:
+        """Stop the node cleanly, sometimes cut the power then, and start it again."""
+        await self._close_clients()
+        try:
+            await self.simulation.stop()
+        except SimulatedCrash:
+            self._crash()
+        else:
+            if self.rng.random() < self._power_probability:
+                self._cut_power()
+            is_clean = self.simulation.disk.exists(CLEAN_MARKER)
+            self.check(is_clean or self.rot_count, "a clean stop leaves no marker")
+        await self._start()
+        await self._open_clients()
+        await self._checks.everything()
 
     async def _wait(self) -> None:
         await asyncio.sleep(self.rng.random() * 2)
@@ -344,77 +468,7 @@ class Workload:
     async def _break_links(self) -> None:
         self.simulation.network.break_links()
 
-    # Checks
 
-    async def _check_everything(self) -> None:
-        """Hold metadata, records and commits against the model."""
-        await self._check_topics()
-        for topic in list(self.topics.values()):
-            await self._check_records(topic)
-        await self._check_commits()
-
-    async def _check_topics(self) -> None:
-        assert self._admin is not None
-        names = {topic.name for topic in await self._admin.list_topics()}
-        for name in self.topics:
-            self.check(name in names, f"the topic {name} is gone")
-        known = set(self.topics) | self.uncertain_topics
-        ours = {name for name in names if name.startswith("topic-")}
-        self.check(ours <= known, f"topics came from nowhere: {sorted(ours - known)}")
-        resources = {name: _resource(name) for name in self.topics}
-        found = await self._admin.describe_configs(resources.values())
-        for name, topic in self.topics.items():
-            entries = found[resources[name]]
-            if isinstance(entries, KafkaError):
-                raise entries
-            value = entries["retention.bytes"].value
-            self.check(
-                value in topic.possible_settings, f"retention.bytes of {name} is {value} again"
-            )
-
-    async def _check_records(self, topic: TopicModel) -> None:
-        """Read a topic from its start; no gap, nothing twice, nothing lost."""
-        values = await self._read(topic)
-        self.check(len(set(values)) == len(values), f"{topic.name} holds a record twice")
-        self.check(topic.sent.issuperset(values), f"{topic.name} holds what was never sent")
-        for value, offset in topic.acknowledged.items():
-            self.check(
-                offset < len(values) and values[offset] == value,
-                f"{topic.name} lost the acknowledged record at {offset} of {len(values)}",
-            )
-
-    async def _read(self, topic: TopicModel) -> list[bytes]:
-        consumer = await self.simulation.consumer(
-            auto_offset_reset="earliest", fetch_max_wait_ms=20, **_QUICK
-        ).start()
-        values: list[bytes] = []
-        try:
-            consumer.assign([topic.partition])
-            async with asyncio.timeout(_READ_LIMIT_S):
-                end = (await consumer.end_offsets([topic.partition]))[topic.partition]
-                consumer.seek(topic.partition, 0)
-                while len(values) < end:
-                    for record in await consumer.poll(0.5):
-                        self.check(
-                            record.offset == len(values), f"{topic.name} has a gap at {len(values)}"
-                        )
-                        values.append(record.value)
-        except CorruptMessage as error:
-            raise InvariantViolated(f"Workload({self.seed}): {error}") from error
-        finally:
-            await consumer.close()
-        return values
-
-    async def _check_commits(self) -> None:
-        assert self._consumer is not None
-        found = await self._consumer.committed(list(self.committed))
-        for partition, offset in self.committed.items():
-            entry = found[partition]
-            number = -1 if entry is None else entry.offset
-            sent = self.commits_sent.get(partition, set())
-            self.check(number in sent | {-1}, f"{partition} has an offset that was never committed")
-            self.check(number >= offset, f"{partition}: the commit {offset} is now {number}")
-
-
-def _resource(topic: str) -> ConfigResource:
+def resource(topic: str) -> ConfigResource:
+    """Return a topic as its settings are addressed."""
     return ConfigResource(ResourceType.TOPIC, topic)

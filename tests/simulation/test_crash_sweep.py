@@ -1,0 +1,22 @@
+"""A crash at each file operation of a fixed workload; a sample of them here.
+
+All operations: `scripts/simulate --sweep`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.testing.simulation import sweep
+
+SEED = 0
+STRIDE = 47
+
+
+@pytest.mark.parametrize("power", [True, False])
+def test_a_crash_at_a_file_operation_breaks_no_promise(power: bool) -> None:  # noqa: FBT001 - a parameter of the table
+    """Formatting, starting, serving and stopping: after a restart everything promised is there."""
+    count = sweep.operation_count(SEED)
+    assert count > 200
+    for operation in range(1 + 13 * power, count + 1, STRIDE):
+        sweep.crash_at(SEED, operation, power=power)
