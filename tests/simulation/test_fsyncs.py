@@ -23,27 +23,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NOTICED_BY_OPERATION = {
-    "directories/log_dir.py mark_clean: "
+    "LogDirectory.mark_clean: "
     "self.directory.write_file_atomically(CLEAN_MARKER, data.encode())": 66,
-    "directories/log_dir.py write_offsets_to_new_file: file.sync()": 66,
-    "log/flush.py _run: file.sync()": 61,
-    "log/flush.py _run: open_directory.sync()": 64,
-    "log/flush.py replace_file: open_directory.sync_file(temporary)": 64,
-    "node/format.py _write: directory.write_file_atomically(BOOTSTRAP_CHECKPOINT, bootstrap)": 19,
-    "node/format.py _write: directory.write_file_atomically(META_PROPERTIES, data)": 19,
-    "node/format.py _write: "
-    "directory.write_file_atomically(path, snapshot, mode=SNAPSHOT_MODE)": 18,
-    "raft/quorum_state.py write: self._directory.write_file_atomically(self._path, data)": 44,
-    "raft/recovery_point.py write_recovery_point: directory.write_file_atomically("
+    "LogDirectory.write_offsets_to_new_file: file.sync()": 66,
+    "FlushJob._run: file.sync()": 61,
+    "FlushJob._run: open_directory.sync()": 64,
+    "replace_file: open_directory.sync_file(temporary)": 64,
+    "_write: directory.write_file_atomically(BOOTSTRAP_CHECKPOINT, bootstrap)": 19,
+    "_write: directory.write_file_atomically(META_PROPERTIES, data)": 19,
+    "_write: directory.write_file_atomically(path, snapshot, mode=SNAPSHOT_MODE)": 18,
+    "QuorumStateStore.write: self._directory.write_file_atomically(self._path, data)": 44,
+    "write_recovery_point: directory.write_file_atomically("
     "RECOVERY_POINT_PATH, encode_offsets({_PARTITION: offset}))": 66,
 }
 """By place: a file operation of the sweep at which a power cut shows it, tried first."""
-NOTICED_BY_SEED = {"log/flush.py _run: self.directory.sync()": 3}
-OPENED = "directories/log_dir.py open: directory.sync()"
-CHECKPOINT = "log_set/jobs.py run_now: self._log_dir.directory.sync()"
-PRODUCERS = "log/flush.py _run: open_directory.sync_file(name)"
+NOTICED_BY_SEED = {"FlushJob._run: self.directory.sync()": 3}
+OPENED = "LogDirectory.open: directory.sync()"
+CHECKPOINT = "CheckpointJob.run_now: self._log_dir.directory.sync()"
+PRODUCERS = "FlushJob._run: open_directory.sync_file(name)"
 SNAPSHOT = (
-    "raft/replicated_log.py write: "
+    "ReplicatedLog.snapshot_writer.<locals>.write: "
     'directory.write_file_atomically(path, b"".join(parts), mode=SNAPSHOT_MODE)'
 )
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import linecache
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.testing import disk
@@ -23,6 +22,7 @@ from ottla.testing.simulation.workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
 SWEEP_STEPS = 16
 _SYNCS = (
@@ -59,7 +59,7 @@ def _workload(seed: int, operation: int, *, power: bool) -> Workload:
 
 
 def sync_places(seed: int) -> set[str]:
-    """Return the places of the source that sync files in a workload: module, function, line."""
+    """Return the places of the source that sync files in a workload: function and line."""
     found: set[str] = set()
 
     def note(place: str) -> bool:
@@ -111,18 +111,17 @@ def _syncs(skips: Any) -> Iterator[None]:
             setattr(owner, name, call)
 
 
-def _place(path: Path, function: str, line: int) -> str:
-    text = linecache.getline(str(path), line).partition("#")[0].strip()
-    return f"{path.parent.name}/{path.name} {function}: {text}"
+def _place(frame: FrameType) -> str:
+    text = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return f"{frame.f_code.co_qualname}: {text.partition('#')[0].strip()}"
 
 
 def _asking(call: Any, skips: Any, name: str) -> Any:
     def asked(self: Any, *args: Any, **options: Any) -> None:
         frame = sys._getframe(1)  # noqa: SLF001 - the caller is the place
-        path = Path(frame.f_code.co_filename)
-        if path == Path(disk.__file__) or not options.get("sync", True):
+        if frame.f_code.co_filename == disk.__file__ or not options.get("sync", True):
             call(self, *args, **options)  # part of a call that was asked about, or no sync
-        elif skips(_place(path, frame.f_code.co_name, frame.f_lineno)):
+        elif skips(_place(frame)):
             if name == "write_file_atomically":
                 call(self, *args, **{**options, "sync": False})
         else:
