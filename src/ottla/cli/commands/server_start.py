@@ -162,8 +162,10 @@ async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
     try:
         node = Node(settings.config, RealEnvironment(), may_format=settings.is_development)
         await node.start()
-    except (OttlaError, OSError) as error:
+    except OttlaError as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(_file_advice(error)) from error
     for line in node.banner.lines():
         click.echo(line)
     sys.stdout.flush()
@@ -180,6 +182,14 @@ async def _serve(settings: NodeSettings, ready_file: str | None) -> None:
         if ready_file is not None:
             _remove(Path(ready_file))
         await node.stop()
+
+
+def _file_advice(error: OSError) -> str:
+    """Return in one line which file cannot be used, and what to do."""
+    if error.filename is None:
+        return str(error)
+    advice = "give this user the right to read and write it, or choose other log.dirs"
+    return f"cannot open {error.filename}: {error.strerror}; {advice}"
 
 
 async def _first_of(*events: asyncio.Event) -> None:
