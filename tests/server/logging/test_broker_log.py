@@ -12,6 +12,7 @@ import pytest
 from ottla.clients.admin.configs import ConfigResource, ResourceType
 from ottla.clients.admin.quotas import QuotaChange
 from ottla.clients.admin.topics import NewTopic
+from ottla.errors import KafkaError
 from ottla.server.node.start_log import LoadProgress
 from ottla.server.requests.dispatch import Dispatcher
 from ottla.server.requests.request_log import RequestLog
@@ -144,6 +145,29 @@ def test_groups_and_their_members_are_told(lines: Callable[[], list[str]]) -> No
     assert "member second-" in told
     assert " leaves group billing" in told
     assert "group billing is empty, generation " in told
+
+
+def test_fenced_and_silent_members_are_told(lines: Callable[[], list[str]]) -> None:
+    """A second member with the same instance id; a member that sends no heartbeat any more."""
+
+    async def replace(node: SimulatedNode) -> None:
+        admin = node.admin()
+        await admin.create_topics([NewTopic("orders", 1)])
+        settings = {"group_id": "billing", "group_instance_id": "one", "session_timeout_ms": 6000}
+        first = node.consumer("orders", client_id="first", **settings)
+        await first.poll(1.0)
+        second = node.consumer("orders", client_id="second", **settings)
+        await second.poll(1.0)
+        with pytest.raises(KafkaError):
+            await first.poll(10.0)
+        await asyncio.sleep(400)  # longer than max.poll.interval.ms: heartbeats end
+        await admin.close()
+
+    run(replace)
+    told = "\n".join(lines())
+    assert " of group billing fenced: " in told
+    assert "joined with the same group.instance.id one" in told
+    assert "removed from group billing: it sent no heartbeat for 6000 ms" in told
 
 
 def test_segments_that_roll_and_go_are_told_and_no_payload(
