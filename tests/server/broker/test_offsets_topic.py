@@ -30,7 +30,8 @@ def test_a_refused_creation_is_reported(caplog: pytest.LogCaptureFixture) -> Non
     (warning,) = [line for line in caplog.records if line.levelname == "WARNING"]
     assert warning.getMessage() == (
         "Auto topic creation failed for __consumer_offsets with error 'INVALID_CONFIG': Invalid "
-        "value 1000 for configuration segment.bytes: Value must be at least 1048576"
+        "value 1000 for configuration segment.bytes: Value must be at least 1048576; correct the "
+        "settings of new topics, or create it with ottla topics"
     )
 
 

@@ -50,12 +50,18 @@ class TopicAutoCreation:
         """Report what could not be created: the clients that need it are only told to retry."""
         self._creating.difference_update(names)
         if created.error is not None:
-            log.warning("Auto topic creation failed for %s: %s", ", ".join(names), created.error)
+            text = (
+                "Auto topic creation failed for %s: %s; clients retry, see the controller's lines"
+            )
+            log.warning(text, ", ".join(names), created.error)
             return
         for topic in created.value.topics:
             code = ErrorCode(topic.error_code)
             if code not in _CREATED:
-                text = "Auto topic creation failed for %s with error '%s': %s"
+                text = (
+                    "Auto topic creation failed for %s with error '%s': %s; correct the settings "
+                    "of new topics, or create it with ottla topics"
+                )
                 log.warning(text, topic.name, code.name, topic.error_message)
 
     def _creatable(self, name: str) -> CreateTopicsRequest.CreatableTopic:
