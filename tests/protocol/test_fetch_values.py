@@ -17,6 +17,7 @@ from ottla.protocol.fetch_values import (
     read_fetch,
     write_fetch,
 )
+from ottla.protocol.flat import reader_over
 from ottla.types import ZERO_UUID, FileSlice, Node, Uuid
 from tests.network.open_file import OpenFile
 from tests.protocol.messages import random_message
@@ -37,7 +38,7 @@ def test_requests_are_read_as_by_the_codec(version: int) -> None:
         message = random_message(FetchRequest, version, rng)
         data = memoryview(bytearray(b"xyz" + codec.to_bytes(message, version)))
         known: Any = codec.decode_at(FetchRequest, version, data, 3)[0]
-        values = read_fetch(data, 3, version)
+        values = read_fetch(reader_over(data, 3), version)
         replica_id = known.replica_id if version < 15 else known.replica_state.replica_id
         assert values[:3] == (known.cluster_id, replica_id, known.replica_state.replica_epoch)
         assert values[3:9] == (
@@ -76,12 +77,12 @@ def test_damaged_requests_are_refused(version: int) -> None:
         data = bytearray(codec.to_bytes(random_message(FetchRequest, version, rng), version))
         for cut in range(len(data)):
             with pytest.raises(CorruptMessage):
-                read_fetch(memoryview(data[:cut]), 0, version)
+                read_fetch(reader_over(memoryview(data[:cut]), 0), version)
         for _ in range(20):
             damaged = bytearray(data)
             damaged[rng.randrange(len(damaged))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
             try:
-                read_fetch(memoryview(damaged), 0, version)
+                read_fetch(reader_over(memoryview(damaged), 0), version)
             except CorruptMessage:
                 continue
 

@@ -10,6 +10,7 @@ import pytest
 from ottla.errors import CorruptMessage
 from ottla.protocol import codec, frames
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
+from ottla.protocol.flat import reader_over
 from ottla.protocol.produce_values import PartitionAnswer, read_produce, write_produce
 from tests.protocol.messages import random_message
 
@@ -33,7 +34,7 @@ def test_requests_are_read_as_by_the_codec(version: int) -> None:
         message = random_message(ProduceRequest, version, rng)
         data = memoryview(bytearray(b"xyz" + body_of(message, version)))
         known: Any = codec.decode_at(ProduceRequest, version, data, 3)[0]
-        values = read_produce(data, 3, version)
+        values = read_produce(reader_over(data, 3), version)
         assert values[:3] == (known.transactional_id, known.acks, known.timeout_ms)
         expected = [
             (topic.topic_id if version >= 13 else topic.name, one.index, one.records)
@@ -51,12 +52,12 @@ def test_damaged_requests_are_refused(version: int) -> None:
         data = bytearray(body_of(random_message(ProduceRequest, version, rng), version))
         for cut in range(len(data)):
             with pytest.raises(CorruptMessage):
-                read_produce(memoryview(data[:cut]), 0, version)
+                read_produce(reader_over(memoryview(data[:cut]), 0), version)
         for _ in range(20):
             damaged = bytearray(data)
             damaged[rng.randrange(len(damaged))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
             try:
-                read_produce(memoryview(damaged), 0, version)
+                read_produce(reader_over(memoryview(damaged), 0), version)
             except CorruptMessage:
                 continue
 

@@ -141,11 +141,12 @@ def response_class(key: int) -> type[Response]:
 
 def request_header_version(key: int, version: int) -> int:
     """Return 2 for flexible versions, including unknown later ones, else 1."""
-    return 2 if version >= _first_flexible_request(key) else 1
+    return 2 if version >= first_flexible_request(key) else 1
 
 
 @cache
-def _first_flexible_request(key: int) -> int:
+def first_flexible_request(key: int) -> int:
+    """Return the lowest version of an API whose request is flexible; ValueError for no API."""
     return _lowest(request_class(key).flexible)
 
 

@@ -7,8 +7,7 @@ from ottla.protocol.flat cimport (
 from ottla.protocol.walker cimport Reader
 
 
-@cython.locals(reader=Reader)
-cpdef object read_fetch(object frame, Py_ssize_t position, int version)
+cpdef object read_fetch(Reader reader, int version)
 
 @cython.locals(flexible=cython.bint, forgotten=list)
 cdef object _read(Reader reader, int version)

@@ -26,12 +26,12 @@ from ottla.protocol.flat import (
     skip_tags,
 )
 from ottla.protocol.primitives import encode_uvarint
-from ottla.protocol.walker import Reader
 from ottla.types import ZERO_UUID, FileSlice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ottla.protocol.walker import Reader
     from ottla.types import Buffer, Node, SendItem, Uuid
 
 _FLEXIBLE_FROM: Final = 12
@@ -127,13 +127,8 @@ class FetchAnswer(NamedTuple):
     node_endpoints: Sequence[Node] = ()
 
 
-def read_fetch(frame: memoryview, position: int, version: int) -> FetchValues:
-    """Read the body of a request at position; CorruptMessage when it is none."""
-    reader = Reader()
-    reader.source = frame
-    reader.data = frame
-    reader.position = position
-    reader.end = len(frame)
+def read_fetch(reader: Reader, version: int) -> FetchValues:
+    """Read the body of a request; CorruptMessage when it is none."""
     try:
         return _read(reader, version)
     except IndexError as error:

@@ -4,7 +4,11 @@ import cython
 from ottla.protocol.walker cimport Reader
 
 cdef int _LONGEST_TEXT
+cdef Py_ssize_t _SMALL
 
+
+@cython.locals(reader=Reader)
+cpdef Reader reader_over(object source, Py_ssize_t position)
 
 @cython.locals(count=cython.longlong)
 cpdef Py_ssize_t read_count(Reader reader, bint flexible) except -1

@@ -9,20 +9,29 @@ Kafka: org.apache.kafka.common.protocol.Readable, Writable.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ottla.errors import CorruptMessage
-from ottla.protocol.primitives import encode_uvarint
+from ottla.protocol.primitives import SMALL_UVARINTS, encode_uvarint
+from ottla.protocol.walker import Reader
 from ottla.types import Uuid
-
-if TYPE_CHECKING:
-    from ottla.protocol.walker import Reader
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _UUID_BYTES: Final = 16
 _LONGEST_TEXT: Final = 32767
+_SMALL: Final = len(SMALL_UVARINTS) - 1
 _new_bytes: Any = bytes.__new__
+
+
+def reader_over(source: memoryview, position: int) -> Reader:
+    """Return a reader at a position of a frame."""
+    reader = Reader()
+    reader.source = source
+    reader.data = source
+    reader.position = position
+    reader.end = len(source)
+    return reader
 
 
 def read_count(reader: Reader, flexible: bool) -> int:  # noqa: FBT001 - as compiled
@@ -80,4 +89,6 @@ def encode_text(text: str, flexible: bool) -> bytes:  # noqa: FBT001 - as compil
 
 def encode_count(count: int, flexible: bool) -> bytes:  # noqa: FBT001 - as compiled
     """Return the length of an array."""
-    return encode_uvarint(count + 1) if flexible else _INT32.pack(count)
+    if flexible:
+        return SMALL_UVARINTS[count + 1] if count < _SMALL else encode_uvarint(count + 1)
+    return _INT32.pack(count)

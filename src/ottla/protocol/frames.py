@@ -41,39 +41,6 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     return codec.decode_at(RequestHeader, request_header_version(key, version), frame)
 
 
-def split_header(frame: memoryview) -> tuple[int, int, int, str | None, int]:
-    """Return key, version, correlation id, client id and the position of the body.
-
-    Reads the same header as `decode_request_header` without creating an object for it. Raises
-    CorruptMessage for an invalid header or an unknown key.
-    """
-    try:
-        key, version, correlation_id, length = REQUEST_HEADER.unpack_from(frame)
-        position = 10 + length if length > 0 else 10
-        client_id = None if length < 0 else str(frame[10:position], "utf-8", "replace")
-        if request_header_version(key, version) > 1:
-            if frame[position]:
-                return _split_slowly(frame)
-            position += 1
-    except (struct.error, IndexError, ValueError) as error:
-        raise CorruptMessage(f"not a request header: {error}") from error
-    if position > len(frame):
-        raise CorruptMessage("request header is truncated")
-    return key, version, correlation_id, client_id, position
-
-
-def _split_slowly(frame: memoryview) -> tuple[int, int, int, str | None, int]:
-    """Read a header with tagged fields, which no known client sends."""
-    header, position = decode_request_header(frame)
-    return (
-        header.request_api_key,
-        header.request_api_version,
-        header.correlation_id,
-        header.client_id,
-        position,
-    )
-
-
 def encode_request(
     request: Request, version: int, correlation_id: int, client_id: str | None
 ) -> list[SendItem]:

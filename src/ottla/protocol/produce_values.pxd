@@ -7,8 +7,7 @@ from ottla.protocol.flat cimport (
 from ottla.protocol.walker cimport Reader
 
 
-@cython.locals(reader=Reader)
-cpdef object read_produce(object frame, Py_ssize_t position, int version)
+cpdef object read_produce(Reader reader, int version)
 
 @cython.locals(
     flexible=cython.bint, topic_count=cython.Py_ssize_t, count=cython.Py_ssize_t,
@@ -18,11 +17,11 @@ cdef object _read(Reader reader, int version)
 
 @cython.locals(
     flexible=cython.bint, parts=list, topic_count=cython.Py_ssize_t, number=cython.Py_ssize_t,
-    end=cython.Py_ssize_t, body=bytes,
+    end=cython.Py_ssize_t, count=cython.Py_ssize_t, size=cython.Py_ssize_t,
 )
 cpdef bytes write_produce(list answers, object correlation_id, int version, object throttle_time_ms)
 
-@cython.locals(flexible=cython.bint)
-cdef object _write_partition(list parts, object answer, int version)
+@cython.locals(flexible=cython.bint, has_no_errors=cython.bint)
+cdef object _write_partition(list parts, tuple answer, int version)
 
 cdef bytes _nullable_text(object text, bint flexible)

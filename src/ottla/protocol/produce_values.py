@@ -13,7 +13,7 @@ Kafka: ProduceRequest, ProduceResponse (key 0).
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.errors import CorruptMessage
 from ottla.protocol.flat import (
@@ -25,11 +25,11 @@ from ottla.protocol.flat import (
     read_uuid,
     skip_tags,
 )
-from ottla.protocol.walker import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ottla.protocol.walker import Reader
     from ottla.types import Uuid
 
 _FLEXIBLE_FROM: Final = 9
@@ -42,19 +42,17 @@ _PARTITION: Final = Struct(">ihqq")
 _PARTITION_AND_START: Final = Struct(">ihqqq")
 _INT32: Final = Struct(">i")
 _FLEXIBLE_END: Final = Struct(">ib")
-_NOTHING_MORE: Final = b"\1\0\0"  # flexible: no record errors, no message, no tags
-_NO_ERRORS: Final = b"\0\0\0\0\xff\xff"  # before: no record errors, no message
+_PARTITION_WITHOUT_ERRORS: Final = Struct(">ihqqqbbb")
+_NO_ERRORS: Final = b"\0\0\0\0\xff\xff"  # no record errors, no message
 _new_tuple: Final = tuple.__new__
 
 
-class PartitionRecords(NamedTuple):
-    """What a client sends for one partition."""
+PartitionRecords = tuple["str | Uuid", int, "memoryview | None"]
+"""What a client sends for one partition: the topic, the partition and a view of the records.
 
-    topic: str | Uuid
-    """The topic's id from version 13 on, else its name."""
-    partition: int
-    records: memoryview | None
-    """A view of the frame."""
+The topic is its id from version 13 on, else its name. A plain tuple, because every request makes
+and unpacks one.
+"""
 
 
 class ProduceValues(NamedTuple):
@@ -80,13 +78,8 @@ class PartitionAnswer(NamedTuple):
     error_message: str | None = None
 
 
-def read_produce(frame: memoryview, position: int, version: int) -> ProduceValues:
-    """Read the body of a request at position; CorruptMessage when it is none."""
-    reader = Reader()
-    reader.source = frame
-    reader.data = frame
-    reader.position = position
-    reader.end = len(frame)
+def read_produce(reader: Reader, version: int) -> ProduceValues:
+    """Read the body of a request; CorruptMessage when it is none."""
     try:
         return _read(reader, version)
     except IndexError as error:
@@ -119,7 +112,7 @@ def _read(reader: Reader, version: int) -> ProduceValues:
                 raise CorruptMessage(f"records of {size} bytes")
             if flexible:
                 skip_tags(reader)
-            partitions.append(_new_tuple(PartitionRecords, (topic, index, records)))
+            partitions.append((topic, index, records))
         if flexible:
             skip_tags(reader)
     if flexible:
@@ -133,18 +126,18 @@ def write_produce(
     """Return the frame of a response; neighbours of one topic are in one element."""
     flexible = version >= _FLEXIBLE_FROM
     parts: list[bytes] = [b"", b""]
-    topic_count = 0
-    number = 0
-    while number < len(answers):
-        topic = answers[number].topic
+    size = topic_count = number = 0
+    count = len(answers)
+    while number < count:
+        topic = answers[number][0]
         end = number + 1
-        while end < len(answers) and answers[end].topic == topic:
+        while end < count and answers[end][0] == topic:
             end += 1
         topic_count += 1
         parts.append(encode_text(topic, flexible) if isinstance(topic, str) else topic)
         parts.append(encode_count(end - number, flexible))
         while number < end:
-            _write_partition(parts, answers[number], version)
+            _write_partition(parts, tuple(answers[number]), version)
             number += 1
         if flexible:
             parts.append(b"\0")
@@ -153,23 +146,33 @@ def write_produce(
     else:
         parts.append(_INT32.pack(throttle_time_ms))
     parts[1] = encode_count(topic_count, flexible)
-    body = b"".join(parts)
+    for part in parts:
+        size += len(part)
     if flexible:
-        return _SIZE_CORRELATION_NO_TAGS.pack(len(body) + 5, correlation_id, 0) + body
-    return _SIZE_AND_CORRELATION.pack(len(body) + 4, correlation_id) + body
+        parts[0] = _SIZE_CORRELATION_NO_TAGS.pack(size + 5, correlation_id, 0)
+    else:
+        parts[0] = _SIZE_AND_CORRELATION.pack(size + 4, correlation_id)
+    return b"".join(parts)
 
 
-def _write_partition(parts: list[bytes], answer: PartitionAnswer, version: int) -> None:
+def _write_partition(parts: list[bytes], answer: tuple[Any, ...], version: int) -> None:
     _, index, code, base_offset, append_time_ms, log_start, record_errors, message = answer
+    flexible = version >= _FLEXIBLE_FROM
+    has_no_errors = message is None and not record_errors
+    if flexible and has_no_errors:
+        packed = _PARTITION_WITHOUT_ERRORS.pack(
+            index, code, base_offset, append_time_ms, log_start, 1, 0, 0
+        )
+        parts.append(packed)  # without record errors, message and tags
+        return
     if version < _LOG_START_FROM:
         parts.append(_PARTITION.pack(index, code, base_offset, append_time_ms))
         return
     parts.append(_PARTITION_AND_START.pack(index, code, base_offset, append_time_ms, log_start))
     if version < _RECORD_ERRORS_FROM:
         return
-    flexible = version >= _FLEXIBLE_FROM
-    if not record_errors and message is None:
-        parts.append(_NOTHING_MORE if flexible else _NO_ERRORS)
+    if has_no_errors:
+        parts.append(_NO_ERRORS)
         return
     parts.append(encode_count(len(record_errors), flexible))
     for batch_index, text in record_errors:

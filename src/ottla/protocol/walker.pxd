@@ -62,9 +62,9 @@ cdef bint has_unknown_tags(Plan plan, object message) except -1
 
 @cython.final
 cdef class Reader:
-    cdef object source
+    cdef readonly object source
     cdef const unsigned char[::1] data
-    cdef Py_ssize_t position
+    cdef readonly Py_ssize_t position
     cdef Py_ssize_t end
 
     @cython.locals(start=cython.Py_ssize_t)

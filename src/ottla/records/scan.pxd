@@ -22,6 +22,8 @@ cdef class Cursor:
     cdef int fault
     cdef long long name_bytes
     cdef long long content_bytes
+    cdef long long largest
+    cdef long long largest_index
 
     @cython.locals(byte=cython.uint, bits=cython.ulonglong, value=cython.ulonglong, shift=cython.int)
     cdef long long varint(self) noexcept nogil
@@ -45,16 +47,27 @@ cpdef Cursor cursor_over(const unsigned char[::1] data, Py_ssize_t position, Py_
 cpdef bint overflows(long long base, long long delta) noexcept nogil
 
 
-@cython.locals(
-    cursor=Cursor, flags=cython.int, largest=cython.longlong, largest_index=cython.longlong,
-    index=cython.longlong, size=cython.longlong, record_end=cython.Py_ssize_t,
-    timestamp_delta=cython.longlong, timestamp=cython.longlong, key_size=cython.longlong,
-)
+@cython.locals(cursor=Cursor, flags=cython.int)
 cpdef tuple scan_records(
     const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, long long count,
     long long base_timestamp, long long earliest, long long latest, bint requires_keys,
     long long first_index=*,
 )
+
+
+@cython.locals(
+    flags=cython.int, largest=cython.longlong, end=cython.Py_ssize_t,
+    index=cython.longlong, size=cython.longlong, record_end=cython.Py_ssize_t,
+    timestamp_delta=cython.longlong, timestamp=cython.longlong, key_size=cython.longlong,
+)
+cpdef int walk_records(
+    Cursor cursor, long long count, long long base_timestamp, long long earliest,
+    long long latest, bint requires_keys, long long first_index,
+) noexcept nogil
+
+
+@cython.locals(value=cython.longlong, index=cython.int)
+cpdef long long signed_at(const unsigned char[::1] data, Py_ssize_t position, int width) noexcept nogil
 
 
 @cython.locals(

@@ -49,7 +49,16 @@ NO_HEADERS = b"\x00"
 class Cursor:
     """A position in bytes that reads varints and notes, instead of raising, what is wrong."""
 
-    __slots__ = ("content_bytes", "data", "end", "fault", "name_bytes", "position")
+    __slots__ = (
+        "content_bytes",
+        "data",
+        "end",
+        "fault",
+        "largest",
+        "largest_index",
+        "name_bytes",
+        "position",
+    )
 
     data: Buffer
     position: int
@@ -57,6 +66,8 @@ class Cursor:
     fault: int
     name_bytes: int
     content_bytes: int
+    largest: int
+    largest_index: int
 
     def varint(self) -> int:
         """Return a zig-zag value of 32 bits; what the fifth byte has beyond them is dropped."""
@@ -230,7 +241,7 @@ def decode_records(  # noqa: C901 - one loop, in C
     return records
 
 
-def scan_records(  # noqa: C901, PLR0913, PLR0917 - one loop, in C, and keywords are slow
+def scan_records(  # noqa: PLR0913, PLR0917 - one loop, in C, and keywords are slow
     data: Buffer,
     position: int,
     end: int,
@@ -250,17 +261,35 @@ def scan_records(  # noqa: C901, PLR0913, PLR0917 - one loop, in C, and keywords
     broken by a timestamp other than -1 outside earliest…latest, and by a missing key where keys
     are required.
     """
+    cursor = cursor_over(data, position, end)
+    flags = walk_records(
+        cursor, count, base_timestamp, earliest, latest, requires_keys, first_index
+    )
+    return flags, cursor.largest, cursor.largest_index
+
+
+def walk_records(
+    cursor: Cursor,
+    count: int,
+    base_timestamp: int,
+    earliest: int,
+    latest: int,
+    requires_keys: bool,  # noqa: FBT001 - as above
+    first_index: int,
+) -> int:
+    """Walk over records as `scan_records`; largest timestamp and its index are left in cursor."""
     flags = 0
     largest = -1
-    largest_index = -1
-    if count < 0 or count > (end - position) // 7 + 1:
-        return MALFORMED, largest, largest_index
-    cursor = cursor_over(data, position, end)
+    cursor.largest = largest
+    cursor.largest_index = -1
+    end = cursor.end
+    if count < 0 or count > (end - cursor.position) // 7 + 1:
+        return MALFORMED
     for index in range(count):
         size = cursor.varint()
         record_end = cursor.position + size
         if cursor.fault or size < 0 or record_end > end:
-            return MALFORMED, largest, largest_index
+            return MALFORMED
         cursor.skip(1)
         timestamp_delta = cursor.varlong()
         if cursor.varint() != first_index + index:
@@ -270,20 +299,29 @@ def scan_records(  # noqa: C901, PLR0913, PLR0917 - one loop, in C, and keywords
         cursor.skip(cursor.varint())
         cursor.skip_bounded_headers(cursor.varint())
         if cursor.fault or cursor.position != record_end:
-            return MALFORMED, largest, largest_index
+            return MALFORMED
         if overflows(base_timestamp, timestamp_delta):
-            return MALFORMED, largest, largest_index
+            return MALFORMED
         timestamp = base_timestamp + timestamp_delta
         if timestamp > largest:
             largest = timestamp
-            largest_index = index
+            cursor.largest = largest
+            cursor.largest_index = index
         if (timestamp < earliest or timestamp > latest) and timestamp != -1:
             flags |= RULE_BROKEN
         if requires_keys and key_size < 0:
             flags |= RULE_BROKEN
-    if cursor.position != end:
-        return MALFORMED, largest, largest_index
-    return flags, largest, largest_index
+    return flags if cursor.position == end else MALFORMED
+
+
+def signed_at(data: Buffer, position: int, width: int) -> int:
+    """Return the signed big-endian integer of 2, 4 or 8 bytes at position, which must exist."""
+    value = data[position]
+    if value > 127:
+        value -= 256
+    for index in range(1, width):
+        value = value * 256 + data[position + index]
+    return value
 
 
 def slice_end(data: Buffer, position: int, count: int, max_bytes: int) -> tuple[int, int]:

@@ -5,7 +5,7 @@ a function that handles just that: it explains what is wrong in Kafka's words
 (`records/batch_errors.py`, `records/record_errors.py`), builds the batch again
 (`records/rebuild.py`), or raises `OffloadRequired` when the work would hold the caller's thread for
 more than some milliseconds; `records/large_batches.py` then does it, and its result comes back as a
-`CheckedBatch`.
+`CheckedBatch`. Compiled by Cython with `validator.pxd`; runs uncompiled too.
 
 Differences from Kafka, all towards refusing or correcting what would stay broken in the log:
 uncompressed records whose offset deltas are not 0, 1, 2… are numbered again; a compressed record
@@ -28,14 +28,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.errors import CorruptMessage
 from ottla.records.batch import (
     ATTRIBUTES_POSITION,
+    BASE_SEQUENCE_POSITION,
+    BASE_TIMESTAMP_POSITION,
     COMPRESSION_MASK,
     CONTROL_FLAG,
     CRC_POSITION,
-    HEADER,
     HEADER_BYTES,
+    LAST_OFFSET_DELTA_POSITION,
+    LENGTH_POSITION,
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
     MAX_TIMESTAMP_POSITION,
+    PRODUCER_EPOCH_POSITION,
+    PRODUCER_POSITION,
+    RECORD_COUNT_POSITION,
     TRANSACTIONAL_FLAG,
     RecordBatch,
     TimestampType,
@@ -45,18 +52,47 @@ from ottla.records.compression import Compression, DecompressionLimitExceeded, D
 from ottla.records.crc32c import crc32c
 from ottla.records.rebuild import rebuild
 from ottla.records.record_errors import validate_each
-from ottla.records.scan import scan_records
+from ottla.records.scan import cursor_over, signed_at, walk_records
 from ottla.records.validation_rules import OffloadRequired, invalid, out_of_sequence
 
 if TYPE_CHECKING:
     from ottla.records.validation_rules import CheckedBatch, ValidationRules
 
-__all__ = ["LOOP_BYTES", "AppendOrigin", "UnreadableRecords", "ValidatedBatch", "validate"]
+__all__ = [
+    "LOOP_BYTES",
+    "AppendOrigin",
+    "UnreadableRecords",
+    "ValidatedBatch",
+    "is_single_batch",
+    "validate",
+]
 _PLACE: Final = Struct(">qii")  # base offset, length, leader epoch
 _ATTRIBUTES: Final = Struct(">h")
 _TIMESTAMP: Final = Struct(">q")
 _CRC: Final = Struct(">I")
 _KNOWN_FLAGS: Final = 0x7F
+_UINT32: Final = 0xFFFF_FFFF
+_INT31: Final = 0x7FFF_FFFF
+# Positions and flags of `records.batch` as C numbers, see validator.pxd.
+_MAGIC: Final = 2
+_MAGIC_AT: Final = MAGIC_POSITION
+_OVERHEAD: Final = LOG_OVERHEAD_BYTES
+_LENGTH_AT: Final = LENGTH_POSITION
+_CRC_AT: Final = CRC_POSITION
+_ATTRIBUTES_AT: Final = ATTRIBUTES_POSITION
+_DELTA_AT: Final = LAST_OFFSET_DELTA_POSITION
+_BASE_TIME_AT: Final = BASE_TIMESTAMP_POSITION
+_MAX_TIME_AT: Final = MAX_TIMESTAMP_POSITION
+_PRODUCER_AT: Final = PRODUCER_POSITION
+_EPOCH_AT: Final = PRODUCER_EPOCH_POSITION
+_SEQUENCE_AT: Final = BASE_SEQUENCE_POSITION
+_COUNT_AT: Final = RECORD_COUNT_POSITION
+_HEADER_SIZE: Final = HEADER_BYTES
+_CODEC: Final = COMPRESSION_MASK
+_STAMPED: Final = LOG_APPEND_TIME_FLAG
+_TRANSACTIONAL: Final = TRANSACTIONAL_FLAG
+_CONTROL: Final = CONTROL_FLAG
+_LOOP_SIZE: Final = LOOP_BYTES
 _LOOP_REBUILT_BYTES: Final = 128 * 1024
 _LOOP_VALIDATED_RECORDS: Final = 2048
 _LOOP_PIECES: Final = 512
@@ -105,6 +141,20 @@ class ValidatedBatch(NamedTuple):
         return self.last_offset - self.record_count + 1
 
 
+def is_single_batch(records: memoryview) -> bool:
+    """Whether records are one whole batch of magic 2 outside of transactions, by its header."""
+    return _is_whole(records) and not signed_at(records, _ATTRIBUTES_AT, 2) & _TRANSACTIONAL
+
+
+def _is_whole(data: memoryview) -> bool:
+    size = len(data)
+    return (
+        size >= _HEADER_SIZE
+        and data[_MAGIC_AT] == _MAGIC
+        and signed_at(data, _LENGTH_AT, 4) == size - _OVERHEAD
+    )
+
+
 def validate(  # noqa: C901 - the steps of the hot path
     view: memoryview,
     next_offset: int,
@@ -121,68 +171,64 @@ def validate(  # noqa: C901 - the steps of the hot path
     to be checked by `check_large_batch` and placed by `place_checked`.
     """
     is_client = origin is _CLIENT
+    data = view
+    if not _is_whole(data):
+        view = only_batch(view, is_client=is_client)
+        data = view
     size = len(view)
-    if size < HEADER_BYTES:
-        view = only_batch(view, is_client=is_client)
-        size = len(view)
-    header = HEADER.unpack_from(view)
-    if header[3] != 2 or header[1] + LOG_OVERHEAD_BYTES != size:
-        view = only_batch(view, is_client=is_client)
-        size = len(view)
-        header = HEADER.unpack_from(view)
-    base, _, _, _, crc, attributes, delta, base_time, max_time, producer_id, _, sequence, count = (
-        header
-    )
+    attributes, delta = signed_at(data, _ATTRIBUTES_AT, 2), signed_at(data, _DELTA_AT, 4)
+    count = signed_at(data, _COUNT_AT, 4)
     if (
         size > rules.max_message_bytes
-        or crc32c(view[ATTRIBUTES_POSITION:]) != crc
+        or crc32c(view[ATTRIBUTES_POSITION:]) != signed_at(data, _CRC_AT, 4) & _UINT32
         or (
             is_client
             and (
-                base
+                signed_at(data, 0, 8)
                 or delta < 0
                 or count != delta + 1
-                or attributes & CONTROL_FLAG
-                or size > LOOP_BYTES
-                or (sequence < 0 <= producer_id)
+                or attributes & _CONTROL
+                or size > _LOOP_SIZE
+                or (signed_at(data, _SEQUENCE_AT, 4) < 0 <= signed_at(data, _PRODUCER_AT, 8))
             )
         )
     ):
         refuse_header(view, rules, is_client=is_client)
-    codec = attributes & COMPRESSION_MASK
-    plain, start = view, HEADER_BYTES
+    codec = attributes & _CODEC
     if codec:
-        plain, start = decompress_records(view, codec, rules, is_client=is_client), 0
+        plain = decompress_records(view, codec, rules, is_client=is_client)
+        cursor = cursor_over(plain, 0, len(plain))
+    else:
+        cursor = cursor_over(data, _HEADER_SIZE, size)
+        plain = view
     stamped = rules.timestamp_type is _LOG_APPEND_TIME
     earliest, latest = _MIN_INT64, _LARGEST_INT64
     if not stamped:
-        earliest, latest = now_ms - rules.before_max_ms, now_ms + rules.after_max_ms
-        if latest > _LARGEST_INT64:  # noqa: PLR1730 - half the cost of min()
-            latest = _LARGEST_INT64
-    faults, largest, _ = scan_records(
-        plain, start, len(plain), count, base_time, earliest, latest, rules.is_compacted
-    )
-    if faults or attributes & LOG_APPEND_TIME_FLAG:
+        earliest = now_ms - rules.before_max_ms
+        if rules.after_max_ms < _LARGEST_INT64 - now_ms:
+            latest = now_ms + rules.after_max_ms
+    base_time = signed_at(data, _BASE_TIME_AT, 8)
+    faults = walk_records(cursor, count, base_time, earliest, latest, rules.is_compacted, 0)
+    largest = cursor.largest
+    if faults or attributes & _STAMPED:
         _offload_when(count > _LOOP_VALIDATED_RECORDS, view, rules, is_client)
-        faults, largest = validate_each(RecordBatch(view), plain[start:], now_ms, rules)
+        faults, largest = validate_each(RecordBatch(view), _records(view, plain), now_ms, rules)
     target = rules.compression_type
     if faults and codec and (target is None or target == codec):
         raise out_of_sequence(rules)
-    if faults or (
-        target is not None and target != codec and (codec or not attributes & CONTROL_FLAG)
-    ):
-        view = _rebuilt(view, plain[start:], next_offset, leader_epoch, now_ms, rules, is_client)
-        header = HEADER.unpack_from(view)
-        if stamped:
-            largest = now_ms
-        return _summary(view, header, next_offset + count - 1, largest, now_ms if stamped else -1)
-    if stamped or largest != max_time or attributes & LOG_APPEND_TIME_FLAG:
+    if faults or (target is not None and target != codec and (codec or not attributes & _CONTROL)):
+        view = _rebuilt(
+            view, _records(view, plain), next_offset, leader_epoch, now_ms, rules, is_client
+        )
+        largest = now_ms if stamped else largest
+        return _summary(view, view, next_offset + count - 1, largest, now_ms if stamped else -1)
+    if stamped or largest != signed_at(data, _MAX_TIME_AT, 8) or attributes & _STAMPED:
         return place(view, next_offset, leader_epoch, now_ms if stamped else largest, stamped)
     if view.readonly:
         view = memoryview(bytearray(view))
-    last = next_offset + count - 1
-    _PLACE.pack_into(view, 0, last - delta, header[1], leader_epoch)
-    return _summary(view, header, last, largest, _NONE)
+    last = next_offset + delta
+    _PLACE.pack_into(view, 0, next_offset, size - _OVERHEAD, leader_epoch)
+    return _summary(view, data, last, largest, _NONE)
 
 
 def place_checked(
@@ -203,44 +249,53 @@ def place(
     """Put offsets, leader epoch, timestamp type and largest timestamp into a batch's header."""
     if view.readonly:
         view = memoryview(bytearray(view))
-    header = HEADER.unpack_from(view)
-    attributes = header[5]
-    last = next_offset + header[12] - 1
-    _PLACE.pack_into(view, 0, last - header[6], header[1], leader_epoch)
-    if largest != header[8] or bool(attributes & LOG_APPEND_TIME_FLAG) != stamped:
-        flags = attributes & _KNOWN_FLAGS & ~LOG_APPEND_TIME_FLAG
-        flags |= LOG_APPEND_TIME_FLAG if stamped else 0
+    data = view
+    attributes = signed_at(data, _ATTRIBUTES_AT, 2)
+    last = next_offset + signed_at(data, _COUNT_AT, 4) - 1
+    base = last - signed_at(data, _DELTA_AT, 4)
+    _PLACE.pack_into(view, 0, base, len(view) - _OVERHEAD, leader_epoch)
+    is_stamped = attributes & _STAMPED != 0
+    if largest != signed_at(data, _MAX_TIME_AT, 8) or is_stamped != stamped:
+        flags = attributes & _KNOWN_FLAGS & ~_STAMPED
+        flags |= _STAMPED if stamped else 0
         _ATTRIBUTES.pack_into(view, ATTRIBUTES_POSITION, flags)
         _TIMESTAMP.pack_into(view, MAX_TIMESTAMP_POSITION, largest)
         _CRC.pack_into(view, CRC_POSITION, crc32c(view[ATTRIBUTES_POSITION:]))
-    return _summary(view, header, last, largest, largest if stamped else _NONE)
+    return _summary(view, data, last, largest, largest if stamped else _NONE)
 
 
 def _summary(
-    view: memoryview, header: tuple[int, ...], last: int, largest: int, append_time: int
+    view: memoryview, data: memoryview, last: int, largest: int, append_time: int
 ) -> ValidatedBatch:
-    attributes, delta, sequence = header[5], header[6], header[11]
+    """Return what the log notes of a placed batch; `data` has its producer, flags and counts."""
+    attributes, delta = signed_at(data, _ATTRIBUTES_AT, 2), signed_at(data, _DELTA_AT, 4)
+    sequence = signed_at(data, _SEQUENCE_AT, 4)
     # a named tuple's own constructor is a Python function, and costs as much as the scan
     summary: ValidatedBatch = _new_tuple(
         ValidatedBatch,
         (
             last - delta,
             last,
-            header[9],
-            header[10],
+            signed_at(data, _PRODUCER_AT, 8),
+            signed_at(data, _EPOCH_AT, 2),
             sequence,
-            _NONE if sequence < 0 else (sequence + delta) & 0x7FFF_FFFF,
+            _NONE if sequence < 0 else (sequence + delta) & _INT31,
             largest,
-            attributes & TRANSACTIONAL_FLAG != 0,
-            attributes & CONTROL_FLAG != 0,
+            attributes & _TRANSACTIONAL != 0,
+            attributes & _CONTROL != 0,
             0,
             len(view),
             view,
-            header[12],
+            signed_at(data, _COUNT_AT, 4),
             append_time,
         ),
     )
     return summary
+
+
+def _records(view: memoryview, plain: memoryview) -> memoryview:
+    """Return a batch's records, which `plain` holds when they were compressed."""
+    return view[HEADER_BYTES:] if plain is view else plain
 
 
 def _offload_when(

@@ -10,7 +10,6 @@ benchmarks/against_kafka.
 from __future__ import annotations
 
 import logging
-from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
@@ -20,8 +19,6 @@ from ottla.purgatory.pending import Pending
 from ottla.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
     TRANSACTIONAL_FLAG,
     claimed_bytes,
@@ -29,6 +26,7 @@ from ottla.records.batch import (
 from ottla.records.batch_errors import UnreadableRecords, only_batch
 from ottla.records.compression import Compression
 from ottla.records.validation_rules import OffloadRequired
+from ottla.records.validator import is_single_batch
 from ottla.server.handlers.produce_answers import (
     after_flushes,
     fail_request,
@@ -46,8 +44,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.produce")
 ADMIN_CLIENT_ID = "__admin_client"
 _ZSTD_FROM: Final = 7
-_LENGTH: Final = Struct(">i")
-_LENGTH_POSITION: Final = 8
 _FLAGS_POSITION: Final = ATTRIBUTES_POSITION + 1  # the low byte of the attributes
 _MAGIC: Final = 2
 _ZSTD: Final = int(Compression.ZSTD)
@@ -75,14 +71,7 @@ def produce(
         partitions = without_repeats(partitions)
     is_usual = ctx.api_version >= _ZSTD_FROM and -1 <= acks <= 1
     for _, _, records in request.partitions:  # also of what is repeated
-        if (
-            records is None
-            or len(records) < HEADER_BYTES
-            or records[MAGIC_POSITION] != _MAGIC
-            or records[_FLAGS_POSITION] & TRANSACTIONAL_FLAG
-            or _LENGTH.unpack_from(records, _LENGTH_POSITION)[0] + LOG_OVERHEAD_BYTES
-            != len(records)
-        ):
+        if records is None or not is_single_batch(records):
             is_usual = False
     if not is_usual:
         _refuse_request(request)
@@ -141,8 +130,8 @@ def _refuse_request(request: ProduceValues) -> None:
 
     That is a first batch that cannot be read, and a transactional one without a transactional id.
     """
-    for part in request.partitions:
-        if _is_transactional(part.records) and request.transactional_id is None:
+    for _, _, records in request.partitions:
+        if _is_transactional(records) and request.transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
@@ -205,7 +194,7 @@ def _when_checked(
             answer.complete(_acknowledged(ctx, request, answers))
 
     def append(one: _Later) -> None:
-        answers[positions[one.part.topic, one.part.partition]] = _append_checked(ctx, request, one)
+        answers[positions[one.part[:2]]] = _append_checked(ctx, request, one)
         after_flushes(ctx, answers, part_is_over)
 
     after_flushes(ctx, answers, part_is_over)
@@ -232,7 +221,7 @@ def _append_checked(ctx: Context, request: ProduceValues, one: _Later) -> Partit
         log.exception("append failed; report this traceback as a bug", exc_info=error, extra=extra)
         return failed(part, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR), partition)
     return PartitionAnswer(
-        part.topic, index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
+        part[0], index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
     )
 
 
@@ -247,4 +236,4 @@ def _not_held(ctx: Context, part: PartitionRecords) -> KafkaError:
 
 def _log_refusal(ctx: Context, part: PartitionRecords, error: KafkaError) -> None:
     extra = {"event": "produce.refused", "client": ctx.client, "client_id": ctx.client_id}
-    log.info("refused for %s-%d: %s", part.topic, part.partition, error, extra=extra)
+    log.info("refused for %s-%d: %s", part[0], part[1], error, extra=extra)

@@ -56,9 +56,8 @@ def failed(
         partition.failed_append_count += 1  # Kafka leaves out what clients must expect
         log_start_offset = partition.log.log_start_offset
     code = int(error.code)
-    return PartitionAnswer(
-        part.topic, part.partition, code, -1, -1, log_start_offset, record_errors, message
-    )
+    topic, index, _ = part
+    return PartitionAnswer(topic, index, code, -1, -1, log_start_offset, record_errors, message)
 
 
 def fail_request(request: ProduceValues, error: KafkaError) -> list[PartitionAnswer] | None:
@@ -67,8 +66,8 @@ def fail_request(request: ProduceValues, error: KafkaError) -> list[PartitionAns
         return None
     message = error.message if error.message != error.code.text else None
     return [
-        PartitionAnswer(part.topic, part.partition, int(error.code), -1, -1, -1, (), message)
-        for part in without_repeats(request.partitions)
+        PartitionAnswer(topic, index, int(error.code), -1, -1, -1, (), message)
+        for topic, index, _ in without_repeats(request.partitions)
     ]
 
 
@@ -77,12 +76,12 @@ def without_repeats(partitions: list[PartitionRecords]) -> list[PartitionRecords
 
     Partitions of one topic are answered together, wherever they stood.
     """
-    requested = {(part.topic, part.partition): part for part in partitions}
+    requested = {part[:2]: part for part in partitions}
     topics: dict[str | Uuid, list[PartitionRecords]] = {}
     if len(requested) == len(partitions) and not _is_scattered(partitions):
         return partitions
     for part in requested.values():
-        topics.setdefault(part.topic, []).append(part)
+        topics.setdefault(part[0], []).append(part)
     return [part for parts in topics.values() for part in parts]
 
 
@@ -91,7 +90,7 @@ def _is_scattered(partitions: list[PartitionRecords]) -> bool:
     seen: set[str | Uuid] = set()
     last: str | Uuid | None = None
     for part in partitions:
-        topic = part.topic
+        topic = part[0]
         if topic != last:
             if topic in seen:
                 return True

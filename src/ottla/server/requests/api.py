@@ -9,8 +9,9 @@ Kafka: kafka.server.KafkaApis.handle, org.apache.kafka.common.protocol.ApiKeys.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol import codec
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ottla.protocol.schema import Request
+    from ottla.protocol.walker import Reader
     from ottla.server.requests.context import Context
     from ottla.types import SendItem
 
@@ -51,18 +53,20 @@ HANDLER_MODULES = (
 )
 
 
-class Form(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Form:
     """How the messages of an API are read, written and made of an error."""
 
-    read: Callable[[memoryview, int, int], Any]
-    """(frame, position, version) → request; CorruptMessage when there is none."""
+    read: Callable[[Reader, int], Any]
+    """(reader, version) → request; CorruptMessage when there is none."""
     write: Callable[[Any, int, int, int], bytes | Sequence[SendItem]]
     """(response, correlation id, version, throttle time in ms) → frame."""
     fail: Callable[[Any, KafkaError], Any]
     """(request, error) → response; None when no response can carry the error."""
 
 
-class Api(NamedTuple):
+@dataclass(frozen=True, slots=True)  # attributes of named tuples are found slowly
+class Api:
     """An API as it is served: its handler, its versions and its form."""
 
     key: ApiKey
@@ -104,8 +108,8 @@ def served_apis(listener: str = "broker") -> dict[int, Api]:
 def codec_form(request: type[Request], key: ApiKey) -> Form:
     """Return the form of an API whose messages are objects."""
 
-    def read(frame: memoryview, position: int, version: int) -> Any:
-        return codec.decode_at(request, version, frame, position)[0]
+    def read(reader: Reader, version: int) -> Any:
+        return codec.decode_at(request, version, reader.source, reader.position)[0]
 
     def write(
         response: Any, correlation_id: int, version: int, throttle_time_ms: int

@@ -11,6 +11,7 @@ from ottla.server.controller.channel import Requester
 
 if TYPE_CHECKING:
     from ottla.network.connection import Connection
+    from ottla.protocol.request_header import Header
     from ottla.server.broker.broker import Broker
     from ottla.server.requests.api import Api
     from ottla.server.requests.throttling import QuotaUse
@@ -43,9 +44,9 @@ class Context:
         connection: Connection,
         listener: str,
         api: Api,
-        header: tuple[int, int, int, str | None, int],
+        header: Header,
     ) -> None:
-        """Take the header as `protocol.frames.split_header` returns it."""
+        """Take the header as `protocol.request_header.split_header` returns it."""
         self.broker = broker
         self.connection = connection
         self.listener = listener

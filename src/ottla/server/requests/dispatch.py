@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ErrorCode, KafkaError, OttlaError
-from ottla.protocol.frames import split_header
+from ottla.protocol.request_header import split_header
 from ottla.purgatory.pending import Pending
 from ottla.server.requests.api import served_apis
 from ottla.server.requests.context import ANONYMOUS, Context
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.network.connection import Connection
+    from ottla.protocol.request_header import Header
     from ottla.server.broker.broker import Broker
     from ottla.server.requests.api import Api
     from ottla.server.requests.timing import RequestTimes
@@ -64,7 +65,7 @@ class Dispatcher:
                 api, header = self._refuse(api, connection, header)
                 if api is None:
                     return
-            request = api.form.read(frame, header[4], header[1])
+            request = api.form.read(header[4], header[1])
         except KafkaError as error:
             extra = {"event": "request.invalid", "client": connection.peer_host}
             log.info("closing: %s", error, extra=extra)
@@ -92,8 +93,8 @@ class Dispatcher:
             self._times.add(ctx, self._elapsed_s() - ctx.started_s)
 
     def _refuse(
-        self, api: Api | None, connection: Connection, header: tuple[int, int, int, str | None, int]
-    ) -> tuple[Api | None, tuple[int, int, int, str | None, int]]:
+        self, api: Api | None, connection: Connection, header: Header
+    ) -> tuple[Api | None, Header]:
         """Raise for an API or a version that is not served.
 
         A too new ApiVersions is answered in version 0, so that the client can fall back.

@@ -1,0 +1,61 @@
+# C types for validator.py (Cython's augmenting file): the logic stands there, only types stand here.
+import cython
+
+from ottla.records.scan cimport Cursor, cursor_over, signed_at, walk_records
+
+cdef long long _MIN_INT64
+cdef long long _LARGEST_INT64
+cdef long long _UINT32
+cdef long long _INT31
+cdef int _MAGIC
+cdef int _MAGIC_AT
+cdef int _OVERHEAD
+cdef int _LENGTH_AT
+cdef int _CRC_AT
+cdef int _ATTRIBUTES_AT
+cdef int _DELTA_AT
+cdef int _BASE_TIME_AT
+cdef int _MAX_TIME_AT
+cdef int _PRODUCER_AT
+cdef int _EPOCH_AT
+cdef int _SEQUENCE_AT
+cdef int _COUNT_AT
+cdef int _HEADER_SIZE
+cdef int _CODEC
+cdef int _STAMPED
+cdef int _TRANSACTIONAL
+cdef int _CONTROL
+cdef int _KNOWN_FLAGS
+cdef int _LOOP_SIZE
+
+
+cpdef bint is_single_batch(const unsigned char[::1] records) except -1
+
+@cython.locals(size=cython.Py_ssize_t)
+cdef bint _is_whole(const unsigned char[::1] data) noexcept nogil
+
+@cython.locals(
+    data="const unsigned char[::1]", cursor=Cursor, is_client=cython.bint,
+    size=cython.Py_ssize_t, attributes=cython.int, delta=cython.longlong,
+    base_time=cython.longlong, count=cython.longlong, codec=cython.int,
+    stamped=cython.bint, earliest=cython.longlong, latest=cython.longlong, faults=cython.int,
+    largest=cython.longlong, last=cython.longlong,
+)
+cpdef object validate(
+    object view, long long next_offset, int leader_epoch, long long now_ms, object rules,
+    object origin=*,
+)
+
+@cython.locals(
+    data="const unsigned char[::1]", attributes=cython.int, last=cython.longlong,
+    base=cython.longlong, is_stamped=cython.bint, flags=cython.int,
+)
+cpdef object place(
+    object view, long long next_offset, int leader_epoch, long long largest, bint stamped,
+)
+
+@cython.locals(attributes=cython.int, delta=cython.longlong, sequence=cython.longlong)
+cdef object _summary(
+    object view, const unsigned char[::1] data, long long last, long long largest,
+    long long append_time,
+)
