@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import KafkaError
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.frames import split_header
+from ottla.protocol.request_header import split_header
 from ottla.server.requests.api import served_apis
 
 if TYPE_CHECKING:
