@@ -27,6 +27,7 @@ from ottla.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
+from ottla.protocol.request_header import split_header
 from ottla.purgatory.pending import Pending
 from ottla.records.batch import RecordBatch, add_to_sequence
 from ottla.records.batches import iterate_batches
@@ -408,10 +409,9 @@ class Simulation:
     def _serve(self, key: ConnectionKey, node_id: int, frame: bytes) -> None:
         if self.open_connections.get(key) != node_id:
             return
-        header, position = frames.decode_request_header(memoryview(frame))
-        api_key, version = header.request_api_key, header.request_api_version
+        api_key, version, correlation_id, _, reader = split_header(memoryview(frame))
         cls = api_keys.request_class(api_key)
-        request, _ = codec.decode_at(cls, version, memoryview(frame), position)
+        request, _ = codec.decode_at(cls, version, reader.source, reader.position)
         self.cluster.seen.append((node_id, request))
         faults = self.cluster.faults[cls]
         fault = faults.pop(0) if faults else None
@@ -428,7 +428,7 @@ class Simulation:
             return
 
         def answer(done: Pending[Any]) -> None:
-            parts = frames.encode_response(header.correlation_id, api_key, version, done.value)
+            parts = frames.encode_response(correlation_id, api_key, version, done.value)
             self._later(partial(self._deliver, key, node_id, joined(parts)[4:]))
 
         # A handler that has to wait for others returns a Pending.

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ottla.errors import CorruptMessage, UnsupportedVersion
 from ottla.protocol import codec, frames
 from ottla.protocol.api_keys import ApiKey, request_class, response_class
+from ottla.protocol.request_header import split_header
 from tests.protocol.messages import random_message
 
 ALLOWED = (CorruptMessage, UnsupportedVersion)
@@ -21,11 +22,10 @@ HUGE_VARINT = b"\xff\xff\xff\xff\x0f"
 
 def receive(frame: bytes) -> None:
     """Read a request as a broker does: header, version, body."""
-    header, position = frames.decode_request_header(memoryview(frame))
-    cls = request_class(header.request_api_key)
-    message, end = codec.decode_at(cls, header.request_api_version, memoryview(frame), position)
+    key, version, _, _, reader = split_header(memoryview(frame))
+    message, end = codec.decode_at(request_class(key), version, reader.source, reader.position)
     assert end <= len(frame)
-    codec.encode(message, header.request_api_version)
+    codec.encode(message, version)
 
 
 def receive_hostile(frame: bytes) -> None:

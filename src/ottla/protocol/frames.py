@@ -9,36 +9,19 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from ottla.errors import CorruptMessage
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey, request_header_version, response_header_version
-from ottla.protocol.headers import RequestHeader
 
 if TYPE_CHECKING:
     from ottla.protocol.schema import Request, Response
     from ottla.types import SendItem
 
-_KEY_AND_VERSION = struct.Struct(">hh")
 _SIZE = struct.Struct(">i")
 REQUEST_HEADER = struct.Struct(">hhih")
 """Key, version, correlation id, client id length; the client id and tagged fields follow."""
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _SIZE_CORRELATION_NO_TAGS = struct.Struct(">iib")
 _KEYS = frozenset(ApiKey)
-
-
-def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
-    """Return the header of a request and the position of its body.
-
-    An unknown version is read like the newest known one of its API; the caller decides whether it
-    is served. Raises CorruptMessage for an invalid header or an unknown key.
-    """
-    if len(frame) < 4:
-        raise CorruptMessage("a request has at least four bytes")
-    key, version = _KEY_AND_VERSION.unpack_from(frame)
-    if key not in _KEYS:
-        raise CorruptMessage(f"unknown api key {key}")
-    return codec.decode_at(RequestHeader, request_header_version(key, version), frame)
 
 
 def encode_request(

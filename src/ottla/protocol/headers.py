@@ -1,25 +1,12 @@
-"""Headers of requests and responses.
+"""The header of responses; that of requests is in `protocol/request_header.py`.
 
-Kafka: RequestHeader, ResponseHeader. The version of the header follows from that of the body: see
-`request_header_version` and `response_header_version` in `protocol.api_keys`.
+Kafka: ResponseHeader. Its version follows from that of the body: see `response_header_version` in
+`protocol.api_keys`.
 """
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Struct, field, int16, int32
-
-
-class RequestHeader(Struct, versions="1-2", flexible="2+"):
-    """Request header; v2 has tagged fields.
-
-    The client id keeps its old encoding, so that every broker can read the header of an
-    ApiVersions request of an unknown version and answer UNSUPPORTED_VERSION.
-    """
-
-    request_api_key: int16
-    request_api_version: int16
-    correlation_id: int32
-    client_id: str | None = field(flexible="none")
+from ottla.protocol.schema import Struct, int32
 
 
 class ResponseHeader(Struct, versions="0-1", flexible="1+"):

@@ -1,5 +1,8 @@
 """Reads the header of a request without an object for it.
 
+The client id keeps its old encoding in flexible versions, so that every broker can read the header
+of an ApiVersions request of an unknown version and answer UNSUPPORTED_VERSION.
+
 Compiled by Cython with `request_header.pxd`; runs uncompiled too.
 
 Hot path: all of it. benchmarks/against_kafka.
