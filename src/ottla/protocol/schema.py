@@ -89,7 +89,7 @@ def field(
 
     `tag` makes it a tagged field, in the versions `tagged` (by default, all of its versions);
     `flexible` overrides the message's flexible versions for this field alone ("none": the field
-    keeps its old encoding, as the client id of a request header does); `sensitive` hides it from repr.
+    keeps its old encoding, as a request header's client id); `sensitive` hides it from repr.
     """
     return FieldOptions(
         versions,
