@@ -9,10 +9,17 @@ import click
 import pytest
 
 from ottla.cli.main import main
-from ottla.cli.options.connection import consumer_settings, key_values, producer_settings, read_file
+from ottla.cli.options.connection import (
+    consumer_settings,
+    key_values,
+    open_admin,
+    producer_settings,
+    read_file,
+)
 from ottla.cli.options.flags import require
 from ottla.cli.output.java_names import java_text
 from ottla.errors import ErrorCode, KafkaError
+from ottla.testing.cluster import Cluster
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,3 +93,11 @@ def test_settings_that_a_client_refuses(
     reported = capsys.readouterr()
     wrong = "Invalid value abc for configuration request.timeout.ms: Not a number of type INT"
     assert (reported.out + reported.err).splitlines()[-1] == before + wrong
+
+
+def test_a_short_timeout_of_a_tool_limits_its_requests_too() -> None:
+    """`consumer-groups --timeout 5000`: the client's own limit of a request is 30 s."""
+    with Cluster() as cluster:
+        for timeout_ms in (5000, 60_000):
+            with open_admin(cluster.bootstrap, None, default_api_timeout_ms=timeout_ms) as admin:
+                assert admin.list_topics() == []

@@ -33,20 +33,15 @@ class _Names(click.types.StringParamType):
 
 
 def _asked(ctx: click.Context, names: Callable[[Admin], Iterable[str]]) -> list[str]:
-    from ottla.cli.options.connection import read_file, usable
-    from ottla.clients.blocking import Admin
-    from ottla.clients.settings import ADMIN
-    from ottla.config.client import AdminConfig
+    from ottla.cli.options.connection import open_admin
     from ottla.errors import ConfigError, OttlaError
 
     servers: Any = ctx.params.get("bootstrap_server") or ctx.lookup_default("bootstrap_server")
     config: Any = ctx.params.get("command_config") or ctx.lookup_default("command_config")
     if not servers:
         return []
-    timeouts = dict.fromkeys(("request.timeout.ms", "default.api.timeout.ms"), _TIMEOUT_MS)
     try:
-        given = {**read_file(config), **timeouts, "bootstrap.servers": servers}
-        with Admin(config=usable(given, AdminConfig, ADMIN, warn=False)) as admin:
+        with open_admin(servers, config, default_api_timeout_ms=_TIMEOUT_MS, warn=False) as admin:
             return sorted(names(admin))
     except (OttlaError, ConfigError, OSError, click.ClickException):
         return []  # a shell shows no errors while a line is typed

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _JAVA_ONLY = ("key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
 
 
+_REQUEST_TIMEOUT_MS = "30000"
+
+
 def key_values(pairs: Iterable[str]) -> dict[str, str]:
     """Parse name=value flags."""
     settings: dict[str, str] = {}
@@ -108,6 +111,10 @@ def open_admin(
         given |= {"bootstrap.servers": "", "bootstrap.controllers": bootstrap_controller}
     if default_api_timeout_ms is not None:
         given["default.api.timeout.ms"] = str(default_api_timeout_ms)
+        # Kafka's tools limit each call; a client whose limit is below that of a request is invalid
+        request_ms = given.get("request.timeout.ms", _REQUEST_TIMEOUT_MS)
+        if request_ms.isdecimal() and int(request_ms) > default_api_timeout_ms >= 0:
+            given["request.timeout.ms"] = str(default_api_timeout_ms)
     return Admin(config=usable(given, AdminConfig, ADMIN, warn=warn))
 
 
