@@ -7,6 +7,7 @@ scripts/random_sessions.py --seeds 1-500 runs many seeds; --steps replays some s
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -25,6 +26,7 @@ def main() -> int:
     parser.add_argument("--seeds", required=True, help="first and last seed: 1-500")
     parser.add_argument("--steps", default="", help="only these steps: 0,5,17")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # Kafka's process, too
     first, _, last = options.seeds.partition("-")
     only = [int(number) for number in options.steps.split(",") if number]
     different = 0

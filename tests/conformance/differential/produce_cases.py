@@ -283,6 +283,12 @@ CASES: list[Case] = [
         E_.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         after=_end("produced-twice"),
     ),
+    _make(
+        "two batches, zstd",
+        sent(batch(compression=Compression.ZSTD) * 2),
+        E_.INVALID_RECORD,
+        E_.UNSUPPORTED_COMPRESSION_TYPE,
+    ),
     _make("length without magic", sent(struct.pack(">qi", 0, 3)), E_.CORRUPT_MESSAGE),
     *(
         _make(

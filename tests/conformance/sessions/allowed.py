@@ -84,12 +84,12 @@ ALLOWED: tuple[Allowed, ...] = (
             path,
             kafka,
             ottla,
-            "A member that syncs again while it waits gets no answer to its first request in Kafka;"
-            " Ottla answers REBALANCE_IN_PROGRESS.",
+            "A member that syncs again, or is removed, while its sync waits gets no answer to it in"
+            " Kafka; Ottla answers REBALANCE_IN_PROGRESS or UNKNOWN_MEMBER_ID.",
         )
         for path, kafka, ottla in (
             ("answer", "no answer", "<absent>"),
-            (r"answer\.error_code", "<absent>", "27"),
+            (r"answer\.error_code", "<absent>", "25|27"),
             (
                 r"answer\.(throttle_time_ms|protocol_type|protocol_name|assignment)",
                 "<absent>",

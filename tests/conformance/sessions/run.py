@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _TRIES = 7
 _SETTINGS = SETTINGS | {
     "max.incremental.fetch.session.cache.slots": "100000",
-    "quorum.append.linger.ms": "0",  # each change of metadata waits that long
+    "controller.quorum.append.linger.ms": "0",  # each change of metadata waits that long
 }
 
 

@@ -131,17 +131,20 @@ def _refuse_request(request: ProduceValues) -> None:
     That is a first batch that cannot be read, and a transactional one without a transactional id.
     """
     for _, _, records in request.partitions:
-        if _is_transactional(records) and request.transactional_id is None:
+        if _flags(records) & TRANSACTIONAL_FLAG and request.transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
-def _is_transactional(records: memoryview | None) -> bool:
-    """Whether the first batch is transactional; CorruptMessage when it is none."""
+def _flags(records: memoryview | None) -> int:
+    """Return the low attributes of the first batch, if it is complete.
+
+    CorruptMessage when it is none.
+    """
     if records is None or claimed_bytes(records, 0) > len(records):
-        return False
+        return 0
     if len(records) <= _FLAGS_POSITION or records[MAGIC_POSITION] != _MAGIC:
-        return False
-    return bool(records[_FLAGS_POSITION] & TRANSACTIONAL_FLAG)
+        return 0
+    return records[_FLAGS_POSITION]
 
 
 def _check_unusual(
@@ -150,9 +153,10 @@ def _check_unusual(
     """Check in Kafka's order what most requests need not be checked for."""
     if not records:
         raise UnreadableRecords(ErrorCode.INVALID_RECORD)
-    only_batch(records, is_client=True)
-    if ctx.api_version < _ZSTD_FROM and records[_FLAGS_POSITION] & COMPRESSION_MASK == _ZSTD:
+    flags = _flags(records)
+    if ctx.api_version < _ZSTD_FROM and flags & COMPRESSION_MASK == _ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    only_batch(records, is_client=True)
     if not -1 <= request.acks <= 1:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     if partition.is_internal and ctx.client_id != ADMIN_CLIENT_ID:
@@ -160,7 +164,7 @@ def _check_unusual(
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}"
         )
-    if _is_transactional(records):  # transactions are not implemented
+    if flags & TRANSACTIONAL_FLAG:  # transactions are not implemented
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
 
 
