@@ -383,7 +383,8 @@ class Fetcher:
         if is_used_up:
             state.buffered.popleft()
             state.buffered_bytes -= fetched.size
-            self.client.transport.wake()
+            if not state.fetching:  # its buffer may have been full
+                self.client.transport.wake()
         return records
 
     def _read(

@@ -71,6 +71,18 @@ class _Handle(asyncio.Handle):
         self._source_traceback = None
 
 
+class _Event(_Handle):
+    """An event of the world, which runs in no context of its own."""
+
+    __slots__ = ()
+
+    def _run(self) -> None:
+        try:
+            self._callback(*self._args)
+        except BaseException as error:  # noqa: BLE001 - as the base class does
+            self._loop.call_exception_handler({"exception": error, "handle": self})
+
+
 class Deadlock(RuntimeError):
     """Nothing is left to happen, and the awaited coroutine is not done."""
 
@@ -154,7 +166,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self, when_us: int, callback: Callable[..., object], args: tuple[Any, ...]
     ) -> None:
         """Let an event of the world happen at a time."""
-        self._push(when_us, _Handle(callback, args, self, _OUTSIDE))
+        self._push(when_us, _Event(callback, args, self, _OUTSIDE))
 
     def call_soon(
         self,
