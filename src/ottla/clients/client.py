@@ -456,8 +456,9 @@ class Client:
         deadlines = [machine.next_deadline_ms() for machine in self.machines]
         for connection in self._connections.values():
             channel = connection.channel
-            if channel.in_flight:
-                deadlines.append(channel.next_deadline_ms())
+            due_ms = channel.next_deadline_ms()
+            if due_ms is not None:
+                deadlines.append(due_ms)
                 if channel.state is ChannelState.CONNECTING:
                     opens_ms = connection.open_at_ms
                     is_open = connection.is_open

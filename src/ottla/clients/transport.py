@@ -247,14 +247,24 @@ class Runtime:
     def _set_timer(self, deadline_ms: int | None, now_ms: int) -> None:
         assert self._loop is not None
         if self._timer is not None:
-            if self._timer_ms == deadline_ms and deadline_ms is not None and deadline_ms > now_ms:
+            # A poll that comes early costs less than a new timer for every request.
+            timer_ms = self._timer_ms
+            if (
+                timer_ms is not None
+                and deadline_ms is not None
+                and now_ms < timer_ms <= deadline_ms
+            ):
                 return
             self._timer.cancel()
             self._timer = None
         self._timer_ms = deadline_ms
         if deadline_ms is not None and not self.client.closed:
             delay = max(deadline_ms - now_ms, 1) / 1000
-            self._timer = self._loop.call_later(delay, self._run)
+            self._timer = self._loop.call_later(delay, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self._run()
 
     def on_connected(self, protocol: FrameProtocol) -> None:
         """Register an established connection."""
