@@ -5,8 +5,13 @@ It is checked, not run: scripts/check.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import ottla
 from ottla import Admin, AsyncProducer, Consumer, Producer, RebalanceListener, TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.testing import Kafka
 
 BROKER = "localhost:9092"
 
@@ -37,3 +42,10 @@ class Listener(RebalanceListener):
 
     def on_partitions_assigned(self, partitions: int) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
         """Do nothing."""
+
+
+def fill(kafka: Kafka) -> None:
+    """Misuse the fixture."""
+    kafka.topic("orders", partition=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    kafka.topic("orders").produce([1, 2])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    kafka.consumer("orders", lingerms=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ottla.config.definition import Type
 from ottla.config.problems import ConfigErrors, nearest
+from ottla.errors import KafkaError
 from ottla.testing.tracebacks import raised_at_the_call
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Cluster:
     temporary directory that `stop` removes).
     """
 
+    @raised_at_the_call
     def __init__(
         self,
         *,
@@ -78,11 +80,13 @@ class Cluster:
         return self._node is not None
 
     @property
+    @raised_at_the_call
     def bootstrap(self) -> str:
         """The address for `bootstrap.servers`."""
         return self._running().bootstrap
 
     @property
+    @raised_at_the_call
     def metrics_url(self) -> str:
         """The address of /metrics; ClusterError unless `metrics.listener` is configured."""
         url = self._running().http.url
@@ -237,7 +241,10 @@ class ForeignCluster:
         from ottla.clients.blocking import Admin
 
         with Admin(bootstrap_servers=self.bootstrap) as admin:
-            admin.describe_cluster(timeout=ANSWER_TIMEOUT_S)
+            try:
+                admin.describe_cluster(timeout=ANSWER_TIMEOUT_S)
+            except KafkaError as error:
+                raise ClusterError(f"--ottla-url {self.bootstrap}: {error}") from None
         return self
 
     def __exit__(self, *_exc: object) -> None:

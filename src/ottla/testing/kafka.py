@@ -66,6 +66,7 @@ class Kafka:
         self.close()
 
     @property
+    @raised_at_the_call
     def bootstrap(self) -> str:
         """The address for `bootstrap.servers`."""
         return self.cluster.bootstrap

@@ -114,7 +114,9 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaFactory]:
         ) -> Kafka:
             __tracebackhide__ = True
             cluster = Cluster(nodes=nodes, config=config, data_dir=data_dir)
-            fixture = Kafka(opened.enter_context(cluster))
+            cluster.start()
+            opened.callback(cluster.stop)
+            fixture = Kafka(cluster)
             opened.callback(_close, fixture)
             _remember(request, fixture)
             return fixture
