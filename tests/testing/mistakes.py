@@ -97,10 +97,10 @@ def test_dead_broker(kafka_cluster: KafkaFactory) -> None:
 
 
 def test_lag(kafka: Kafka) -> None:
-    """group nobody did not reach lag 0"""
-    kafka.wait_lag(0, group="nobody", timeout=0.1)
+    """group absent did not reach lag 0"""
+    kafka.wait_lag(0, group="absent", timeout=0.1)
 
 
 def test_members(kafka: Kafka) -> None:
-    """group nobody has not become stable with 2 member(s)"""
-    kafka.wait_assigned("nobody", members=2, timeout=0.1)
+    """group absent has not become stable with 2 member(s)"""
+    kafka.wait_assigned("absent", members=2, timeout=0.1)
