@@ -89,6 +89,7 @@ def is_hot(path: Path) -> bool:
     return "Hot path:" in (ast.get_docstring(tree_of(path)) or "")
 
 
+@cache
 def dotted(path: Path) -> str:
     """Return a source file's module name."""
     parts = path.relative_to(SOURCES).with_suffix("").parts
