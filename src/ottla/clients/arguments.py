@@ -6,9 +6,14 @@ Kafka: the types of its Java methods, which a compiler checks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+T = TypeVar("T")
 
 
 def as_partition(given: Any) -> TopicPartition:
@@ -25,6 +30,9 @@ def as_partition(given: Any) -> TopicPartition:
 
 def check_topic(topic: Any) -> None:
     """Raise TypeError for a topic that is no str, ValueError for an empty one."""
+    if isinstance(topic, Mapping):  # its values may be secrets
+        text = "a topic must be str, not a mapping; settings are keywords, or config={...}"
+        raise TypeError(text)
     if not isinstance(topic, str):
         raise TypeError(f"a topic must be str, not {type(topic).__name__}: {topic!r}")
     if not topic:
@@ -34,8 +42,21 @@ def check_topic(topic: Any) -> None:
 def topic_names(given: Any) -> list[str]:
     """Return a topic or several as a list of names; raises TypeError."""
     if isinstance(given, Mapping):
-        raise TypeError("topics must be str, not a mapping: give settings as config={...}")
+        check_topic(given)
     names: list[Any] = [given] if isinstance(given, (str, bytes)) else list(given or ())
     for name in names:
         check_topic(name)
     return names
+
+
+def listed(what: str, given: Iterable[T]) -> Iterable[T]:
+    """Return several things; raises TypeError for one str or bytes, which would be split."""
+    if isinstance(given, (str, bytes)):
+        raise TypeError(f"{what} must be a list, not {type(given).__name__}: [{given!r}]")
+    return given
+
+
+def check_callback(given: object) -> None:
+    """Raise TypeError for an on_delivery that cannot be called."""
+    if not callable(given):
+        raise TypeError(f"on_delivery must be a function, not {type(given).__name__}")

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.clients.admin.blocking import Admin
+from ottla.clients.arguments import check_callback
 from ottla.clients.consumer.consumer import AsyncConsumer
 from ottla.clients.consumer.core import ConsumerCore, call_listener
 from ottla.clients.interceptors import ProducerRecord
@@ -83,6 +84,8 @@ class Producer(Blocking):
         producer's own thread. Raises KafkaError after max.block.ms, and for records that cannot be
         sent.
         """
+        if on_delivery is not None:
+            check_callback(on_delivery)
         if self._interceptors is not None:
             record = ProducerRecord(topic, value, key, partition, timestamp_ms, headers)
             delivery = self._send_intercepted(self._interceptors.on_send(record))

@@ -90,6 +90,11 @@ class ClusterMetadata:
         self._topics_in_use = {}
         self.add_topics(topics)
 
+    def drop_topic(self, topic: str) -> None:
+        """Remove a topic from those in use and from the cache."""
+        self._topics_in_use.pop(topic, None)
+        self.topics.pop(topic, None)
+
     def mark_stale(self) -> None:
         """Request a refresh as soon as the backoff allows it."""
         self._stale = True
@@ -181,9 +186,10 @@ class ClusterMetadata:
                 self._stale = self.incomplete = True
                 topic.problem = f"partition {fresh.partition} has no leader that can be reached"
         if topic.error:
-            topic.problem = _problem(KafkaError(topic.error))
+            topic.problem = None
             if KafkaError(topic.error).is_retriable:
                 self._stale = self.incomplete = True
+                topic.problem = _problem(KafkaError(topic.error))
             elif not self.all_topics:
                 text = f"topic {topic.name!r}: {ErrorCode(topic.error).text}"
                 self.topic_error = KafkaError(topic.error, text)

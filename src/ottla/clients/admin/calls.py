@@ -271,6 +271,16 @@ def response_code(answer: Any) -> int:
     return code
 
 
+def topic_error_or_none(topic: object, code: int, message: str | None = None) -> KafkaError | None:
+    """Return the error of a code, None for 0; a text that names no topic gets its name."""
+    if not code:
+        return None
+    error = KafkaError(code, message)
+    if error.message != error.code.text:
+        return error
+    return KafkaError(code, f"topic {str(topic)!r}: {error.message}")
+
+
 def error_or_none(code: int, message: str | None = None) -> KafkaError | None:
     """Return the error of a code, None for 0."""
     return KafkaError(code, message) if code else None

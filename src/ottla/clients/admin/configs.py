@@ -113,6 +113,7 @@ class ConfigsAdmin(AdminCalls):
         """Describe resources, all keys or (with a mapping) some; returns an outcome for each."""
         keys: dict[ConfigResource, Sequence[str] | None]
         keys = dict(resources) if isinstance(resources, Mapping) else dict.fromkeys(resources)
+        _check_resources(keys)
 
         async def call(node_id: int | None, part: list[ConfigResource], seconds: float) -> Outcomes:
             request = DescribeConfigsRequest(
@@ -146,6 +147,7 @@ class ConfigsAdmin(AdminCalls):
         timeout: float | None = None,
     ) -> dict[ConfigResource, KafkaError | None]:
         """Change single values (KIP-339); a mapping of names to values sets, None deletes."""
+        _check_resources(changes)
         resource_type = IncrementalAlterConfigsRequest.AlterConfigsResource
 
         async def call(node_id: int | None, part: list[ConfigResource], seconds: float) -> Outcomes:
@@ -224,6 +226,12 @@ class ConfigsAdmin(AdminCalls):
             node_id = _broker_id(resource.name) if own and resource.name else None
             split.setdefault(node_id, []).append(resource)
         return split
+
+
+def _check_resources(given: Iterable[object]) -> None:
+    for resource in given:
+        if not isinstance(resource, ConfigResource):
+            raise TypeError(f"a resource must be ConfigResource(type, name), not {resource!r}")
 
 
 def _broker_id(name: str) -> int:

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.admin.calls import AdminCalls, error_or_none
+from ottla.clients.arguments import listed
 from ottla.clients.consumer.assignors.interface import PROTOCOL_TYPE, decode_assignment
 from ottla.clients.consumer.core import as_offsets
 from ottla.clients.consumer.offsets import (
@@ -115,7 +116,7 @@ class GroupsAdmin(AdminCalls):
         """Describe groups of the consumer or classic protocol; returns an outcome for each."""
         result: dict[str, GroupDescription | KafkaError] = {}
         deadline_ms = self._deadline_ms(timeout)
-        for group_id in group_ids:
+        for group_id in listed("group_ids", group_ids):
             try:
                 result[group_id] = await self._describe_group(
                     group_id,
@@ -202,7 +203,7 @@ class GroupsAdmin(AdminCalls):
         """Delete empty groups with their offsets; returns an outcome for each."""
         result: dict[str, KafkaError | None] = {}
         deadline_ms = self._deadline_ms(timeout)
-        for group_id in group_ids:
+        for group_id in listed("group_ids", group_ids):
             request = DeleteGroupsRequest(groups_names=[group_id])
             try:
                 answer = await self._coordinator_call(

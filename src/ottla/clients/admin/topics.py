@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.clients.admin.calls import AdminCalls, error_or_none
+from ottla.clients.admin.calls import AdminCalls, error_or_none, topic_error_or_none
+from ottla.clients.arguments import as_partition, check_topic, listed
 from ottla.clients.consumer.offsets import OffsetAndTimestamp, list_offsets_request
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest
@@ -105,7 +106,7 @@ class TopicsAdmin(AdminCalls):
                 for one in answer.topics
             }
 
-        requested = [_creatable(topic) for topic in topics]
+        requested = [_creatable(topic) for topic in listed("topics", topics)]
         return await self._within_quota(call, requested, timeout, retries=retry_on_quota_violation)
 
     async def create_topic(
@@ -138,7 +139,7 @@ class TopicsAdmin(AdminCalls):
 
         For quotas, see `create_topics`.
         """
-        requested = list(topics)
+        requested = _topics(topics)
         state = DeleteTopicsRequest.DeleteTopicState
 
         async def call(remaining: list[Any], seconds: float) -> Answered:
@@ -148,7 +149,8 @@ class TopicsAdmin(AdminCalls):
             answer = await self._call(request, timeout=seconds, error_of=_not_controller)
             by_key: dict[Any, KafkaError | None] = {}
             for one in answer.responses:
-                outcome = error_or_none(one.error_code, one.error_message)
+                named = one.topic_id if one.name is None else one.name
+                outcome = topic_error_or_none(named, one.error_code, one.error_message)
                 by_key[one.name] = by_key[one.topic_id] = outcome
             return answer.throttle_time_ms, by_key
 
@@ -189,7 +191,7 @@ class TopicsAdmin(AdminCalls):
         timeout: float | None = None,
     ) -> dict[str | Uuid, TopicDescription | KafkaError]:
         """Describe topics by name or id (None: all); returns an outcome for each."""
-        requested = None if topics is None else list(topics)
+        requested = None if topics is None else _topics(topics)
         topic_type = MetadataRequest.MetadataRequestTopic
         request = MetadataRequest(
             topics=None
@@ -213,8 +215,11 @@ class TopicsAdmin(AdminCalls):
             by_key[topic.name] = described
         if requested is None:
             return {topic.name: by_key[topic.name] for topic in answer.topics}
-        missing = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return {topic: by_key.get(topic, missing) for topic in requested}
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        missing = {
+            topic: KafkaError(code, f"topic {str(topic)!r}: {code.text}") for topic in requested
+        }
+        return {topic: by_key.get(topic, missing[topic]) for topic in requested}
 
     async def create_partitions(
         self,
@@ -240,7 +245,8 @@ class TopicsAdmin(AdminCalls):
             )
             answer = await self._call(request, timeout=seconds, error_of=_not_controller_in_results)
             return answer.throttle_time_ms, {
-                one.name: error_or_none(one.error_code, one.error_message) for one in answer.results
+                one.name: topic_error_or_none(one.name, one.error_code, one.error_message)
+                for one in answer.results
             }
 
         requested = [
@@ -354,15 +360,13 @@ class TopicsAdmin(AdminCalls):
     ) -> dict[TopicPartition, Any]:
         """Send each leader its partitions; retry those that were sent to a former leader."""
         deadline_ms = self._deadline_ms(timeout)
-        remaining = {TopicPartition(*partition): value for partition, value in requested.items()}
+        remaining = {as_partition(partition): value for partition, value in requested.items()}
         if not remaining:
             return {}
         topics = {partition.topic for partition in remaining}
         with self._keeping_topics(topics):
             found = await self._query_leaders(remaining, build, read, deadline_ms)
-        return {
-            TopicPartition(*partition): found[TopicPartition(*partition)] for partition in requested
-        }
+        return {partition: found[partition] for partition in remaining}
 
     @contextmanager
     def _keeping_topics(self, topics: set[str]) -> Iterator[None]:
@@ -449,8 +453,21 @@ def _is_over_quota(outcome: Any) -> bool:
     return isinstance(outcome, KafkaError) and outcome.code == code
 
 
+def _topics(given: Iterable[str | Uuid]) -> list[str | Uuid]:
+    """Return names and ids; raises TypeError for anything else."""
+    found = list(listed("topics", given))
+    for topic in found:
+        if not isinstance(topic, Uuid):
+            check_topic(topic)
+    return found
+
+
 def _creatable(topic: NewTopic | str) -> CreateTopicsRequest.CreatableTopic:
-    new = NewTopic(topic) if isinstance(topic, str) else topic
+    new = topic if isinstance(topic, NewTopic) else NewTopic(topic)
+    check_topic(new.name)
+    for name in ("partitions", "replication_factor"):
+        if not isinstance(getattr(new, name), int):
+            raise TypeError(f"{name} must be int, not {getattr(new, name)!r}")
     cls = CreateTopicsRequest.CreatableTopic
     return cls(
         name=new.name,
@@ -477,8 +494,9 @@ def config_text(value: Any) -> str | None:
 
 
 def _described(topic: Any, nodes: Mapping[int, Node]) -> TopicDescription | KafkaError:
-    if topic.error_code:
-        return KafkaError(topic.error_code)
+    error = topic_error_or_none(topic.name or topic.topic_id, topic.error_code)
+    if error is not None:
+        return error
     partitions = tuple(
         PartitionDescription(
             one.partition_index,

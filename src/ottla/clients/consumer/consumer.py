@@ -10,7 +10,7 @@ import inspect
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.arguments import as_partition
+from ottla.clients.arguments import as_partition, topic_names
 from ottla.clients.consumer.core import ConsumerCore, GroupMetadata, as_offsets, call_listener
 from ottla.clients.consumer.metrics import partition_metrics
 from ottla.clients.consumer.queries import Queries
@@ -51,12 +51,13 @@ class AsyncConsumer:
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         """Take settings; an environment is given where the time is simulated."""
+        names = topic_names(topics)
         self._core = ConsumerCore(config, settings, environment)
         self._runtime = self._core.runtime
         self._queries = Queries(self._core)
         self._is_leaving = False
-        if topics:
-            self._core.subscribe(topics, None, None)
+        if names:
+            self._core.subscribe(names, None, None)
 
     async def start(self) -> Self:
         """Bind to the running loop; called by `async with` and by the first call."""

@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.clients.consumer.internals.ClassicKafkaConsumer.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,7 +34,7 @@ from ottla.purgatory.pending import Pending
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from ottla.clients.consumer.record_decoder import ConsumerRecord
     from ottla.clients.consumer.subscription import PartitionState
@@ -415,6 +416,8 @@ def as_offsets(
     Raises KafkaError(INVALID_REQUEST) for negative offsets: brokers would store them, but no
     consumer could use them.
     """
+    if not isinstance(given, Mapping):
+        raise TypeError(f"offsets must be a mapping by partition, not {type(given).__name__}")
     found = {as_partition(partition): _as_offset(value) for partition, value in given.items()}
     for partition, value in found.items():
         if value.offset < 0:

@@ -161,6 +161,10 @@ class Queries:
         core.require_open()
         core.runtime.attach()
         requested = {as_partition(partition): when for partition, when in timestamps.items()}
+        for when in requested.values():
+            if not isinstance(when, int):
+                text = f"a timestamp must be int (ms since the epoch), not {type(when).__name__}"
+                raise TypeError(text)
         limit_ms = core.settings.default_api_timeout_ms if timeout is None else timeout * 1000
         query = OffsetQuery(
             self._client,

@@ -166,6 +166,8 @@ class Accumulator:
         Raises the errors that `append` would raise for any of them.
         """
         given: Sequence[Any] = values
+        if not given:
+            return given
         if self.to_value is not None:
             given = [self.to_value(value) for value in values]
         largest = 0
@@ -221,13 +223,13 @@ class Accumulator:
                 return batch
             more = min(max(self.batch_size, size), self.growth_limit - batch.reserved)
             if self.used_bytes + more > self.buffer_memory:
-                self._no_room(queue.topic_partition.topic, size)
+                self._check_memory(queue.topic_partition.topic, size)
                 return None
             batch.full = True
         else:
             more = max(self.batch_size, size + BATCH_OVERHEAD)
             if self.used_bytes + more > self.buffer_memory:
-                self._no_room(queue.topic_partition.topic, size)
+                self._check_memory(queue.topic_partition.topic, size)
                 return None
             batch = self._open(queue, size)
         self.used_bytes += more
@@ -235,10 +237,6 @@ class Accumulator:
         queue.queued_bytes += more
         self.wake()
         return batch
-
-    def _no_room(self, topic: str, size: int) -> None:
-        self._check_memory(topic, size)
-        self.wake()
 
     def _check_size(self, topic: str, size: int) -> None:
         if size + BATCH_OVERHEAD > self.max_request_size:
@@ -460,7 +458,7 @@ def check_timestamp(given: Any) -> None:
         raise TypeError(
             f"timestamp_ms must be int (ms since the epoch), not {type(given).__name__}: {given!r}"
         )
-    if given < 0:
+    if not 0 <= given < 1 << 63:
         text = f"Invalid timestamp: {given}. Timestamp should always be non-negative or null."
         raise ValueError(text)
 
@@ -475,6 +473,7 @@ def encode_headers(given: Any) -> Headers:
         name, value = pair
         if not isinstance(name, str):
             raise TypeError(f"the name of a header must be str, not {type(name).__name__}")
+        name.encode()  # a surrogate is an error of the call
         if value is not None and not isinstance(value, (bytes, str, bytearray, memoryview)):
             raise TypeError(
                 f"header {name!r} must be bytes, str or None, not {type(value).__name__}"

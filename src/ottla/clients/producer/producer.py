@@ -12,7 +12,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.arguments import check_topic
+from ottla.clients.arguments import check_callback, check_topic, listed
 from ottla.clients.interceptors import Interceptors, ProducerRecord
 from ottla.clients.producer.accumulator import Accumulator, producer_closed
 from ottla.clients.producer.batches import Deliveries, ProducerBatch, run_callback
@@ -101,6 +101,7 @@ class ProducerCore:
             raise pending_error
         code = self.client.metadata.error(topic)
         if code and not ErrorCode(code).is_retriable:
+            self.client.metadata.drop_topic(topic)  # a later send requests it again
             raise KafkaError(code, f"topic {topic!r}: {ErrorCode(code).text}")
         if waited_ms >= self.settings.max_block_ms:
             raise self._blocked_error(topic)
@@ -221,6 +222,8 @@ class AsyncProducer:
         Await the returned Delivery for the record's metadata. on_delivery is called on the event
         loop. Raises KafkaError after max.block.ms, and for records that cannot be sent.
         """
+        if on_delivery is not None:
+            check_callback(on_delivery)
         if self._interceptors:
             record = ProducerRecord(topic, value, key, partition, timestamp_ms, headers)
             delivery = await self._send_intercepted(self._interceptors.on_send(record))
@@ -281,7 +284,7 @@ class AsyncProducer:
         have failed with its error.
         """
         check_topic(topic)
-        given = values if type(values) is tuple else tuple(values)  # must not change meanwhile
+        given = values if type(values) is tuple else tuple(listed("values", values))  # a copy
         deliveries = Deliveries()
         try:
             if self._interceptors:

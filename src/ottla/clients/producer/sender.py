@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.clients.client import ANY_NODE
 from ottla.clients.producer.metrics import SenderMetrics
 from ottla.errors import ClosedError, ConfigError, ErrorCode, KafkaError
+from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
 from ottla.protocol.apis.init_producer_id import InitProducerIdRequest
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.batch import RecordBatch
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from ottla.protocol.apis.produce import ProduceResponse
     from ottla.purgatory.pending import Pending
 
+TOPIC_RESOURCE = 2
+LIMIT = "max.message.bytes"
 SEQUENCE_MASK = 0x7FFF_FFFF
 HALF_OF_SEQUENCES = 0x4000_0000
 MAX_EPOCH = 0x7FFF
@@ -175,7 +178,12 @@ class Sender:
             if not batch.attempts and not batch.order[0]:
                 queue.sent_count += 1
                 batch.order = (queue.sent_count, 0)
-            self._prepare(queue, batch)
+            try:
+                self._prepare(queue, batch)
+            except Exception as error:  # noqa: BLE001 - one batch must not stop the others
+                text = f"the records cannot be encoded: {error}"
+                self._fail_batch(queue, batch, KafkaError(ErrorCode.INVALID_RECORD, text))
+                continue
             batch.attempts += 1
             queue.in_flight.append(batch)
             size += len(batch.payload or b"")
@@ -309,9 +317,19 @@ class Sender:
                 for one in answer.record_errors
             }
         error = KafkaError(answer.error_code, answer.error_message)
-        if error.code == ErrorCode.MESSAGE_TOO_LARGE:
-            error = _too_large(batch, error)
-        self._failed(queue, batch, error)
+        if error.code == ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) == 1:
+            self._request_limit(batch.topic_partition.topic).on_done(
+                lambda done: self._failed(queue, batch, _too_large(batch, done))
+            )
+        else:
+            self._failed(queue, batch, error)
+
+    def _request_limit(self, topic: str) -> Pending[Any]:
+        """Request max.message.bytes, for the text of an error."""
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[LIMIT]
+        )
+        return self.client.send(ANY_NODE, DescribeConfigsRequest(resources=[resource]))
 
     def _failed(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
         if error.code in STALE_METADATA:
@@ -472,13 +490,17 @@ class Sender:
         self._fail_all(ClosedError("Producer is closed forcefully."))
 
 
-def _too_large(batch: ProducerBatch, error: KafkaError) -> KafkaError:
-    topic = batch.topic_partition.topic
-    reason = "" if error.message == error.code.text else f" ({error.message})"
+def _too_large(batch: ProducerBatch, limit: Pending[Any]) -> KafkaError:
+    """Return the error of a record that the broker refuses; the limit may be unknown."""
+    value = "the value"
+    if limit.error is None:
+        found = [one.value for result in limit.value.results for one in result.configs]
+        value = f"{found[0]}, which is the value" if found else value
     return KafkaError(
-        error.code,
-        f"topic {topic!r}: a record of {len(batch.payload or b'')} bytes with its batch header is "
-        f"larger than the limit of the topic, max.message.bytes{reason}",
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"topic {batch.topic_partition.topic!r}: The message is {len(batch.payload or b'')} bytes "
+        f"when serialized with its batch header which is larger than {value} of the "
+        f"{LIMIT} configuration of the topic.",
     )
 
 
