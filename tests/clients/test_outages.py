@@ -5,17 +5,20 @@ Kafka: the warnings of org.apache.kafka.clients.{NetworkClient, Metadata}.
 
 from __future__ import annotations
 
+import socket
 import ssl
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.clients.connection_errors import connect_error
+from ottla.clients.blocking import Consumer
+from ottla.clients.connection_errors import connect_error, with_hint
 from ottla.clients.consumer.coordinator import Coordinator
 from ottla.clients.outages import Outages
 from ottla.errors import ErrorCode, KafkaError, SslAuthenticationError
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.apis.metadata import MetadataRequest
+from ottla.types import TopicPartition
 from tests.clients.simulated import (
     LOSE_REQUEST,
     FakeCluster,
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.clients.client import Client
+    from ottla.testing.kafka import Kafka
 
 START = (
     "is a broker running there? Start one with `ottla server-start`, or correct bootstrap_servers"
@@ -211,3 +215,25 @@ def test_a_peer_that_does_not_fit_ends_calls_until_it_does() -> None:
     sim.open = real  # type: ignore[method-assign]  # the listener was corrected
     sim.run(lambda: client.is_reachable)
     assert client.pending_error() is None
+
+
+def test_a_cause_with_advice_gets_no_other() -> None:
+    """A user with the wrong protocol need not start a broker."""
+    unknown = connect_error(socket.gaierror(-2, "Name or service not known"), uses_tls=False)
+    assert with_hint(unknown.message, "x") == "Name or service not known: check the host name"
+    assert with_hint("Connection refused", "x") == "Connection refused; x"
+    assert connect_error(ConnectionResetError(), uses_tls=False).message == "ConnectionResetError"
+
+
+def test_tls_to_a_plaintext_listener_is_named_within_a_second(
+    kafka: Kafka, lines: Callable[[], list[str]]
+) -> None:
+    """The broker closes the connection; the client says what it may be."""
+    with Consumer(
+        "t", bootstrap_servers=kafka.bootstrap, security_protocol="SSL", group_id="g"
+    ) as consumer:
+        assert consumer.poll(0.5) == []
+        with pytest.raises(TimeoutError, match="the listener may be a PLAINTEXT one"):
+            consumer.committed([TopicPartition("t", 0)], timeout=0.2)
+    assert len(lines()) == 1
+    assert "the listener may be a PLAINTEXT one, check security_protocol" in lines()[0]

@@ -391,13 +391,13 @@ class Client:
         if self.fatal is failure or is_known:
             pass
         elif was_connecting and connection.node.node_id >= 0:
-            cause += f"; {connection_errors.CHECK_ADVERTISED}"
+            cause = connection_errors.with_hint(cause, connection_errors.CHECK_ADVERTISED)
         elif was_connecting:
-            cause += f"; {connection_errors.START_A_BROKER}"
+            cause = connection_errors.with_hint(cause, connection_errors.START_A_BROKER)
         elif was_ready and self._login is None:
-            cause += f"; {connection_errors.MAY_BE_SASL}"
+            cause = connection_errors.with_hint(cause, connection_errors.MAY_BE_SASL)
         elif not self.settings.security_protocol.endswith("SSL"):
-            cause += f"; {connection_errors.MAY_BE_TLS}"
+            cause = connection_errors.with_hint(cause, connection_errors.MAY_BE_TLS)
         self.outages.report(address, cause, self.now_ms)
 
     # ------------------------------------------------------------ time

@@ -7,6 +7,7 @@ SslAuthenticationException.
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 
 from ottla.errors import ErrorCode, KafkaError, SslAuthenticationError
@@ -60,8 +61,20 @@ def connect_error(error: Exception, *, uses_tls: bool) -> KafkaError:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"{error.strerror}: check the host name"
+    return reason_of(error)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the text of an error without its number."""
     number = getattr(error, "errno", None)
-    return os.strerror(number) if number and number > 0 else str(error)
+    return os.strerror(number) if number and number > 0 else str(error) or type(error).__name__
+
+
+def with_hint(cause: str, hint: str) -> str:
+    """Add a hint to a cause that has none."""
+    return cause if "check " in cause else f"{cause}; {hint}"
 
 
 def frame_error(start: bytes, size: int) -> KafkaError:

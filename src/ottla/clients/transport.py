@@ -11,7 +11,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ottla.clients.client import Client, ConnectionKey
-from ottla.clients.connection_errors import FIRST_FRAME_MAX_BYTES, connect_error, frame_error
+from ottla.clients.connection_errors import (
+    FIRST_FRAME_MAX_BYTES,
+    connect_error,
+    frame_error,
+    reason_of,
+)
 from ottla.clients.environment import RealClientEnvironment
 from ottla.clients.login import login_factory
 from ottla.clients.tls import client_context
@@ -61,7 +66,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the loss to the core, unless the core closed the connection itself."""
-        self.runtime.on_lost(self, str(exc) if exc else "the broker closed the connection")
+        self.runtime.on_lost(self, reason_of(exc) if exc else "the broker closed the connection")
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         """Return the buffer for the next read."""
