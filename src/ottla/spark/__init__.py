@@ -23,7 +23,7 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("ottla"):
                 raise
-            text = f"{error}: ottla.spark needs pip install 'ottla[spark]'"
+            text = f"{error}: ottla.spark needs pip install '.[spark]' in Ottla's source tree"
             raise ModuleNotFoundError(text, name=error.name, path=error.path) from error
 
         return getattr(local_session, name)
