@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,15 @@ def test_checkers_see_what_python_loads() -> None:
         if name != "__version__":
             assert vars(ottla).get("_MODULES", {}).get(name, "ottla.errors") == module
             assert getattr(ottla, name).__name__ == name
+
+
+def test_both_packages_are_marked_as_typed() -> None:
+    """Type checkers read the annotations of packages with a py.typed (PEP 561)."""
+    with (SOURCE.parents[2] / "pyproject.toml").open("rb") as file:
+        data = tomllib.load(file)["tool"]["setuptools"]["package-data"]
+    for package in ("ottla", "pyspark_ottla"):
+        assert (SOURCE.parents[1] / package / "py.typed").is_file()
+        assert "py.typed" in data[package]
 
 
 def test_every_exception_is_exported() -> None:

@@ -16,7 +16,7 @@ from ottla.clients.client import ConnectionKey
 from ottla.clients.loops import CallerDrivenLoop
 from ottla.clients.serdes import deserializer, serializer
 from ottla.clients.transport import SCRATCH_BYTES, FrameProtocol
-from ottla.errors import ConfigError, ErrorCode, IllegalStateError, KafkaError
+from ottla.errors import ConfigError, ErrorCode, IllegalStateError, KafkaError, SerializationError
 
 if TYPE_CHECKING:
     from ottla.clients.transport import Runtime
@@ -210,7 +210,7 @@ def test_invalid_addresses_are_refused_with_kafkas_text(text: str, kind: str) ->
 )
 def test_named_serdes(name: str, value: object, data: bytes) -> None:
     """The usual ones by name, Java's class names too, and back."""
-    to_bytes = serializer(name)
+    to_bytes = serializer(name, "value")
     assert to_bytes is not None
     assert to_bytes(value) == data
     assert to_bytes(None) is None
@@ -222,5 +222,18 @@ def test_named_serdes(name: str, value: object, data: bytes) -> None:
 def test_an_unknown_serde_lists_the_known() -> None:
     """INVALID_CONFIG with names."""
     with pytest.raises(KafkaError, match="one of") as caught:
-        serializer("avro")
+        serializer("avro", "key")
     assert caught.value.code == ErrorCode.INVALID_CONFIG
+
+
+def test_what_cannot_be_serialized_is_named() -> None:
+    """With the part, the type and the serializer's own error as the cause."""
+    to_bytes = serializer("json", "key")
+    assert to_bytes is not None
+    with pytest.raises(SerializationError) as caught:
+        to_bytes({1})
+    assert str(caught.value) == (
+        "a key of type set cannot be converted by key_serializer: "
+        "Object of type set is not JSON serializable"
+    )
+    assert isinstance(caught.value.__cause__, TypeError)

@@ -10,7 +10,7 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ottla.errors import ConfigError
+from ottla.errors import ConfigError, SerializationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,9 +62,25 @@ _DESERIALIZERS: dict[str, Converter] = {
 }
 
 
-def serializer(given: Any) -> Converter | None:
-    """Return the function for a serializer setting; None to use `to_bytes`."""
-    return _converter(given, _SERIALIZERS, "serializer")
+def serializer(given: Any, part: str) -> Converter | None:
+    """Return the function for the serializer setting of keys or values; None to use `to_bytes`.
+
+    The function raises SerializationError for what cannot be converted.
+    """
+    convert = _converter(given, _SERIALIZERS, "serializer")
+    if convert is None:
+        return None
+
+    def serialize(value: Any) -> Any:
+        try:
+            return convert(value)
+        except Exception as error:
+            raise SerializationError(
+                f"a {part} of type {type(value).__name__} cannot be converted by "
+                f"{part}_serializer: {error}"
+            ) from error
+
+    return serialize
 
 
 def deserializer(given: Any) -> Converter | None:

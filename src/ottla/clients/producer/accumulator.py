@@ -92,8 +92,8 @@ class Accumulator:
         self.unfinished: dict[ProducerBatch, None] = {}
         self.wake = wake
         self.wall_ns = wall_ns
-        self.to_key = serializer(settings.key_serializer)
-        self.to_value = serializer(settings.value_serializer)
+        self.to_key = serializer(settings.key_serializer, "key")
+        self.to_value = serializer(settings.value_serializer, "value")
         self.failures = FailedSends()
         self._metadata = metadata
         self._rng = rng
