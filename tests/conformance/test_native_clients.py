@@ -43,7 +43,9 @@ def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def admin(bootstrap: str) -> Iterator[Admin]:
     """Give an admin client."""
-    with Admin(bootstrap_servers=bootstrap, default_api_timeout_ms=20_000) as client:
+    with Admin(
+        bootstrap_servers=bootstrap, default_api_timeout_ms=20_000, request_timeout_ms=20_000
+    ) as client:
         yield client
 
 
