@@ -215,11 +215,8 @@ class TopicsAdmin(AdminCalls):
             by_key[topic.name] = described
         if requested is None:
             return {topic.name: by_key[topic.name] for topic in answer.topics}
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        missing = {
-            topic: KafkaError(code, f"topic {str(topic)!r}: {code.text}") for topic in requested
-        }
-        return {topic: by_key.get(topic, missing[topic]) for topic in requested}
+        missing = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return {topic: by_key.get(topic, missing) for topic in requested}
 
     async def create_partitions(
         self,
@@ -494,9 +491,8 @@ def config_text(value: Any) -> str | None:
 
 
 def _described(topic: Any, nodes: Mapping[int, Node]) -> TopicDescription | KafkaError:
-    error = topic_error_or_none(topic.name or topic.topic_id, topic.error_code)
-    if error is not None:
-        return error
+    if topic.error_code:
+        return KafkaError(topic.error_code)
     partitions = tuple(
         PartitionDescription(
             one.partition_index,
