@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 COMPILED = (
     "metrics/sampled_stat",
@@ -74,4 +75,14 @@ def extensions() -> list[Any]:
     return modules
 
 
-setup(ext_modules=extensions())
+class BuildPy(build_py):
+    """Also copies the line that Python runs at its start: see pyspark_ottla.driver_python."""
+
+    def run(self) -> None:
+        """Build the packages; an editable install does without the line."""
+        super().run()
+        if not self.editable_mode:
+            self.copy_file("src/pyspark_ottla/pyspark_ottla.pth", self.build_lib)
+
+
+setup(ext_modules=extensions(), cmdclass={"build_py": BuildPy})

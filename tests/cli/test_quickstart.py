@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from ottla.quickstart.flights import FIRST_MONDAY_MS, WEEK_MS, load_extract, week_of
+from ottla.quickstart.flights import DAY_MS, FIRST_MONDAY_MS, WEEK_MS, load_extract, week_of
 from ottla.quickstart.interrupts import ALARM, STOPPING, Interrupts
+from ottla.quickstart.picture import draw, findings
 from ottla.quickstart.show import Screen
 from ottla.quickstart.summary import (
     WeekCounts,
@@ -24,6 +25,8 @@ from ottla.quickstart.summary import (
     count_directly,
     differences,
     from_records,
+    partial_weeks,
+    worst_week,
 )
 
 if TYPE_CHECKING:
@@ -196,3 +199,30 @@ def test_bars() -> None:
     assert screen.columns([1.0, 2.0, 3.0]) == "▁▄█"
     screen.has_blocks = False
     assert screen.bar(1.0) == "#" * 30
+
+
+def test_the_worst_week_is_a_complete_one() -> None:
+    """The weeks at both ends of the year do not count; the picture's title names the worst."""
+    first, year_ms = FIRST_MONDAY_MS, 3 * WEEK_MS
+    partial = partial_weeks(first + 2 * DAY_MS, first + year_ms - 3 * DAY_MS)
+    assert partial == {first, first + 2 * WEEK_MS}
+    assert partial_weeks(first, first + year_ms - 1) == frozenset()
+    weeks = {
+        WeekKey(first, "UA"): WeekCounts(10, 0, 9_000),
+        WeekKey(first + WEEK_MS, "UA"): WeekCounts(1_100, 100, 38_000),
+        WeekKey(first + 2 * WEEK_MS, "UA"): WeekCounts(10, 10, 0),
+    }
+    totals = by_week(weeks)
+    assert worst_week(totals, partial) == first + WEEK_MS
+    assert worst_week(totals, totals) is None
+    found = findings(weeks, partial)
+    assert found.title.startswith("In the worst week, from 12 Jan 1970, ")
+    assert found.title.endswith(" 38 minutes late on average")
+    assert found.subtitle.startswith("1,120 flights, 110 cancelled")
+
+
+def test_the_picture_is_a_png(tmp_path: Path) -> None:
+    """With carriers whose names are not known, and without a complete week."""
+    weeks = {WeekKey(FIRST_MONDAY_MS, "UA"): WeekCounts(100, 1, 500)}
+    draw(weeks, {}, {FIRST_MONDAY_MS}, tmp_path / "year.png")
+    assert (tmp_path / "year.png").read_bytes().startswith(b"\x89PNG")

@@ -114,6 +114,17 @@ def test_write_options() -> None:
         write_options({**SERVER, "kafka.compression.type": "zip"})
 
 
+def test_settings_are_named_as_options() -> None:
+    """The text of a client's setting names the option that the user wrote."""
+    with pytest.raises(KafkaError, match=r"value x for option kafka\.fetch\.min\.bytes: Not"):
+        read_options(
+            {**SERVER, "subscribe": "t", "kafka.fetch.min.bytes": "x"},
+            streaming=False,
+        )
+    with pytest.raises(KafkaError, match=r"for option kafka\.acks: String must be"):
+        write_options({**SERVER, "kafka.acks": "zz"})
+
+
 def test_a_duration_in_a_unknown_unit_is_refused() -> None:
     """Months are no minutes."""
     with pytest.raises(KafkaError, match="is not a duration"):

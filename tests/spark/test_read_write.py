@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows  # noqa: E402
 from ottla.clients.admin.topics import NewTopic  # noqa: E402
 from ottla.clients.blocking import Admin, Consumer, Producer  # noqa: E402
 from ottla.errors import KafkaError  # noqa: E402
+from ottla.spark import source, stream  # noqa: E402
 from ottla.spark.cluster import TopicRecreated, open_cluster  # noqa: E402
 from ottla.spark.options import BASE_COLUMNS, ReadOptions, read_options, write_options  # noqa: E402
 from ottla.spark.reading import RangePartition, read_range  # noqa: E402
@@ -324,6 +325,19 @@ def test_a_broker_that_is_away_is_told_in_one_line() -> None:
     with pytest.raises(KafkaError, match=r"cannot reach 127\.0\.0\.1:1") as raised:
         rows_of(read_options(limited, streaming=False))
     assert "\n" not in str(raised.value)
+
+
+def test_a_new_read_names_an_absent_broker_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch and a new query do not wait for the API timeout of 60 s."""
+    monkeypatch.setattr(source, "FIRST_ANSWER_MS", 200)
+    monkeypatch.setattr(stream, "FIRST_ANSWER_MS", 200)
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+    with pytest.raises(KafkaError, match=r"cannot reach 127\.0\.0\.1:1"):
+        rows_of(read_options(options, streaming=False))
+    reader = StreamReader(read_options(options, streaming=True), BASE_COLUMNS)
+    with pytest.raises(KafkaError, match=r"cannot reach 127\.0\.0\.1:1"):
+        reader.initialOffset()
+    reader.stop()
 
 
 def test_a_writer_outlives_a_restart_of_the_broker(node: Node) -> None:

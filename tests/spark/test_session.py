@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import venv
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 
-pytest.importorskip("pyspark")
-
+import pyspark_ottla
 from ottla.clients.admin.topics import NewTopic
 from ottla.clients.blocking import Admin, Producer
+from ottla.spark.java import find_java
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -187,8 +189,56 @@ def test_a_query_outlives_a_restart_of_the_broker(
 
 
 def test_errors_name_the_option(spark: SparkSession, node: Cluster) -> None:
-    """A mistyped option and a missing topic end in our sentence."""
-    with pytest.raises(Exception, match="did you mean 'startingOffsets'"):
+    """A mistyped option and a missing topic end in our sentence, without a traceback."""
+    with pytest.raises(Exception, match="did you mean 'startingOffsets'") as mistyped:
         batch(spark, node, "frame", startingOfsets="earliest")
-    with pytest.raises(Exception, match="there is no topic 'nowhere'"):
+    with pytest.raises(Exception, match="there is no topic 'nowhere'") as missing:
         batch(spark, node, "nowhere").count()
+    with pytest.raises(Exception, match=r"option kafka\.fetch\.min\.bytes") as setting:
+        batch(spark, node, "frame", **{"kafka.fetch.min.bytes": "x"})
+    frame = spark.range(1).selectExpr("CAST(id AS STRING) AS value").write.format("ottla")
+    frame = frame.option("kafka.bootstrap.servers", node.bootstrap)
+    with pytest.raises(Exception, match="there is no topic 'nowhere'") as target:
+        frame.option("topic", "nowhere").mode("append").save()
+    for raised in (mistyped, missing, setting, target):
+        assert "Traceback" not in str(raised.value)
+
+
+def test_a_write_needs_a_mode(spark: SparkSession, node: Cluster) -> None:
+    """Spark refuses Python data sources without one, and names the mode that works."""
+    frame = spark.range(1).selectExpr("CAST(id AS STRING) AS value").write.format("ottla")
+    frame = frame.options(**{"kafka.bootstrap.servers": node.bootstrap, "topic": "written"})
+    with pytest.raises(Exception, match='use either the "Append"'):
+        frame.save()
+
+
+PLAIN_SESSION = """
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+builder = builder.config("spark.driver.host", "127.0.0.1")
+spark = builder.getOrCreate()
+server = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "flights"}
+print(spark.read.format("ottla").options(**server).load().columns[:2])
+"""
+
+
+def test_a_plain_session_needs_no_path(tmp_path: Path) -> None:
+    """A virtual environment that is not on PATH: the JVM looks for sources with its Python."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    root = Path(pyspark_ottla.__file__).parent
+    directories = f"{Path(pyspark.__file__).parent.parent}\n{root.parent}\n"
+    started = (root / "pyspark_ottla.pth").read_text("utf-8")  # as the wheel installs it
+    (packages / "ottla.pth").write_text(directories + started, "utf-8")
+    java = find_java().path
+    environment = {"HOME": str(tmp_path), "JAVA_HOME": str(java.resolve().parent.parent)}
+    done = subprocess.run(
+        [tmp_path / "venv" / "bin" / "python", "-c", PLAIN_SESSION],
+        env={**environment, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert done.stdout == "['key', 'value']\n", done.stderr[-2000:]

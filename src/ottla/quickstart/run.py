@@ -23,7 +23,7 @@ from ottla.quickstart.flights import (
 from ottla.quickstart.interrupts import Interrupts
 from ottla.quickstart.node import DataDirectory, start_node
 from ottla.quickstart.show import Screen
-from ottla.quickstart.summary import count_directly, differences, from_records
+from ottla.quickstart.summary import count_directly, differences, from_records, partial_weeks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,9 +83,14 @@ def _run(options: QuickstartOptions, cleanup: ExitStack, interrupts: Interrupts)
         weeks = _spark_half(screen, node.bootstrap, data, starting[0])
     screen.line()
     screen.carriers(weeks, data.airlines)
-    screen.weeks(weeks)
+    partial = partial_weeks(data.flights[0].time_ms, data.flights[-1].time_ms)
+    screen.weeks(weeks, partial)
     if with_spark:
-        _picture(screen, weeks, data, options.picture)
+        from ottla.quickstart.picture import draw
+
+        draw(weeks, data.airlines, partial, options.picture)
+        screen.line()
+        screen.step(f"picture in {options.picture}")
     _end(screen, options, missing)
 
 
@@ -164,14 +169,6 @@ def _spark_half(screen: Screen, bootstrap: str, data: Data, start: SparkStart) -
         f"{len(records):,} windows read back by a consumer, equal to the direct computation"
     )
     return weeks
-
-
-def _picture(screen: Screen, weeks: Weeks, data: Data, path: Path) -> None:
-    from ottla.quickstart.picture import draw
-
-    draw(weeks, data.airlines, path)
-    screen.line()
-    screen.step(f"picture in {path}")
 
 
 def _end(screen: Screen, options: QuickstartOptions, missing: list[str]) -> None:

@@ -8,17 +8,16 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ottla.quickstart.summary import WeekCounts, by_carrier, by_week
+from ottla.quickstart.summary import by_carrier, by_week, day_text, worst_week
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from ottla.quickstart.summary import Weeks
 
@@ -85,18 +84,20 @@ class Screen:
             )
         self.out.print(table)
 
-    def weeks(self, weeks: Weeks) -> None:
-        """Print one line of columns: the mean delay of each week."""
+    def weeks(self, weeks: Weeks, partial: Collection[int]) -> None:
+        """Print one line of columns: the mean delay of each week; name the worst complete one."""
         totals = by_week(weeks)
         means = [one.mean_delay for one in totals.values()]
         if len(means) < 2:
             return
-        first, last = (_day(week) for week in (min(totals), max(totals)))
-        worst = max(totals, key=lambda week: totals[week].mean_delay)
+        first, last = (day_text(week) for week in (min(totals), max(totals)))
         self.line()
         self.line(f"Mean delay by week, {first} to {last}:")
         self.line(f"  {self.columns(means)}")
-        self.line(f"  worst: week of {_day(worst)}, {_mean(totals[worst])} minutes")
+        worst = worst_week(totals, partial)
+        if worst is not None:
+            mean = totals[worst].mean_delay
+            self.line(f"  worst: week of {day_text(worst)}, {mean:.1f} minutes")
 
     def bar(self, share: float) -> str:
         """Return a bar of a share (0 to 1) of the width."""
@@ -111,11 +112,3 @@ class Screen:
         levels = [int((value - low) / ((high - low) or 1.0) * 7.999) for value in values]
         marks = HEIGHTS if self.has_blocks else "._-~=+*#"
         return "".join(marks[level] for level in levels)
-
-
-def _day(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%d %b %Y")
-
-
-def _mean(counts: WeekCounts) -> str:
-    return f"{counts.mean_delay:.1f}"

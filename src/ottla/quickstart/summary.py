@@ -5,12 +5,13 @@ Kafka: none.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.quickstart.flights import week_of
+from ottla.quickstart.flights import DAY_MS, WEEK_MS, week_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 
 class WeekKey(NamedTuple):
@@ -94,3 +95,24 @@ def by_week(weeks: Weeks) -> dict[int, WeekCounts]:
     for key, counts in sorted(weeks.items()):
         totals[key.week_ms] = totals.get(key.week_ms, WeekCounts()) + counts
     return totals
+
+
+def partial_weeks(first_ms: int, last_ms: int) -> frozenset[int]:
+    """Return the weeks of the first and the last event that the data do not cover in whole days."""
+    first, last = week_of(first_ms), week_of(last_ms)
+    begins_late = first_ms - first_ms % DAY_MS > first
+    ends_early = last_ms - last_ms % DAY_MS + DAY_MS < last + WEEK_MS
+    return frozenset(
+        week for week, is_partial in ((first, begins_late), (last, ends_early)) if is_partial
+    )
+
+
+def worst_week(totals: Mapping[int, WeekCounts], partial: Collection[int]) -> int | None:
+    """Return the complete week with the largest mean delay, None without a complete week."""
+    complete = [week for week in totals if week not in partial]
+    return max(complete, key=lambda week: totals[week].mean_delay, default=None)
+
+
+def day_text(time_ms: int) -> str:
+    """Return a day for people, such as 8 Jul 2013."""
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%d %b %Y}".lstrip("0")

@@ -31,6 +31,8 @@ T = TypeVar("T")
 NEW_TOPIC_TIMEOUT_MS = 3000
 """How long a missing topic may still appear: its creation has to reach the brokers' metadata."""
 NEW_TOPIC_POLL_MS = 200
+FIRST_ANSWER_MS = 10_000
+"""How long a user waits for a new read or query when no broker answers: a wrong address, mostly."""
 
 
 class Topic(NamedTuple):
@@ -45,12 +47,19 @@ class Topic(NamedTuple):
 class ClusterReader:
     """Reads topics, leaders and offsets of one cluster; for one thread."""
 
-    def __init__(self, settings: Settings, *, api_timeout_ms: int = 60_000) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        api_timeout_ms: int = 60_000,
+        first_answer_ms: int | None = None,
+    ) -> None:
         settings.client_id = settings.client_id or "ottla"
         metadata = ClusterMetadata(max_age_ms=settings.metadata_max_age_ms, allow_auto_create=False)
         self.runtime = BlockingRuntime(settings, metadata)
         self.client = self.runtime.client
         self._api_timeout_ms = api_timeout_ms
+        self._first_answer_ms = min(api_timeout_ms, first_answer_ms or api_timeout_ms)
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +73,9 @@ class ClusterReader:
 
     def retry(self, attempt: Callable[[float], T]) -> T:
         """Call attempt(deadline in ms) until it succeeds; raise fatal errors, and at the end."""
-        deadline_ms = self.runtime.now_ms() + self._api_timeout_ms
+        has_answered = self.client.metadata.updated_ms >= 0
+        timeout_ms = self._api_timeout_ms if has_answered else self._first_answer_ms
+        deadline_ms = self.runtime.now_ms() + timeout_ms
         failures = 0
         while True:
             try:
@@ -193,9 +204,15 @@ class ClusterReader:
         return self.retry(attempt)
 
 
-def open_cluster(config: Mapping[str, str], *, api_timeout_ms: int = 60_000) -> ClusterReader:
-    """Return a reader with connection settings by Kafka's names."""
-    return ClusterReader(read_settings(COMMON, config, {}), api_timeout_ms=api_timeout_ms)
+def open_cluster(
+    config: Mapping[str, str], *, api_timeout_ms: int = 60_000, first_answer_ms: int | None = None
+) -> ClusterReader:
+    """Return a reader with connection settings by Kafka's names.
+
+    Without any answer the first call ends after `first_answer_ms`.
+    """
+    settings = read_settings(COMMON, config, {})
+    return ClusterReader(settings, api_timeout_ms=api_timeout_ms, first_answer_ms=first_answer_ms)
 
 
 class TopicRecreated(KafkaError):

@@ -195,7 +195,7 @@ class Options:
         try:
             read = read_settings(table, values, {})
         except KafkaError as error:
-            self.problems.append(error.message)
+            self.problems.append(with_option_names(error.message))
             return None
         if not read.bootstrap_servers:
             self.problems.append(
@@ -215,6 +215,11 @@ class Options:
         """Raise KafkaError(INVALID_CONFIG) with all problems."""
         if self.problems:
             raise KafkaError(ErrorCode.INVALID_CONFIG, "; ".join(self.problems))
+
+
+def with_option_names(text: str) -> str:
+    """Return an error text about a client's setting with the name of Spark's option."""
+    return re.sub(r"\bconfiguration (?=[\w.]+)", "option kafka.", text)
 
 
 def unknown_option(name: str, known: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from ottla.spark.error_text import short_errors
 from ottla.spark.options import write_options
 from ottla.spark.rows import find_columns
 from ottla.spark.sending import BatchSender
@@ -51,7 +52,8 @@ class Writer:
 
         context = TaskContext.get()
         task_id = 0 if context is None else context.partitionId()
-        return Written(FrameWriter(self._options, self._columns, task_id).write(iterator))
+        with short_errors():
+            return Written(FrameWriter(self._options, self._columns, task_id).write(iterator))
 
 
 class BatchWriter(Writer, DataSourceArrowWriter):

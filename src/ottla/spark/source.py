@@ -11,7 +11,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
-from ottla.spark.cluster import open_cluster
+from ottla.spark.cluster import FIRST_ANSWER_MS, open_cluster
+from ottla.spark.error_text import short_errors
 from ottla.spark.fetching import data_loss
 from ottla.spark.options import COLUMN_TYPES, read_options
 from ottla.spark.planning import OffsetRange
@@ -40,33 +41,38 @@ class OttlaDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the connector's columns, or those of option columns."""
-        names = read_options(self._without_bounds(), streaming=True).columns
+        with short_errors():
+            names = read_options(self._without_bounds(), streaming=True).columns
         return ", ".join(f"{name} {COLUMN_TYPES[name]}" for name in names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch reader; KafkaError(INVALID_CONFIG) for invalid options."""
-        return BatchReader(read_options(self.options, streaming=False), columns_of(schema))
+        with short_errors():
+            return BatchReader(read_options(self.options, streaming=False), columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """Return the streaming reader; KafkaError(INVALID_CONFIG) for invalid options."""
-        return StreamReader(read_options(self.options, streaming=True), columns_of(schema))
+        with short_errors():
+            return StreamReader(read_options(self.options, streaming=True), columns_of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         """Return the batch writer."""
-        if overwrite:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG, "a topic cannot be overwritten: use mode('append')"
-            )
-        return BatchWriter(self.options, schema)
+        with short_errors():
+            if overwrite:
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG, "a topic cannot be overwritten: use mode('append')"
+                )
+            return BatchWriter(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802, FBT001
         """Return the streaming writer."""
-        if overwrite:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                "a topic cannot be written in complete mode: use append mode, or foreachBatch",
-            )
-        return StreamWriter(self.options, schema)
+        with short_errors():
+            if overwrite:
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG,
+                    "a topic cannot be written in complete mode: use append mode, or foreachBatch",
+                )
+            return StreamWriter(self.options, schema)
 
     def _without_bounds(self) -> dict[str, str]:
         """Return the options less those whose rules differ between batch and streaming.
@@ -97,8 +103,16 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks; KafkaError for missing topics or offsets."""
+        with short_errors():
+            return self._partitions()
+
+    def _partitions(self) -> list[InputPartition]:
         options = self._options
-        with open_cluster(options.config, api_timeout_ms=options.api_timeout_ms) as cluster:
+        with open_cluster(
+            options.config,
+            api_timeout_ms=options.api_timeout_ms,
+            first_answer_ms=FIRST_ANSWER_MS,
+        ) as cluster:
             topics = cluster.topics(options.selection)
             requested = all_partitions(topics)
             first = earliest(cluster, requested)  # in this order: logs change between the queries
@@ -136,7 +150,8 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task."""
-        return read_range(self._options, self._columns, partition)
+        with short_errors():
+            yield from read_range(self._options, self._columns, partition)
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ from pyspark.sql.streaming.datasource import (
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import LATEST_TIMESTAMP
-from ottla.spark.cluster import open_cluster
+from ottla.spark.cluster import FIRST_ANSWER_MS, open_cluster
+from ottla.spark.error_text import short_errors
 from ottla.spark.fetching import data_loss
 from ottla.spark.offsets import Offsets, check_same_topics, ids_of
 from ottla.spark.planning import OffsetRange, limit_offsets
@@ -52,9 +53,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def cluster(self) -> ClusterReader:
         """The driver's connections, opened on first use."""
+        return self._connected(None)
+
+    def _connected(self, first_answer_ms: int | None) -> ClusterReader:
         if self._cluster is None:
             options = self._options
-            self._cluster = open_cluster(options.config, api_timeout_ms=options.api_timeout_ms)
+            self._cluster = open_cluster(
+                options.config,
+                api_timeout_ms=options.api_timeout_ms,
+                first_answer_ms=first_answer_ms,
+            )
         return self._cluster
 
     def stop(self) -> None:
@@ -66,12 +74,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the start offsets of a new query."""
-        topics = self.cluster.topics(self._options.selection)
-        partitions = all_partitions(topics)
-        positions = resolve(
-            self.cluster, self._options.starting, partitions, self._options, is_start=True
-        )
-        return Offsets(positions, ids_of(topics.values())).to_json()
+        with short_errors():
+            cluster = self._connected(FIRST_ANSWER_MS)  # a running query waits longer
+            topics = cluster.topics(self._options.selection)
+            partitions = all_partitions(topics)
+            positions = resolve(
+                cluster, self._options.starting, partitions, self._options, is_start=True
+            )
+            return Offsets(positions, ids_of(topics.values())).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit of option maxOffsetsPerTrigger."""
@@ -80,6 +90,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end offsets of the next micro-batch, or `start` without one."""
+        with short_errors():
+            return self._next_offset(start, limit)
+
+    def _next_offset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin = Offsets.from_json(start)
         latest = self._goal or self._latest()
         check_same_topics(begin.topic_ids, latest.topic_ids)
@@ -98,7 +112,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Record the current log end offsets: the query ends there."""
-        self._goal = self._latest()
+        with short_errors():
+            self._goal = self._latest()
 
     def _latest(self) -> Offsets:
         topics = self._topics()
@@ -155,6 +170,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a micro-batch; KafkaError for offsets that are no longer valid."""
+        with short_errors():
+            return self._partitions(start, end)
+
+    def _partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, until = Offsets.from_json(start), Offsets.from_json(end)
         names = sorted({part.topic for part in until.positions})
         topics = self.cluster.existing_topics(names)
@@ -189,4 +208,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task."""
-        return read_range(self._options, self._columns, partition)
+        with short_errors():
+            yield from read_range(self._options, self._columns, partition)
