@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import nullcontext
 
 from ottla import AsyncAdmin, AsyncConsumer, AsyncProducer
 
@@ -43,13 +42,12 @@ def run() -> None:
     """Use the given broker or start a node."""
     given = os.environ.get("OTTLA_BOOTSTRAP")
     if given:
-        place = nullcontext(given)
-    else:
-        from ottla.testing.cluster import Cluster
+        asyncio.run(main(given))
+        return
+    from ottla.testing.cluster import Cluster
 
-        place = Cluster()
-    with place as found:
-        asyncio.run(main(found if isinstance(found, str) else found.bootstrap))
+    with Cluster() as cluster:
+        asyncio.run(main(cluster.bootstrap))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import nullcontext
 
 from ottla import Admin, Consumer, Producer
 
@@ -45,13 +44,12 @@ def run() -> None:
     """Use the given broker or start a node."""
     given = os.environ.get("OTTLA_BOOTSTRAP")
     if given:
-        place = nullcontext(given)
-    else:
-        from ottla.testing.cluster import Cluster
+        main(given)
+        return
+    from ottla.testing.cluster import Cluster
 
-        place = Cluster()
-    with place as found:
-        main(found if isinstance(found, str) else found.bootstrap)
+    with Cluster() as cluster:
+        main(cluster.bootstrap)
 
 
 if __name__ == "__main__":

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import window
 
 import ottla.spark
 from ottla import Admin, Producer
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 CLICKS, COUNTS = "clicks", "clicks-per-minute"
-PAGES = ("log_dir", "search", "cart")
+PAGES = ("home", "search", "cart")
 
 
 def send_clicks(bootstrap: str) -> None:
     """Send ten minutes of clicks with event times, and a later one that closes the windows."""
     with Admin(bootstrap_servers=bootstrap) as admin:
-        existing = {topic.name for topic in admin.list_topics()}
         for name in (CLICKS, COUNTS):
-            if name not in existing:
-                admin.create_topic(name, 1)
+            admin.create_topic(name, partitions=1, if_not_exists=True)
     start_ms = 1_767_225_600_000
     with Producer(bootstrap_servers=bootstrap) as producer:
         for second in range(600):
@@ -34,33 +36,36 @@ def send_clicks(bootstrap: str) -> None:
         producer.flush()
 
 
-def main(bootstrap: str) -> int:
+def run(spark: SparkSession, bootstrap: str) -> int:
     """Return the number of windows written."""
     send_clicks(bootstrap)
-    spark = ottla.spark.session("clicks")
     server = {"kafka.bootstrap.servers": bootstrap}
-    try:
-        clicks = (
-            spark.readStream.format("ottla")
-            .options(
-                **server, subscribe=CLICKS, startingOffsets="earliest", columns="key,timestamp"
-            )
-            .load()
-            .withWatermark("timestamp", "10 seconds")
+    clicks = (
+        spark.readStream.format("ottla")
+        .options(**server, subscribe=CLICKS, startingOffsets="earliest", columns="key,timestamp")
+        .load()
+        .withWatermark("timestamp", "10 seconds")
+    )
+    counts = clicks.groupBy("key", window("timestamp", "1 minute").alias("window")).count()
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = (
+            counts.selectExpr("key", "to_json(struct(window.start AS minute, count)) AS value")
+            .writeStream.format("ottla")
+            .options(**server, topic=COUNTS, checkpointLocation=checkpoint)
+            .trigger(availableNow=True)
+            .start()
         )
-        counts = clicks.groupBy("key", window("timestamp", "1 minute").alias("window")).count()
-        with tempfile.TemporaryDirectory() as checkpoint:
-            query = (
-                counts.selectExpr("key", "to_json(struct(window.start AS minute, count)) AS value")
-                .writeStream.format("ottla")
-                .options(**server, topic=COUNTS, checkpointLocation=checkpoint)
-                .trigger(availableNow=True)
-                .start()
-            )
-            query.awaitTermination(120)
-        written = spark.read.format("ottla").options(**server, subscribe=COUNTS).load()
-        written.selectExpr("CAST(key AS STRING)", "CAST(value AS STRING)").show(5, truncate=False)
-        return written.count()
+        query.awaitTermination(120)
+    written = spark.read.format("ottla").options(**server, subscribe=COUNTS).load()
+    written.selectExpr("CAST(key AS STRING)", "CAST(value AS STRING)").show(5, truncate=False)
+    return written.count()
+
+
+def main(bootstrap: str) -> int:
+    """Run in a session of its own."""
+    spark = ottla.spark.session("clicks")
+    try:
+        return run(spark, bootstrap)
     finally:
         ottla.spark.stop(spark)
 
