@@ -136,5 +136,5 @@ def test_what_is_missing_is_told_with_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.delitem(sys.modules, "ottla.spark.local_session", raising=False)
     monkeypatch.delattr(ottla.spark, "local_session", raising=False)
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'ottla\[spark\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install '\.\[spark\]'"):
         ottla.spark.session()

@@ -17,6 +17,7 @@ from ottla.clients.consumer.offset_query import RETRIED_CODES, OffsetQuery
 from ottla.clients.metadata import ClusterMetadata
 from ottla.clients.settings import COMMON, read_settings
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.spark.options import with_option_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -167,7 +168,8 @@ class ClusterReader:
         if pending.done:
             pending.value  # noqa: B018 - raises the error of the refresh
         elif not self.client.is_reachable:
-            raise self.client.unreachable()
+            error = self.client.unreachable()
+            raise type(error)(with_option_names(error.message))
         else:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no metadata response in time")
 

@@ -219,6 +219,7 @@ class Options:
 
 def with_option_names(text: str) -> str:
     """Return an error text about a client's setting with the name of Spark's option."""
+    text = text.replace("correct bootstrap_servers", "correct kafka.bootstrap.servers")
     return re.sub(r"\bconfiguration (?=[\w.]+)", "option kafka.", text)
 
 
