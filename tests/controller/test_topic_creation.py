@@ -171,6 +171,17 @@ def test_too_many_records_fail_the_whole_request(harness: Harness) -> None:
     assert harness.node.quorum.log_end_offset == end
 
 
+def test_a_setting_named_twice_may_not_be_null_once(harness: Harness) -> None:
+    """Kafka looks for nulls before the last value of a setting counts."""
+    made = topic("t", retention_ms=None)
+    made.configs.append(topic("t", retention_ms="x").configs[0])
+    (result,) = harness.ask(CreateTopicsRequest(topics=[made])).topics
+    assert (result.error_code, result.error_message) == (
+        ErrorCode.INVALID_CONFIG,
+        "Null value not supported for topic configs: retention.ms",
+    )
+
+
 def test_a_name_twice_in_a_request_is_refused_once(harness: Harness) -> None:
     """Repeated names give one result, and the other topics are made."""
     request = CreateTopicsRequest(topics=[topic("a"), topic("b"), topic("a")])

@@ -118,6 +118,9 @@ class TopicCreation:
     ) -> _Result:
         self._check_name(topic.name)
         settings = {config.name: config.value for config in topic.configs}
+        nulls = [config.name for config in topic.configs if config.value is None]
+        # a setting named twice is null if it is once
+        settings |= dict.fromkeys(nulls)
         config_records = self._configs.new_topic_records(topic.name, settings) if settings else []
         partitions = self._partitions(topic)
         self._policies.check_creation(_as_requested(topic, partitions))
