@@ -16,6 +16,7 @@ from ottla.cli.options.failures import fail
 from ottla.cli.options.flags import bootstrap_option, require, version_option
 from ottla.cli.options.joptsimple import INTEGER, ToolCommand
 from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
+from ottla.cli.output.java_names import kafka_message
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.types import Uuid
 
@@ -127,7 +128,7 @@ def topics(**options: Any) -> None:
     except ConfigError as error:
         fail(str(error))
     except (CommandError, KafkaError) as error:
-        click.echo(f"Error while executing topic command : {error}")
+        click.echo(f"Error while executing topic command : {kafka_message(error)}")
         sys.exit(1)
 
 

@@ -46,7 +46,16 @@ _IRREGULAR = {
 def java_text(error: Exception) -> str:
     """Return an error as Kafka's tools print it: Java class and message."""
     code = getattr(error, "code", None)
-    return str(error) if code is None else f"{java_class(error)}: {error}"
+    return str(error) if code is None else f"{java_class(error)}: {kafka_message(error)}"
+
+
+def kafka_message(error: Exception) -> str:
+    """Return an error's message without the topic's name that Ottla's clients put before it."""
+    text = str(error)
+    known: ErrorCode | None = getattr(error, "code", None)
+    if known is not None and text.startswith("topic '") and text.endswith(f"': {known.text}"):
+        return known.text
+    return text
 
 
 def java_class(error: Exception) -> str:

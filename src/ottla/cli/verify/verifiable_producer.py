@@ -16,7 +16,7 @@ from ottla.cli.options.argparse4j import INTEGER, LONG, ArgparseCommand, need, r
 from ottla.cli.options.connection import producer_settings, read_file
 from ottla.cli.options.flags import warn_deprecated
 from ottla.cli.output.java_format import ratio
-from ottla.cli.output.java_names import java_class, java_text
+from ottla.cli.output.java_names import java_class, java_text, kafka_message
 from ottla.cli.perf.pace import Pace
 from ottla.cli.verify.events import EventWriter, StopRequest
 from ottla.errors import KafkaError
@@ -150,7 +150,7 @@ class Run:
             key=key,
             value=value,
             exception=f"class {java_class(error)}",
-            message=str(error),
+            message=kafka_message(error),
         )
 
     def sum_up(self, elapsed_s: float) -> None:
