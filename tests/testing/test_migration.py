@@ -1,4 +1,4 @@
-"""Every Python example of docs/tutorial.md and docs/migration.md is run, section by section."""
+"""Every example of docs/tutorial.md and docs/migration.md is run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ from ottla.testing import Cluster
 DOCUMENTS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = "localhost:9092"
+SHELL = """
+import os, subprocess, sys
+paths = os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"]))
+subprocess.run(
+    ["bash", "-ec", {!r}], stderr=subprocess.STDOUT, check=True, env={{**os.environ, "PATH": paths}}
+)
+"""
 
 
 def blocks(document: str) -> dict[str, list[str]]:
@@ -52,14 +59,18 @@ def test_both_versions_of_a_program_print_the_same(library: str) -> None:
     assert second == first.replace("stored at 0", "stored at 1")
 
 
-def test_the_programs_of_the_tutorial_print_what_it_shows() -> None:
-    """The producer's records are those that the consumer reads."""
-    programs = [one for examples in blocks("tutorial.md").values() for one in examples]
-    assert len(programs) == 2
+def test_the_tutorial_prints_what_it_shows() -> None:
+    """Its commands and programs run in order on one node; the installation is left out."""
+    text = (DOCUMENTS / "tutorial.md").read_text(encoding="utf-8")
+    steps = re.findall(r"^```(python|bash|text)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert [kind for kind, _ in steps] == ["bash", "text", "python", "python", "text", "bash"]
+    printed = ""
     with Cluster() as cluster:
-        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
-            admin.create_topic("orders", 3)
-        printed = [run(one, cluster.bootstrap) for one in programs]
-    assert printed == ["", "[1, 2, 3]\n"]
-    shown = (DOCUMENTS / "tutorial.md").read_text(encoding="utf-8")
-    assert f"\n```text\n{printed[-1]}```\n" in shown
+        for kind, step in steps:
+            if kind == "text":
+                assert printed.endswith(step)
+            elif kind == "python":
+                printed = run(step, cluster.bootstrap)
+            else:
+                printed = run(SHELL.format(step), cluster.bootstrap)
+    assert re.findall(r"^billing +orders +\d +(\d+) +\1 +0 ", printed, re.MULTILINE)
