@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -218,6 +219,8 @@ def read_story(path: Path) -> list[Call]:
 
 
 TELLERS = {"java": "jjjj", "ours": "oooo"}
+_CHANGE = re.compile(r"--(alter|create|delete)")
+_APPLIED_S = 0.1
 _CHANGING = (
     (re.compile(r"\bEpoch: \d+$"), "Epoch: N"),
     (re.compile(r"^(HighWatermark: +)\d+"), r"\1N"),
@@ -236,7 +239,11 @@ def run_story(
 ) -> list[Said]:
     """Run a story with one set of tools; names are blanked."""
     answers = []
+    has_changed = False
     for call in story:
+        if has_changed and not _CHANGE.search(call.text):
+            time.sleep(_APPLIED_S)  # Kafka's brokers apply what was changed a little later
+        has_changed = _CHANGE.search(call.text) is not None
         words = {"x": mark, "b": place.bootstrap, "c": place.controllers, "f": str(directory)}
         text = call.text
         for letter, word in words.items():

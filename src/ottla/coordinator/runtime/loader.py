@@ -33,7 +33,6 @@ class Loader:
         self.position = log.start_offset(partition)
         self.target = log.end_offset(partition)
         self.record_count = 0
-        self.unknown_count = 0
 
     def step(self) -> bool:
         """Replay one slice; return whether loading is complete.
@@ -62,9 +61,7 @@ class Loader:
                 continue
             self.record_count += 1
             decoded = self._shard.decode(record.key, record.value)
-            if decoded is None:
-                self.unknown_count += 1
-            else:
+            if decoded is not None:
                 self._shard.replay(record.offset, producer_id, decoded)
 
     def _replay_marker(self, batch: RecordBatch) -> None:
