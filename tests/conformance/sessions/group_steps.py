@@ -28,7 +28,8 @@ def _subscription(topics: list[str]) -> bytes:
 def join(pick: Choices, _version: int) -> dict[str, Any]:
     """Join as a new member, or with an id that was answered before."""
     group = pick.group()
-    names = list(dict.fromkeys(pick.some(_PROTOCOLS, 2)))  # Kafka does not answer to duplicates
+    names = [pick.mostly(name, "", odds=0.01) for name in pick.some(_PROTOCOLS, 2)]
+    names = list(dict.fromkeys(names))  # Kafka does not answer to duplicates
     metadata = pick.mostly(_subscription(["t"]), b"", b"\0\0\xff", odds=0.2)
     return {
         "group_id": group,
@@ -37,9 +38,7 @@ def join(pick: Choices, _version: int) -> dict[str, Any]:
         "member_id": "" if pick.chance(0.3) else pick.member(group),
         "group_instance_id": pick.instance(0.12),
         "protocol_type": pick.mostly("consumer", "connect", "", odds=0.06),
-        "protocols": [
-            {"name": pick.mostly(name, "", odds=0.01), "metadata": metadata} for name in names
-        ],
+        "protocols": [{"name": name, "metadata": metadata} for name in names],
         "reason": pick.one(None, "because"),
     }
 
