@@ -94,6 +94,11 @@ def _meta(name: str, fields: Fields, *errors: int, **options: Any) -> Case:
 
 
 LOST = E_.UNKNOWN_TOPIC_OR_PARTITION
+_NAMELESS: dict[str, list[str | None]] = {
+    "alone": [None],
+    "first": [None, "described"],
+    "last": ["described", None],
+}
 METADATA = [
     _meta("valid", _about("described")),
     _meta("two", _about("described", "described")),
@@ -107,8 +112,8 @@ METADATA = [
     _meta("makes a topic", _auto_created, LOST, after=_is_made),
     _meta("by id", _by_id, E_.INVALID_REQUEST, versions=(10, 99)),
     *(
-        _meta(f"neither name nor id, {len(names)} topics", _nameless(*names), code, versions=span)
-        for names in ([None], [None, "described"], ["described", None])
+        _meta(f"neither name nor id, {what}, {code.name}", _nameless(*names), code, versions=span)
+        for what, names in _NAMELESS.items()
         for code, span in ((E_.INVALID_REQUEST, (10, 11)), (E_.UNKNOWN_SERVER_ERROR, (12, 99)))
     ),
     _meta("by unknown id", _by_other_id, E_.UNKNOWN_TOPIC_ID, versions=(12, 99)),
