@@ -34,6 +34,7 @@ from ottla.clients.admin.cluster import (
 from ottla.clients.admin.quorum import QuorumInfo, ReplicaState, VoterEndpoint
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import Node, TopicPartition, Uuid
+from tests.cli.running import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,16 +58,6 @@ TOOLS = (
     "log-dirs",
     "metadata-quorum",
 )
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Run a tool; return its status and what it printed."""
-    status: Any = 0
-    try:
-        main(arguments)
-    except SystemExit as ended:
-        status = ended.code or 0
-    return (status, *capsys.readouterr())
 
 
 @pytest.mark.parametrize("tool", TOOLS)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.cli.main import main
 from ottla.testing.cluster import Cluster
 from ottla.testing.kafka import Kafka
+from tests.cli.running import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,18 +29,6 @@ def cluster() -> Iterator[Cluster]:
             consumer.commit()
         kafka.close()
         yield running
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Run a command; return its status and what it printed."""
-    status: object = 0
-    try:
-        main(arguments)
-    except SystemExit as ended:
-        status = ended.code or 0
-    assert isinstance(status, int)
-    printed = capsys.readouterr()
-    return status, printed.out, printed.err
 
 
 class Tools:

@@ -9,19 +9,8 @@ from importlib.util import find_spec
 import pytest
 
 from ottla import __version__
-from ottla.cli.main import COMMANDS, main
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Run the command line; return its status and what it printed."""
-    status: object = 0
-    try:
-        main(arguments)
-    except SystemExit as ended:
-        status = ended.code or 0
-    assert isinstance(status, int)
-    printed = capsys.readouterr()
-    return status, printed.out, printed.err
+from ottla.cli.main import COMMANDS
+from tests.cli.running import run
 
 
 def test_the_version_names_the_protocol(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.errors.base import topic_error
 from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.types import Node, TopicPartition, Uuid
 
@@ -191,8 +192,7 @@ class ClusterMetadata:
                 self._stale = self.incomplete = True
                 topic.problem = _problem(KafkaError(topic.error))
             elif not self.all_topics:
-                text = f"topic {topic.name!r}: {ErrorCode(topic.error).text}"
-                self.topic_error = KafkaError(topic.error, text)
+                self.topic_error = topic_error(topic.name, topic.error)
         return topic
 
     def update_leader(self, partition: TopicPartition, leader: int, epoch: int) -> bool:

@@ -47,6 +47,8 @@ class KafkaError(OttlaError, metaclass=_NamedByCode):
         except ValueError:  # a newer peer may send codes unknown here
             self.code = ErrorCode.UNKNOWN_SERVER_ERROR
         self.message = self.code.text if message is None else message
+        self.kafka_message = self.message
+        """The text as Kafka's tools print it, without what Ottla's clients add (`topic_error`)."""
         super().__init__(self.message)
 
     @property
@@ -64,6 +66,14 @@ def _of_code(code: ErrorCode | int, message: str | None = None) -> KafkaError:
         return named(message)
     plain: KafkaError = type.__call__(KafkaError, code, message)
     return plain
+
+
+def topic_error(topic: object, code: ErrorCode | int) -> KafkaError:
+    """Return the error of a code whose text names the topic before Kafka's text."""
+    known = KafkaError(code)
+    error = KafkaError(code, f"topic {str(topic)!r}: {known.message}")
+    error.kafka_message = known.message
+    return error
 
 
 class NamedError(KafkaError):

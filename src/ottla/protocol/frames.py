@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from ottla.protocol import codec
-from ottla.protocol.api_keys import ApiKey, request_header_version, response_header_version
+from ottla.protocol.api_keys import request_header_version, response_header_version
 
 if TYPE_CHECKING:
     from ottla.protocol.schema import Request, Response
@@ -21,7 +21,6 @@ REQUEST_HEADER = struct.Struct(">hhih")
 """Key, version, correlation id, client id length; the client id and tagged fields follow."""
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _SIZE_CORRELATION_NO_TAGS = struct.Struct(">iib")
-_KEYS = frozenset(ApiKey)
 
 
 def encode_request(

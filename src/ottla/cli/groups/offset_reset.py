@@ -13,7 +13,6 @@ import click
 from ottla.cli.groups.flags import GroupCommandError, GroupFlags, topic_argument
 from ottla.cli.groups.reset_plans import export_plans, print_plans, read_plan
 from ottla.cli.groups.reset_times import parse_duration, parse_moment
-from ottla.cli.output.java_names import kafka_message
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.types import TopicPartition
@@ -109,7 +108,7 @@ def _partitions(admin: Admin, group: str, flags: GroupFlags) -> list[TopicPartit
         topic, given = topic_argument(argument)
         described = admin.describe_topics([topic])[topic]
         if isinstance(described, KafkaError):
-            raise GroupCommandError(kafka_message(described))
+            raise GroupCommandError(str(described))
         there = {partition.partition for partition in described.partitions}
         numbers = sorted(there if given is None else given)
         unknown = [f"{topic}-{number}" for number in numbers if number not in there]

@@ -5,7 +5,7 @@ Kafka: org.apache.kafka.common.protocol.Errors.
 
 from __future__ import annotations
 
-from ottla.errors import ConfigError, ErrorCode, SslAuthenticationError
+from ottla.errors import ConfigError, ErrorCode, KafkaError, SslAuthenticationError
 
 PACKAGE = "org.apache.kafka.common.errors"
 
@@ -50,12 +50,8 @@ def java_text(error: Exception) -> str:
 
 
 def kafka_message(error: Exception) -> str:
-    """Return an error's message without the topic's name that Ottla's clients put before it."""
-    text = str(error)
-    known: ErrorCode | None = getattr(error, "code", None)
-    if known is not None and text.startswith("topic '") and text.endswith(f"': {known.text}"):
-        return known.text
-    return text
+    """Return an error's text as Kafka's tools print it."""
+    return error.kafka_message if isinstance(error, KafkaError) else str(error)
 
 
 def java_class(error: Exception) -> str:

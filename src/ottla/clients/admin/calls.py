@@ -16,6 +16,7 @@ from ottla.clients.consumer.offset_query import RETRIED_CODES
 from ottla.clients.settings import ADMIN, read_settings, refuse_positional
 from ottla.clients.transport import Runtime
 from ottla.errors import ConfigError, ErrorCode, KafkaError
+from ottla.errors.base import topic_error
 from ottla.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -278,7 +279,7 @@ def topic_error_or_none(topic: object, code: int, message: str | None = None) ->
     error = KafkaError(code, message)
     if error.message != error.code.text:
         return error
-    return KafkaError(code, f"topic {str(topic)!r}: {error.message}")
+    return topic_error(topic, code)
 
 
 def error_or_none(code: int, message: str | None = None) -> KafkaError | None:

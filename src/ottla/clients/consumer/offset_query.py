@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.clients.consumer.offsets import OffsetAndTimestamp, list_offsets_request
 from ottla.errors import ErrorCode, KafkaError
+from ottla.errors.base import topic_error
 from ottla.purgatory.pending import Pending
 from ottla.types import TopicPartition
 
@@ -107,7 +108,7 @@ class OffsetQuery:
         for partition in self._remaining:
             code = metadata.error(partition.topic)
             if code and not KafkaError(code).is_retriable:
-                return KafkaError(code, f"topic {partition.topic!r}: {ErrorCode(code).text}")
+                return topic_error(partition.topic, code)
             count = metadata.partition_count(partition.topic)
             if count and partition.partition >= count:
                 return KafkaError(

@@ -27,6 +27,7 @@ from ottla.errors import (
     KafkaError,
     TimeoutError,  # noqa: A004 - Kafka's, also a builtin one
 )
+from ottla.errors.base import topic_error
 from ottla.records.compiled import warn_not_compiled
 from ottla.types import TopicPartition
 
@@ -102,7 +103,7 @@ class ProducerCore:
         code = self.client.metadata.error(topic)
         if code and not ErrorCode(code).is_retriable:
             self.client.metadata.drop_topic(topic)  # a later send requests it again
-            raise KafkaError(code, f"topic {topic!r}: {ErrorCode(code).text}")
+            raise topic_error(topic, code)
         if waited_ms >= self.settings.max_block_ms:
             raise self._blocked_error(topic)
         metadata, now_ms = self.client.metadata, self.now_ms()
