@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 import asyncio
 
 SAMPLES, MINUTES = "cpu-samples", "cpu-minutes"
-START_MS = 1_767_225_600_000  # 2026-01-01 00:00 UTC
+START_MS = (int(time.time()) // 60 - 2) * 60_000  # two minutes ago: retention removes old times
 
 
 def samples() -> list[tuple[str, int, float]]:

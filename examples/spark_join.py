@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import expr
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ORDERS, PAYMENTS, RESULT = "shop-orders", "shop-payments", "shop-paid"
-START_MS = 1_767_225_600_000
+START_MS = (int(time.time()) // 3600 - 3) * 3_600_000
+"""Three hours ago: retention would remove records with a time of last month."""
 LATE = "1 minute"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import window
@@ -27,7 +28,8 @@ def send_clicks(bootstrap: str) -> None:
     with Admin(bootstrap_servers=bootstrap) as admin:
         for name in (CLICKS, COUNTS):
             admin.create_topic(name, partitions=1, if_not_exists=True)
-    start_ms = 1_767_225_600_000
+    # two hours ago: retention would remove records with a time of last month
+    start_ms = (int(time.time()) // 3600 - 2) * 3_600_000
     with Producer(bootstrap_servers=bootstrap) as producer:
         for second in range(600):
             page = PAGES[second % len(PAGES)]

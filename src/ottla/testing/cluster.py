@@ -38,7 +38,6 @@ TEST_DEFAULTS: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
     "offsets.topic.replication.factor": "1",
-    "log.initial.task.delay.ms": "1000",
 }
 """What tests want: free ports, no waiting for members that never come, few internal files."""
 
