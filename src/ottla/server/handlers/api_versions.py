@@ -6,6 +6,7 @@ Kafka: KafkaApis.handleApiVersionsRequest, ApiVersionManager (KIP-511, KIP-584).
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
@@ -65,16 +66,17 @@ def _is_legal(request: ApiVersionsRequest) -> bool:
     return all(_LEGAL_SOFTWARE.fullmatch(name) for name in names)
 
 
-def _served(listener: str) -> list[ApiVersion]:
+@cache
+def _served(listener: str) -> tuple[ApiVersion, ...]:
     """List by key. Produce is listed from 0 although 3 is the lowest: old librdkafka needs it."""
-    return [
+    return tuple(
         ApiVersion(
             api_key=key,
             min_version=0 if key == _PRODUCE else api.lowest,
             max_version=api.highest,
         )
         for key, api in sorted(served_apis(listener).items())
-    ]
+    )
 
 
 def unsupported_version(ctx: Context) -> ApiVersionsResponse:
