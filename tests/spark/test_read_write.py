@@ -10,21 +10,25 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadMaxRows  # noqa: E402
+from pyspark.sql.types import StringType, StructField, StructType  # noqa: E402
 
 from ottla.clients.admin.topics import NewTopic  # noqa: E402
 from ottla.clients.blocking import Admin, Consumer, Producer  # noqa: E402
 from ottla.errors import KafkaError  # noqa: E402
-from ottla.spark import source, stream  # noqa: E402
+from ottla.spark import sink, source, stream  # noqa: E402
 from ottla.spark.cluster import TopicRecreated, open_cluster  # noqa: E402
 from ottla.spark.options import BASE_COLUMNS, ReadOptions, read_options, write_options  # noqa: E402
 from ottla.spark.reading import RangePartition, read_range  # noqa: E402
 from ottla.spark.rows import FrameColumns  # noqa: E402
+from ottla.spark.sink import BatchWriter, StreamWriter  # noqa: E402
 from ottla.spark.source import BatchReader  # noqa: E402
 from ottla.spark.stream import StreamReader  # noqa: E402
 from ottla.spark.writing import FrameWriter  # noqa: E402
 from ottla.types import TopicPartition  # noqa: E402
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ottla.testing.cluster import Cluster as Node
 
 ALL = (*BASE_COLUMNS, "headers")
@@ -338,6 +342,31 @@ def test_a_new_read_names_an_absent_broker_early(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(KafkaError, match=r"or correct kafka\.bootstrap\.servers"):
         reader.initialOffset()
     reader.stop()
+
+
+@pytest.mark.parametrize("topic", [{"topic": "t"}, {}])
+def test_a_new_write_names_an_absent_broker_early(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, topic: dict[str, str]
+) -> None:
+    """As a read does; a query that has committed a micro-batch waits for `kafka.max.block.ms`."""
+    monkeypatch.setattr(sink, "FIRST_ANSWER_MS", 200)
+    columns = ["value"] if topic else ["topic", "value"]
+    schema = StructType([StructField(name, StringType()) for name in columns])
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", **topic}
+    with pytest.raises(KafkaError, match=r"or correct kafka\.bootstrap\.servers"):
+        BatchWriter(options, schema)
+    (tmp_path / "offsets").mkdir()
+    query = {**options, "checkpointLocation": f"file:{tmp_path}"}
+    with pytest.raises(KafkaError, match=r"cannot reach 127\.0\.0\.1:1"):
+        StreamWriter(query, schema)
+    monkeypatch.setattr(sink, "FIRST_ANSWER_MS", 600_000)
+    with pytest.raises(KafkaError, match="cannot reach"):
+        BatchWriter({**options, "kafka.max.block.ms": "200"}, schema)
+    (tmp_path / "commits").mkdir()
+    assert sink.is_new_query(query)
+    (tmp_path / "commits" / "0").touch()
+    assert not sink.is_new_query(query)
+    assert not sink.is_new_query({"checkpointLocation": "s3://bucket/checkpoint"})
 
 
 def test_a_writer_outlives_a_restart_of_the_broker(node: Node) -> None:

@@ -139,6 +139,8 @@ class WriteOptions:
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int = 120_000
     api_timeout_ms: int = 60_000
+    first_answer_ms: int | None = None
+    """How long a new write waits without any answer: `kafka.max.block.ms`, if it is given."""
 
 
 class Options:
@@ -299,6 +301,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         request_timeout_ms=settings.request_timeout_ms,
         delivery_timeout_ms=settings.delivery_timeout_ms,
         api_timeout_ms=min(settings.max_block_ms, settings.delivery_timeout_ms),
+        first_answer_ms=settings.max_block_ms if "max.block.ms" in settings.given else None,
     )
 
 

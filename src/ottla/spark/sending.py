@@ -30,7 +30,7 @@ REQUESTS_IN_MEMORY = 4
 class BatchSender:
     """Sends record batches; `flush` returns after all of them are acknowledged."""
 
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(self, options: WriteOptions, *, first_answer_ms: int | None = None) -> None:
         settings = read_settings(
             PRODUCER,
             options.config,
@@ -42,7 +42,11 @@ class BatchSender:
                 "delivery_timeout_ms": options.delivery_timeout_ms,
             },
         )
-        self._cluster = ClusterReader(settings, api_timeout_ms=options.api_timeout_ms)
+        self._cluster = ClusterReader(
+            settings,
+            api_timeout_ms=options.api_timeout_ms,
+            first_answer_ms=options.first_answer_ms or first_answer_ms,
+        )
         self._runtime = self._cluster.runtime
         client = self._cluster.client
         self._accumulator = Accumulator(
@@ -60,6 +64,11 @@ class BatchSender:
         self._unsent_bytes = 0
         self._failure: KafkaError | None = None
         self.records_sent = 0
+
+    def check_topic(self) -> None:
+        """Wait for the cluster; KafkaError if the topic of all rows does not exist."""
+        topic = self._options.topic
+        self._cluster.named_topics([] if topic is None else [topic])
 
     def partition_count(self, topic: str) -> int:
         """Return a topic's partition count; KafkaError if it does not exist."""

@@ -6,6 +6,7 @@ and micro-batches that Spark repeats are written again.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -15,6 +16,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from ottla.spark.cluster import FIRST_ANSWER_MS
 from ottla.spark.error_text import short_errors
 from ottla.spark.options import write_options
 from ottla.spark.rows import find_columns
@@ -37,15 +39,17 @@ class Written(WriterCommitMessage):
 class Writer:
     """Base of both writers; created in a planning process, then pickled for the tasks."""
 
-    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+    def __init__(
+        self, given: Mapping[str, str], schema: StructType, *, is_new: bool = True
+    ) -> None:
         self._options = write_options(given)
         self._columns = find_columns(schema, self._options.topic)
-        if self._options.topic is not None:  # report errors now, not in a task
-            sender = BatchSender(self._options)
-            try:
-                sender.partition_count(self._options.topic)
-            finally:
-                sender.close()
+        limit_ms = FIRST_ANSWER_MS if is_new else None  # a running query waits longer
+        sender = BatchSender(self._options, first_answer_ms=limit_ms)
+        try:
+            sender.check_topic()  # report errors now, not in a task
+        finally:
+            sender.close()
 
     def _write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         from ottla.spark.writing import FrameWriter
@@ -65,8 +69,19 @@ class BatchWriter(Writer, DataSourceArrowWriter):
 
 
 class StreamWriter(Writer, DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a streaming query."""
+    """Writes the micro-batches of a streaming query; Spark makes one for each of them."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        super().__init__(given, schema, is_new=is_new_query(given))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Send the rows of one task; KafkaError when they cannot be delivered."""
         return self._write(iterator)
+
+
+def is_new_query(given: Mapping[str, str]) -> bool:
+    """Whether a query has committed no micro-batch yet; False if its checkpoint is elsewhere."""
+    location = {name.lower(): value for name, value in given.items()}.get("checkpointlocation", "")
+    checkpoint = Path(location.removeprefix("file:"))
+    commits = checkpoint / "commits"
+    return (checkpoint / "offsets").is_dir() and not (commits.is_dir() and any(commits.iterdir()))
