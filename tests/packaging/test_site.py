@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 import urllib.request
@@ -69,3 +70,21 @@ def test_the_reference_has_every_metric_of_a_node(reference: dict[str, str]) -> 
     assert len(served) > 100
     shown = set(re.findall(r"`([a-z_]+)`", reference["metrics"]))
     assert not {name for name in served if name.removesuffix("_total") not in shown} - shown
+
+
+def test_pages_are_there_as_markdown(reference: dict[str, str]) -> None:
+    """The files that llms.txt names have what a page includes; each link leads to a file."""
+    markdown = runpy.run_path(str(DOCUMENTS / "conf.py"))["markdown"]
+    pages = {name: markdown(DOCUMENTS, name) for name in listed() if "/" not in name}
+    assert "\n## 0.1.0 " in pages["changelog"]
+    assert "worker.py" in pages["examples"]
+    assert "share groups" in pages["limits"]
+    assert "## Broker" not in pages["limits"]
+    for name, text in pages.items():
+        assert "{include}" not in text
+        links = re.findall(r"\]\((?!https?:)([^)#\s]+)", re.sub(r"`[^`\n]*`", "", text))
+        places = (DOCUMENTS, ROOT / "examples")
+        lost = [link for link in links if not any((place / link).exists() for place in places)]
+        assert not [
+            link for link in lost if link.removeprefix("reference/")[:-3] not in reference
+        ], name
