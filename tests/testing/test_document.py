@@ -1,4 +1,4 @@
-"""Every example of docs/testing.md is run, section by section."""
+"""Every example of docs/testing.md is run, section by section, and the test of README.md."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from ottla.testing import Cluster
 
+README = Path(__file__).parents[2] / "README.md"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "testing.md"
 BLOCK = re.compile(r"^```(python|sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ADDRESS = "localhost:9092"
@@ -50,6 +51,12 @@ def only(title: str) -> Example:
     """Return the single example of a section."""
     (example,) = examples()[title]
     return example
+
+
+def example_of_the_readme() -> Example:
+    """Return the test that README.md shows."""
+    (text,) = (text for kind, text in BLOCK.findall(README.read_text("utf-8")) if "kafka)" in text)
+    return Example({"test_readme.py": text}, "pytest", "")
 
 
 def plain() -> list[tuple[str, Example]]:
@@ -97,6 +104,7 @@ def test_examples_without_a_conftest_pass(tmp_path: Path) -> None:
     parallel = only("Several processes")
     chosen = [example for _, example in plain() if "conftest.py" not in example.files]
     assert len(chosen) == 8
+    chosen.append(example_of_the_readme())
     for number, example in enumerate([*chosen, parallel]):
         write(tmp_path / f"example{number}", example)
     outcomes, output = run(tmp_path, *shlex.split(parallel.command)[1:])

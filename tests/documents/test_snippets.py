@@ -1,0 +1,273 @@
+"""The snippets of README.md and docs/ are run, page by page, on one node.
+
+Those for Spark are run by tests/spark/test_document.py, the test of README.md by
+tests/testing/test_document.py.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import re
+import shlex
+import socket
+import sys
+import tomllib
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ottla
+import ottla.metrics
+from ottla.controller.policies import NewTopic, PolicyViolation
+from ottla.server.logging.lines import KeyValueFormatter
+from ottla.server.node.plugins import load_class
+from ottla.testing import Cluster
+from tests.cli.running import run
+from tests.documents.snippets import (
+    ADDRESS,
+    NOT_RUN,
+    OWN_TESTS,
+    ROOT,
+    Snippet,
+    first_printed,
+    snippets,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+METRICS_ADDRESS = "localhost:9404"
+PROPERTIES = """process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=127.0.0.1:9093
+offsets.topic.replication.factor=1
+log.dirs=data
+"""
+ENDLESS = {"console-consumer": ["--max-messages", "1"], "server-start": ["--check"]}
+"""Arguments that end commands which otherwise run until they are stopped."""
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Cluster]:
+    """Give a node with metrics."""
+    with Cluster(config={"metrics.listener": "127.0.0.1:0"}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a directory that has a server.properties."""
+    (tmp_path / "server.properties").write_text(PROPERTIES)
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ:
+        if name.startswith(("KAFKA_", "OTTLA_")):
+            monkeypatch.delenv(name)
+    return tmp_path
+
+
+class Shell:
+    """Runs the commands of a snippet in this process; `localhost` is the node."""
+
+    def __init__(
+        self, node: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._node = node
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+
+    def run(self, snippet: Snippet, typed: str = "") -> list[str]:
+        """Run each command; return what they print, and fail with the first that fails."""
+        assert snippet.kind in ("sh", "bash")
+        commands = snippet.text.replace("|\n", "| ").splitlines()
+        return [self.command(command, typed) for command in commands]
+
+    def command(self, command: str, typed: str = "") -> str:
+        """Run a command, without what it is piped into; return what it prints."""
+        command = re.sub(r'"\$\((ottla .*?)\)"', lambda found: self.command(found[1]), command)
+        words = shlex.split(command, comments=True)
+        words = words[: words.index("|")] if "|" in words else words
+        words = [word.replace(ADDRESS, self._node.bootstrap) for word in words]
+        with self._monkeypatch.context() as patched:
+            while "=" in words[0]:
+                patched.setenv(*words.pop(0).split("=", 1))
+            return self._run(words, typed)
+
+    def _run(self, words: list[str], typed: str) -> str:
+        program, *arguments = words
+        if program == "curl":
+            assert arguments == [f"{METRICS_ADDRESS}/metrics"]
+            with urllib.request.urlopen(self._node.metrics_url) as page:
+                return str(page.read().decode())
+        if program == "python":
+            assert arguments[0] == "-c"
+            return first_printed(arguments[1], "")
+        assert program == "ottla"
+        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+        arguments += [more for word in arguments for more in ENDLESS.get(word, ())]
+        status, out, err = run(self._capsys, *arguments)
+        assert status == 0, (words, out, err)
+        return out.strip()
+
+
+@pytest.fixture
+def shell(
+    node: Cluster,
+    directory: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Shell:
+    """Give the shell."""
+    return Shell(node, capsys, monkeypatch)
+
+
+def test_readme(node: Cluster, shell: Shell) -> None:
+    """Broker, settings file and clients."""
+    broker, settings, clients, _, _ = snippets("README.md")
+    assert shell.run(broker, "typed\n")[1:] == ["Created topic events.", "", "typed"]
+    formatted, checked, shown = shell.run(settings)
+    assert "Formatting" in formatted
+    assert "valid" in checked
+    assert re.search(r"^KAFKA_LOG_RETENTION_HOURS +log\.retention\.hours=24$", shown, re.MULTILINE)
+    assert first_printed(clients.text, node.bootstrap).endswith("b'typed'")
+
+
+def test_clients(node: Cluster) -> None:
+    """A record goes there and back; the other program is of another group and without output."""
+    program, typed, outage = snippets("docs/clients.md")
+    assert first_printed(program.text, node.bootstrap) == "0 b'value'"
+    assert first_printed(typed.text, node.bootstrap) == "frozenset({'orders'})"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        address = f"localhost:{port}"
+        with (
+            ottla.Producer(bootstrap_servers=address, max_block_ms=200) as producer,
+            pytest.raises(ottla.TimeoutError) as raised,
+        ):
+            producer.send("events", b"v")
+    text = str(raised.value).replace(str(port), "9093").replace("200 ms", "60000 ms")
+    assert text == " ".join(outage.text.split())
+
+
+def test_configuration(
+    shell: Shell,
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Settings with their sources; both errors at once."""
+    commands, errors = snippets("docs/configuration.md")
+    shown, _ = shell.run(commands)
+    assert re.search(r"^--override +num\.partitions=3$", shown, re.MULTILINE)
+    assert re.search(r"^server\.properties:2 +node\.id=1$", shown, re.MULTILINE)
+    (directory / "server.properties").write_text(f"{PROPERTIES}\nlog.segment.bytes=x\n")
+    monkeypatch.setenv("KAFKA_LOG_RETENTON_HOURS", "1")
+    status, _, err = run(capsys, "server-start", "server.properties", "--check")
+    assert status == 1
+    assert errors.text in err
+
+
+def test_metrics(node: Cluster, shell: Shell) -> None:
+    """The endpoint answers; the named files are where the command says."""
+    endpoint, place = snippets("docs/metrics.md")
+    assert "ottla_loop_lag_seconds" in shell.run(endpoint)[1]
+    (printed,) = shell.run(place)
+    page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    for name in ("ottla-dashboard.json", "ottla-rules.yml"):
+        assert f"- `{name}`: " in page
+        assert (Path(printed) / name).is_file()
+
+
+def test_operations(
+    shell: Shell, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lines of a start, and both ways to change a level."""
+    lines, levels = snippets("docs/operations.md")
+    _, changed = shell.run(levels)
+    assert changed == "Completed updating config for broker-logger 1."
+    with caplog.at_level(logging.INFO, "ottla"), Cluster():
+        pass
+    logged = [KeyValueFormatter().format(record) for record in caplog.records]
+    shown = lines.text.splitlines()
+    for text, event in zip(shown, ("node.starting", "node.started"), strict=True):
+        assert event in text
+        (line,) = (one for one in logged if f'"{event}"' in one)
+        assert general(line) == general(text)
+
+
+def general(line: str) -> str:
+    """Return a line of the log without what differs between machines."""
+    line = re.sub(r"\((un)?compiled\)", "(compiled)", line)
+    return re.sub(r"\d+", "0", re.sub(r"/\S+", "/directory", line))
+
+
+def test_tools(
+    node: Cluster, shell: Shell, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JSON of groups, whose fields the program for jq names, and a profile."""
+    lag, profiles, listing = snippets("docs/tools.md")
+    with ottla.Admin(bootstrap_servers=node.bootstrap) as admin:
+        admin.create_topic("shipments", 1)
+        admin.alter_group_offsets("shipping", {ottla.TopicPartition("shipments", 0): 0})
+    (printed,) = shell.run(lag)
+    (group,) = (one for one in json.loads(printed) if one["group"] == "shipping")
+    assert ".group as $g | .offsets[] | [$g, .topic, .partition, .lag]" in lag.text
+    rows = [(offset["topic"], offset["partition"], offset["lag"]) for offset in group["offsets"]]
+    assert rows == [("shipments", 0, 0)]
+    production = tomllib.loads(profiles.text)["profiles"]["production"]
+    addresses = production["bootstrap_servers"]
+    text = profiles.text.replace(addresses, node.bootstrap)
+    (directory / "profiles.toml").write_text(text)
+    (directory / production["command_config"]).write_text("client.id=tools\n")
+    monkeypatch.setenv("OTTLA_PROFILES_FILE", str(directory / "profiles.toml"))
+    (listed,) = shell.run(listing)
+    assert "shipments" in listed.splitlines()
+
+
+def test_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The policy refuses what its text says, also by the Java name that a package offers."""
+    policy, project = snippets("docs/plugins.md")
+    ((group, offered),) = tomllib.loads(project.text)["project"]["entry-points"].items()
+    ((java_name, path),) = offered.items()
+    package = tmp_path / "acme_kafka-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Name: acme-kafka\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(f"[{group}]\n{java_name} = {path}\n")
+    module, _, name = path.partition(":")
+    (tmp_path / f"{module}.py").write_text(f"{policy.text}\n{name} = TwoReplicas\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    loaded = load_class(java_name)()
+    loaded.configure({"default.replication.factor": "2"})
+    loaded.validate(NewTopic("orders", 1, 2, None, {}))
+    with pytest.raises(PolicyViolation, match="orders needs 2 replicas"):
+        loaded.validate(NewTopic("orders", 1, 1, None, {}))
+    loaded.close()
+    monkeypatch.delitem(sys.modules, module)
+
+
+def test_simulation() -> None:
+    """Two runs print the same."""
+    (program,) = snippets("docs/simulation.md")
+    assert first_printed(program.text, "") == first_printed(program.text, "")
+
+
+def test_every_snippet_is_run_or_listed() -> None:
+    """A page with snippets has a test of its name here, or elsewhere; the list is not outdated."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    names = [path.relative_to(ROOT).as_posix() for path in pages]
+    tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
+    assert not [
+        name
+        for name in names
+        if snippets(name) and name not in OWN_TESTS and Path(name).stem.lower() not in tests
+    ]
+    texts = "".join(path.read_text(encoding="utf-8") for path in pages)
+    assert not [first for first in NOT_RUN if f"\n{first}\n" not in texts]
+    assert all((ROOT / test).exists() for test in OWN_TESTS.values())
