@@ -146,3 +146,30 @@ def test_a_committing_consumer_reads_on_after_an_outage() -> None:
             return found
 
     assert [record.value for record in node.run(run())] == [b"two"]
+
+
+def test_an_admin_client_that_looks_for_a_coordinator_waits_without_spinning() -> None:
+    """A look-up during an outage polled without a pause until it timed out."""
+    node = SimulatedNode(5)
+    polls = 0
+
+    async def run() -> None:
+        nonlocal polls
+        await node.start()
+        async with node.admin() as admin:
+            await admin.list_topics()
+            node.kill(power=False)
+            client = admin._client
+            poll = client.poll
+
+            def count(now_ms: int) -> None:
+                nonlocal polls
+                polls += 1
+                poll(now_ms)
+
+            client.poll = count  # type: ignore[method-assign]
+            with pytest.raises(TimeoutError):
+                await admin.list_group_offsets("g", timeout=10)
+
+    node.run(run())
+    assert polls < 500

@@ -247,6 +247,7 @@ def test_corrupt_log_fails_the_partition_only() -> None:
     assert bench.runtime.partitions == {0: ShardState.FAILED}
     assert code_of(bench.count("a")) == ErrorCode.NOT_COORDINATOR
     assert len(bench.faults) == 1
+    assert str(bench.faults[0]).startswith("partition 0 is damaged after offset 0: Record is corr")
     bench.log.batches[0][0] = good
     bench.runtime.on_elected(0, 2)
     assert bench.committed("a") == 1

@@ -128,3 +128,17 @@ def test_retention_drops_the_oldest_snapshots_with_their_log() -> None:
     assert [found.offset for found in log.snapshots] == [15]
     assert log.start_offset == 15
     assert [batch.base_offset for batch in log.read(15)] == list(range(15, 20))
+
+
+@pytest.mark.parametrize("position", [8, 40, 62])
+def test_a_damaged_oldest_snapshot_is_dropped_when_the_next_one_is_too_old(position: int) -> None:
+    """Its own age cannot be read; that of the next one is a bound of it."""
+    disk = SimulatedDisk()
+    log = _open(disk)
+    _append(log, 20)
+    for offset in (5, 10, 15):
+        _snapshot(log, offset, timestamp=offset)
+    disk.flip_bit(f"{METADATA_LOG}/{snapshot_name(log.snapshots[0])}", position, 6)
+    assert log.clean(now_ms=100, max_bytes=-1, max_age_ms=92) == 0
+    assert log.clean(now_ms=100, max_bytes=-1, max_age_ms=89) == 2
+    assert [found.offset for found in log.snapshots] == [15]

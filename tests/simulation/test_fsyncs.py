@@ -5,23 +5,34 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import ottla
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.snapshot import encode_snapshot
-from ottla.storage.directories.checkpoints import RECOVERY_POINT_CHECKPOINT, decode_offsets
+from ottla.storage.directories.checkpoints import (
+    RECOVERY_POINT_CHECKPOINT,
+    decode_offsets,
+    encode_offsets,
+)
 from ottla.storage.directories.log_dir import CLEAN_MARKER, LogDirectory
+from ottla.storage.log.inspection import LogInspection, inspect_log
+from ottla.storage.log.repair import lower_checkpoints, truncate_log
 from ottla.testing.disk import SimulatedDisk
 from ottla.testing.simulation import sweep
-from ottla.types import OffsetAndEpoch
-from tests.storage.logs import NOW_MS, flush, new_log, put, send
+from ottla.types import OffsetAndEpoch, TopicPartition
+from tests.storage.logs import NOW_MS, close, end, flush, new_log, put, send
 from tests.storage.sets import A, drain, make, open_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SOURCE = Path(ottla.__file__).parent
+T0 = TopicPartition("t", 0)
 NOTICED_BY_OPERATION = {
     "LogDirectory.mark_clean: "
     "self.directory.write_file_atomically(CLEAN_MARKER, data.encode())": 66,
@@ -41,23 +52,68 @@ NOTICED_BY_SEED = {"FlushJob._run: self.directory.sync()": 3}
 OPENED = "LogDirectory.open: directory.sync()"
 CHECKPOINT = "CheckpointJob.run_now: self._log_dir.directory.sync()"
 PRODUCERS = "FlushJob._run: open_directory.sync_file(name)"
+TRANSACTIONS = "TransactionIndex.replace: self.directory.write_file_atomically(self.path, data)"
+REPAIR_CHECKPOINTS = (
+    "lower_checkpoints: directory.write_file_atomically(name, encode_offsets(offsets))"
+)
+REPAIR_MARKER = "lower_checkpoints: directory.sync()"
+REPAIR_LOG = "truncate_log: file.sync()"
+REPAIR_NAMES = "truncate_log: directory.sync(subdirectory)"
 SNAPSHOT = (
     "ReplicatedLog.snapshot_writer.<locals>.write: "
     'directory.write_file_atomically(path, b"".join(parts), mode=SNAPSHOT_MODE)'
 )
 
 
-def test_every_sync_of_a_workload_is_in_the_tables() -> None:
+NOTICED_AFTER_A_CALL = {
+    OPENED,
+    CHECKPOINT,
+    PRODUCERS,
+    SNAPSHOT,
+    TRANSACTIONS,
+    REPAIR_CHECKPOINTS,
+    REPAIR_MARKER,
+    REPAIR_LOG,
+    REPAIR_NAMES,
+}
+NOTICED = {*NOTICED_BY_OPERATION, *NOTICED_BY_SEED, *NOTICED_AFTER_A_CALL}
+NODE_PACKAGES = ("raft", "storage", "server/node")
+SYNCS = {"sync", "sync_file", "write_file_atomically"}
+NO_SYNC = {"PartitionLog.write_partition_metadata"}
+"""It writes with sync=False: the next flush makes the file durable."""
+
+
+def _functions_that_sync() -> set[str]:
+    """Return the qualified names of the functions of the source that sync something."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST, owner: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            inner = owner
+            if isinstance(child, ast.ClassDef):
+                inner = f"{owner}{child.name}."
+            elif isinstance(child, ast.FunctionDef):
+                inner = f"{owner}{child.name}.<locals>."
+            elif isinstance(child, ast.Attribute) and child.attr in SYNCS:
+                found.add(owner.removesuffix(".<locals>."))
+            visit(child, inner)
+
+    for package in NODE_PACKAGES:
+        for path in (SOURCE / package).rglob("*.py"):
+            visit(ast.parse(path.read_text()), "")
+    return found
+
+
+def test_every_sync_of_the_source_is_in_the_tables() -> None:
     """A new fsync needs a run or a test that notices its absence."""
+    in_tables = {place.partition(":")[0] for place in NOTICED}
+    assert _functions_that_sync() - NO_SYNC == in_tables
+
+
+def test_every_sync_of_a_workload_is_in_the_tables() -> None:
+    """Each place by its function and line, of which a function may have several."""
     found = sweep.sync_places(3)
-    assert found <= {
-        *NOTICED_BY_OPERATION,
-        *NOTICED_BY_SEED,
-        OPENED,
-        CHECKPOINT,
-        PRODUCERS,
-        SNAPSHOT,
-    }
+    assert found <= NOTICED
     assert len(found) > 10
 
 
@@ -130,6 +186,71 @@ def _snapshot_is_lost(seed: int) -> bool:
     return not disk.exists(path) or disk.content(path) != data
 
 
+def _aborts_are_lost(seed: int) -> bool:
+    """Recover a corrupt transaction index below the recovery point, which no flush writes."""
+    disk = SimulatedDisk(seed)
+    log = new_log(disk)
+    for producer_id in range(1, 9):
+        send(log, producer_id, 0, transactional=True)
+        end(log, producer_id, commit=False)
+    while len(log.segments) < 3:
+        put(log)
+    log.update_high_watermark(log.log_end_offset)
+    close(log)
+    path = next(one for one in disk.files() if one.endswith(".txnindex") and disk.size(one))
+    expected = disk.content(path)
+    disk.open(path).truncate(len(expected) - 1)
+    disk.open(path).sync()
+    new_log(disk, recovery_point=log.recovery_point).release()
+    assert disk.content(path) == expected
+    disk.crash()
+    return not disk.exists(path) or disk.content(path) != expected
+
+
+def _repaired(seed: int) -> tuple[SimulatedDisk, LogInspection]:
+    """Return a disk with a damaged log of three segments that was truncated as on request."""
+    disk = SimulatedDisk(seed)
+    log_dir = LogDirectory("/d0", disk)
+    log_dir.open()
+    log = new_log(disk)
+    while len(log.segments) < 3:
+        put(log)
+    close(log)
+    points = {T0: log.log_end_offset}
+    disk.write_file_atomically(RECOVERY_POINT_CHECKPOINT, encode_offsets(points))
+    log_dir.mark_clean(1)
+    disk.flip_bit(f"{T0}/{0:020d}.log", 100, 1)
+    found = inspect_log(disk, str(T0), may_have_gaps=True)
+    lower_checkpoints(log_dir, T0, found.end_offset)
+    truncate_log(disk, str(T0), found)
+    return disk, found
+
+
+def _recovery_point_returns(seed: int) -> bool:
+    disk, found = _repaired(seed)
+    disk.crash()
+    point = decode_offsets(disk.content(RECOVERY_POINT_CHECKPOINT)).get(T0, -1)
+    return point != found.end_offset
+
+
+def _marker_of_repair_returns(seed: int) -> bool:
+    disk, _ = _repaired(seed)
+    disk.crash()
+    return disk.exists(CLEAN_MARKER)
+
+
+def _damage_returns(seed: int) -> bool:
+    disk, _ = _repaired(seed)
+    disk.crash()
+    return inspect_log(disk, str(T0), may_have_gaps=True).damage is not None
+
+
+def _removed_segments_return(seed: int) -> bool:
+    disk, _ = _repaired(seed)
+    disk.crash()
+    return sum(one.endswith(".log") for one in disk.list(str(T0))) > 1
+
+
 @pytest.mark.parametrize(
     ("place", "fails"),
     [
@@ -137,6 +258,11 @@ def _snapshot_is_lost(seed: int) -> bool:
         (CHECKPOINT, _checkpoint_is_lost),
         (PRODUCERS, _producer_is_forgotten),
         (SNAPSHOT, _snapshot_is_lost),
+        (TRANSACTIONS, _aborts_are_lost),
+        (REPAIR_CHECKPOINTS, _recovery_point_returns),
+        (REPAIR_MARKER, _marker_of_repair_returns),
+        (REPAIR_LOG, _damage_returns),
+        (REPAIR_NAMES, _removed_segments_return),
     ],
 )
 def test_a_power_cut_after_a_call_shows_a_missing_sync(

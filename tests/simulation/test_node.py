@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.errors import KafkaError
 from ottla.testing.simulation import SimulatedNode, Workload
+from ottla.testing.simulation.retention import RetentionWorkload
 
 if TYPE_CHECKING:
     from ottla.clients.producer.producer import AsyncProducer
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
 SEEDS = int(os.environ.get("OTTLA_SIMULATION_SEEDS", "16"))
 _DIGEST = """
 from ottla.testing.simulation import Workload
-print(Workload(3, steps=25, rot_probability=0.2).run().simulation.trace.digest())
+from ottla.testing.simulation.retention import RetentionWorkload
+run = Workload(3, steps=25, rot_probability=0.2, rot_at_start_probability=0.5).run()
+print(run.simulation.trace.digest(), end="")
+print(RetentionWorkload(3, steps=10).run().simulation.trace.digest())
 """
 
 
@@ -45,13 +50,29 @@ def test_the_same_seed_has_the_same_events_whatever_the_hash_seed() -> None:
         for hash_seed in ("1", "2")
     }
     assert len(digests) == 1
-    assert len(digests.pop().strip()) == 32
+    assert len(digests.pop().strip()) == 64
 
 
 def test_rotten_bits_and_slow_reads_break_no_promise() -> None:
     """A damaged partition serves right records or an error, and the others all of theirs."""
     rotten = sum(Workload(seed, rot_probability=0.1, steps=40).run().rot_count for seed in range(4))
     assert rotten > 4
+
+
+def test_rotten_bits_in_the_nodes_own_files_are_refused_or_harm_no_other() -> None:
+    """Metadata log, snapshots, consumer offsets: the start is refused, or the others are served."""
+    counts: Counter[str] = Counter()
+    for seed in range(3, 8):
+        run = Workload(seed, rot_at_start_probability=0.7, crash_probability=0.15, steps=30).run()
+        counts.update(run.node_rot.counts)
+    assert min(counts[kind] for kind in ("metadata log, refused", "snapshot, started", "offsets"))
+
+
+def test_retention_removes_what_is_due_and_nothing_else() -> None:
+    """By time and by size, over crashes; rotten timestamps harm their own partition only."""
+    runs = [RetentionWorkload(seed).run() for seed in range(3)]
+    assert sum(run.rot_count for run in runs) > 3
+    assert sum(run.expired_count for run in runs) > 100
 
 
 def test_a_rotten_bit_is_never_served_as_a_record() -> None:

@@ -58,7 +58,7 @@ def check_log(directory: Directory, path: str) -> LogCheck:
             break
         damaged = snapshots.pop()
         log.warning(
-            "snapshot %s is not used: %s; an older one is, check the disk",
+            "snapshot %s is not used: %s; an older one or the log is, check the disk",
             snapshot_name(damaged),
             problem,
         )

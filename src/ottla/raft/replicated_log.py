@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.raft.internals.KafkaRaftLog.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
@@ -274,7 +275,7 @@ class ReplicatedLog:
         dropped = 0
         while len(self.snapshots) > 1 and (
             0 <= max_bytes < self._size()
-            or 0 <= max_age_ms < now_ms - self._snapshot_timestamp(self.snapshots[0])
+            or 0 <= max_age_ms < now_ms - self._oldest_timestamp(now_ms)
         ):
             oldest = self.snapshots.pop(0)
             self._directory.remove(_path(oldest))
@@ -283,18 +284,29 @@ class ReplicatedLog:
             self.delete_before(self.snapshots[0].offset, now_ms=now_ms)
         return dropped
 
+    def _oldest_timestamp(self, now_ms: int) -> int:
+        """Return when the last record in the oldest snapshot was made, at the latest.
+
+        A damaged snapshot, which only a start finds, is older than the one after it.
+        """
+        for snapshot_id in self.snapshots:
+            with suppress(CorruptMessage):
+                return self._snapshot_timestamp(snapshot_id)
+        return now_ms
+
     def _snapshot_timestamp(self, snapshot_id: OffsetAndEpoch) -> int:
-        """Return when the last record in a snapshot was made, in ms."""
+        """Return when the last record in a snapshot was made, in ms; CorruptMessage."""
         file = self._directory.open(_path(snapshot_id))
         try:
             head = file.read(0, _HEAD_BYTES)
         finally:
             file.close()
         for batch in iterate_batches(head, partial_tail=True):
+            batch.check_crc()
             message = decode_control_message(batch.records()[0])
             if isinstance(message, SnapshotHeaderRecord):
                 return message.last_contained_log_timestamp
-        return 0
+        raise CorruptMessage("a snapshot without a header")
 
     def delete_before(self, offset: int, *, now_ms: int) -> None:
         """Let go of the log below offset, which a snapshot holds."""

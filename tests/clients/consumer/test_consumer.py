@@ -13,7 +13,10 @@ from ottla.clients.consumer.subscription import Subscription
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
 from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from ottla.protocol.apis.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP
 from ottla.records.batch import TimestampType
 from ottla.records.builder import encode_batch
@@ -200,6 +203,32 @@ def test_a_position_above_a_truncated_log_goes_back_to_the_cut() -> None:
     assert rig.cluster.requests(OffsetForLeaderEpochRequest)
     rig.write(b"c")
     assert rig.read(4) == [b"a", b"b", b"lost", b"c"]
+
+
+def test_records_taken_during_a_validation_are_not_read_again() -> None:
+    """The answer is about the epoch of an older position; the next ones are of a newer epoch."""
+    rig = Rig()
+    log = rig.cluster.logs[T0]
+    rig.write(b"a")
+    log.leader_epoch = 1
+    rig.write(b"b")
+
+    def end_of_first_epoch(request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        rig.values += [record.value for _, found in rig.fetcher.take(1) for record in found]
+        response = rig.cluster.epoch_end(request)
+        assert isinstance(response, OffsetForLeaderEpochResponse)
+        response.topics[0].partitions[0].end_offset = 1
+        return response
+
+    rig.cluster.faults[OffsetForLeaderEpochRequest] = [end_of_first_epoch]
+    rig.assign(T0)
+    rig.subscription.state(T0).seek(0)
+    rig.sim.run(lambda: len(rig.subscription.state(T0).buffered) > 0)
+    rig.values += [record.value for _, found in rig.fetcher.take(1) for record in found]
+    rig.sim.run(lambda: len(rig.values) == 2)
+    rig.write(b"c")
+    rig.read(3)
+    assert rig.values == [b"a", b"b", b"c"]
 
 
 def test_an_end_offset_that_goes_back_is_asked_again() -> None:

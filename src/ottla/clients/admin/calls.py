@@ -210,7 +210,6 @@ class AdminCalls:
     async def _find(self, coordinator: Coordinator, deadline_ms: float) -> None:
         while not coordinator.known:
             coordinator.poll(self._runtime.now_ms())
-            self._runtime.wake()
             await self._runtime.wait_progress(self._settings.retry_backoff_ms)
             self._check_open()
             if coordinator.fatal is not None:

@@ -451,11 +451,15 @@ class Positions:
             )
             state.lookup_pending = True
             requested = {state.topic_partition: (state, state.generation)}
-            epoch = known.leader_epoch
-            self._send(leader, request, requested, partial(self._validated, epoch))
+            found = partial(self._validated, known.leader_epoch, state.position)
+            self._send(leader, request, requested, found)
 
-    def _validated(self, epoch: int, state: PartitionState, answer: Any) -> None:
+    def _validated(
+        self, epoch: int, position: int | None, state: PartitionState, answer: Any
+    ) -> None:
         state.needs_validation = False
+        if state.position != position:  # buffered records, maybe of a newer epoch, were taken
+            return
         state.validated_epoch = epoch
         if answer.end_offset < 0 or state.position is None:
             return

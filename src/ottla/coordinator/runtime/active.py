@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ottla.coordinator.runtime.loader import Loader
 from ottla.coordinator.runtime.shard import Shard, ShardEnvironment
 from ottla.coordinator.runtime.timers import ShardTimers
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
 from ottla.records.batch import HEADER_BYTES
 from ottla.records.builder import encode_batch
@@ -131,6 +131,10 @@ class ActivePartition(Generic[S]):
     def _load_step(self, _now_ms: int) -> None:
         try:
             complete = self._loader.step()
+        except CorruptMessage as error:
+            text = f"partition {self.partition} is damaged after offset {self._loader.position}"
+            self._fail(CorruptMessage(f"{text}: {error.message}"))
+            return
         except Exception as error:  # noqa: BLE001 - a log that cannot be replayed must not kill the node
             self._fail(error)
             return

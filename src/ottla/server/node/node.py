@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group.coordinator import GroupCoordinator
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.loader import MetadataLoader
 from ottla.network.limits import sweep_interval_ms
@@ -408,5 +408,9 @@ def _java_text(value: Uuid) -> str:
 
 
 def _log_fault(error: Exception) -> None:
+    if isinstance(error, CorruptMessage):
+        text = "%s: its groups are not served: %s; stop the node and run ottla log-repair"
+        log.error(text, OFFSETS_TOPIC, error.message, extra={"event": "partition.broken"})
+        return
     text = "coordinator fault: a group's request failed; report this traceback as a bug of Ottla"
     log.error(text, exc_info=error, extra={"event": "coordinator.fault"})

@@ -21,8 +21,11 @@ from ottla.errors import KafkaError
 from ottla.testing.simulation.model import InvariantViolated
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ottla.clients.consumer.consumer import AsyncConsumer
-    from ottla.testing.simulation.model import TopicModel
+    from ottla.clients.consumer.offsets import OffsetAndMetadata
+    from ottla.testing.simulation.model import GroupModel, TopicModel
     from ottla.testing.simulation.workload import Workload
     from ottla.types import TopicPartition
 
@@ -45,7 +48,8 @@ class Checks:
             for topic in list(workload.topics.values()):
                 for partition in topic.partitions:
                     await self._records(topic, partition)
-            await self._commits()
+            for group in workload.groups:
+                await self._commits(group)
 
     def _check(self, condition: object, text: str) -> None:
         """Raise InvariantViolated, or _NodeDied where the answer is that of a dead node."""
@@ -146,25 +150,36 @@ class Checks:
                 self._check(record.offset == len(values), f"{partition} has a gap: {len(values)}")
                 values.append(record.value)
 
-    async def _commits(self) -> None:
-        workload = self._workload
-        promised = {
-            partition: commits for partition, commits in workload.commits.items() if commits.sent
-        }
+    async def _commits(self, group: GroupModel) -> None:
+        """Look up a group's offsets; a damaged partition must answer with an error."""
+        promised = [partition for partition, commits in group.commits.items() if commits.sent]
         try:
-            found = await workload.members[0].committed(list(promised), timeout=30)
+            found = await self._look_up(group, promised)
         except KafkaError:
             self._if_alive()
+            if group.is_damaged:
+                return
             raise
-        for partition, commits in promised.items():
-            entry = found[partition]
+        self._check(not group.is_damaged, f"{group.name} is served from a damaged log")
+        for partition in promised:
+            entry = found.get(partition)
             offset = -1 if entry is None else entry.offset
-            known = offset in commits.sent | {-1}
-            self._check(known, f"{partition} has an offset that was never committed")
+            known = offset in group.may_be_found(partition)
+            self._check(known, f"{partition} has an offset that was never committed: {offset}")
+            expected = group.commits[partition].promised
             self._check(
-                offset >= commits.promised,
-                f"{partition}: the commit {commits.promised} is now {offset}",
+                offset >= expected,
+                f"{partition}: the commit {expected} of {group.name} is now {offset}",
             )
+
+    async def _look_up(
+        self, group: GroupModel, partitions: list[TopicPartition]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
+        workload, timeout_s = self._workload, 3 if group.is_damaged else 30
+        if group is workload.groups[0]:
+            return await workload.members[0].committed(partitions, timeout=timeout_s)
+        assert workload.admin is not None
+        return await workload.admin.list_group_offsets(group.name, partitions, timeout=timeout_s)
 
     async def assignments(self) -> None:
         """Poll until the members share all partitions; each must be held by one."""

@@ -77,3 +77,36 @@ class CommitModel:
         self.acknowledged = [
             one for one in self.acknowledged if one.log_end_offset <= flushed_offset
         ]
+
+
+class GroupModel:
+    """A consumer group: what it committed, and the state of its partition of the offsets topic."""
+
+    def __init__(self, name: str, offsets_partition: TopicPartition) -> None:
+        self.name = name
+        self.offsets_partition = offsets_partition
+        self.commits: dict[TopicPartition, CommitModel] = {}
+        self.is_damaged = False
+        """Whether the offsets partition has a rotten bit: the group cannot be served."""
+        self._former: dict[TopicPartition, set[int]] = {}
+        self._is_truncated = False
+
+    def forget_topic(self, name: str) -> None:
+        """Promise nothing for a topic that is deleted."""
+        for partition in [one for one in self.commits if one.topic == name]:
+            self._former.setdefault(partition, set()).update(self.commits.pop(partition).sent)
+
+    def forget_unflushed(self, flushed_offset: int) -> None:
+        """Promise no longer what a power cut may take."""
+        for commits in self.commits.values():
+            commits.forget_unflushed(flushed_offset)
+
+    def truncated(self, end_offset: int) -> None:
+        """Promise no longer what a repair cut off, which may be the deletion of offsets too."""
+        self.forget_unflushed(end_offset)
+        self._is_truncated = True
+
+    def may_be_found(self, partition: TopicPartition) -> set[int]:
+        """Return the offsets that a look-up may find; -1 for none."""
+        former = self._former.get(partition, set()) if self._is_truncated else set()
+        return self.commits[partition].sent | former | {-1}

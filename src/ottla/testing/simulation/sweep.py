@@ -54,6 +54,7 @@ def _workload(seed: int, operation: int, *, power: bool) -> Workload:
         crash_probability=0,
         power_probability=float(power),
         rot_probability=0,
+        rot_at_start_probability=0,
         crash_at=operation,
     )
 
@@ -82,7 +83,9 @@ def is_noticed(place: str, seed: int) -> bool:
     """Whether a workload with power cuts breaks a promise when a place does not sync."""
     try:
         with without_sync(place):
-            Workload(seed, power_probability=1.0, rot_probability=0).run()
+            Workload(
+                seed, power_probability=1.0, rot_probability=0, rot_at_start_probability=0
+            ).run()
     except InvariantViolated:
         return True
     return False

@@ -29,11 +29,13 @@ from ottla.testing.simulation.checks import Checks
 from ottla.testing.simulation.model import (
     Commit,
     CommitModel,
+    GroupModel,
     InvariantViolated,
     Place,
     TopicModel,
 )
 from ottla.testing.simulation.node import SimulatedNode
+from ottla.testing.simulation.node_rot import NodeRot
 from ottla.testing.simulation.rot import rot
 from ottla.types import TopicPartition
 
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from ottla.clients.producer.producer import AsyncProducer
 
 GROUP = "group"
+OTHER_GROUP = "other"
+"""Without members; its offsets lie in the other partition."""
 OFFSETS_TOPIC = "__consumer_offsets"
 _OFFSETS_PARTITIONS = 2
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, RECOVERY_POINT_PATH)
@@ -52,7 +56,9 @@ MAX_PARTITIONS = 3
 MAX_MEMBERS = 3
 _SMALL: Mapping[str, str] = {
     "log.index.interval.bytes": "512",
-    "metadata.log.max.record.bytes.between.snapshots": "20000",
+    "metadata.log.max.record.bytes.between.snapshots": "4000",
+    "metadata.max.retention.bytes": "16000",
+    "internal.metadata.log.segment.bytes": "4096",
     "offsets.topic.num.partitions": str(_OFFSETS_PARTITIONS),
     "group.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
@@ -82,6 +88,7 @@ class Workload:
         crash_probability: float = 0.08,
         power_probability: float = 0.5,
         rot_probability: float = 0.01,
+        rot_at_start_probability: float = 0.1,
         crash_at: int = 0,
         keep_lines: bool = False,
     ) -> None:
@@ -95,12 +102,13 @@ class Workload:
         self.topics: dict[str, TopicModel] = {}
         self.uncertain_topics: set[str] = set()
         """Topics whose creation or deletion was not answered."""
-        self.commits: dict[TopicPartition, CommitModel] = {}
+        self.groups = [_group(GROUP), _group(OTHER_GROUP)]
         self.members: list[AsyncConsumer] = []
         self.admin: AsyncAdmin | None = None
         self.crash_count = 0
         self.rot_count = 0
-        self._checks = Checks(self)
+        self.checks = Checks(self)
+        self.node_rot = NodeRot(self, rot_at_start_probability)
         self._flushed: dict[TopicPartition, int] = {}
         """By partition: the offset up to which everything was flushed when the node died."""
         self._steps = steps
@@ -135,22 +143,22 @@ class Workload:
         simulation.disk.cold_probability = rng.choice((0.0, 0.0, 0.05, 0.3))
         simulation.disk_latency_us = rng.choice(((50, 3000), (50, 3000), (500, 30_000)))
         self._arm()
-        await self._start()
-        await self._open_clients()
+        await self.start()
+        await self.open_clients()
         for _ in range(self._steps):
             if rng.random() < self._crash_probability:
                 self._crash_within(40)
             if rng.random() < self._rot_probability:
-                self.rot_count += rot(simulation, rng, self.topics)
+                self.rot_count += rot(simulation.disk, rng, self.topics)
             await (self._step() if self.topics else self._create_topic())
             if not simulation.is_alive:
                 await self._recover()
         self._heal()
-        await self._checks.everything()
-        await self._checks.assignments()
+        await self.checks.everything()
+        await self.checks.assignments()
         if not simulation.is_alive:  # a planned crash struck during the checks
             await self._recover()
-        await self._close_clients()
+        await self.close_clients()
         await self._stop()
 
     async def _stop(self) -> None:
@@ -158,20 +166,20 @@ class Workload:
         try:
             await self.simulation.stop()
         except SimulatedCrash:
-            self._crash()
-            await self._start()
-            await self._open_clients()
-            await self._checks.everything()
-            await self._close_clients()
+            self.crash()
+            await self.start()
+            await self.open_clients()
+            await self.checks.everything()
+            await self.close_clients()
             await self.simulation.stop()
 
-    async def _start(self) -> None:
+    async def start(self) -> None:
         """Start, and again when a fault strikes meanwhile."""
         while True:
             try:
                 await self.simulation.start()
             except SimulatedCrash:
-                self._crash()
+                self.crash()
             else:
                 self._heal()
                 return
@@ -192,7 +200,7 @@ class Workload:
         disk = self.simulation.disk
         disk.crash_at(disk.calls + self.rng.randrange(1, operations))
 
-    def _crash(self) -> None:
+    def crash(self) -> None:
         """Kill the process or cut the power; sometimes let the next start crash as well."""
         self.crash_count += 1
         power = self.rng.random() < self._power_probability
@@ -213,19 +221,25 @@ class Workload:
         self.simulation.kill(power=True)
         for path, content in before.items():
             if content:
+                kept = disk.content(path)
                 try:
-                    is_kept = bool(decode_offsets(disk.content(path)))
+                    decode_offsets(kept)
                 except CorruptMessage:
-                    is_kept = False
-                self.check(is_kept or not decode_offsets(content), f"{path} is lost")
+                    kept = b""
+                self.check(kept, f"{path} is lost")
 
     async def _recover(self) -> None:
         """Restart after a crash, and compare what is there with what was promised."""
-        await self._close_clients()
-        self._crash()
-        await self._start()
-        await self._open_clients()
-        await self._checks.everything()
+        await self.close_clients()
+        self.crash()
+        await self._start_again()
+
+    async def _start_again(self) -> None:
+        """Start, sometimes with a rotten bit in the node's own files, and check everything."""
+        if not await self.node_rot.strike():
+            await self.start()
+        await self.open_clients()
+        await self.checks.everything()
 
     def _log_of(self, partition: TopicPartition) -> Any:
         """Return a partition's log in the node's memory, None without one."""
@@ -233,13 +247,10 @@ class Workload:
         found = None if broker is None else broker.replicas.find(*partition)
         return None if found is None else found.log
 
-    def _offsets_partition(self) -> TopicPartition:
-        return TopicPartition(OFFSETS_TOPIC, partition_for(GROUP, _OFFSETS_PARTITIONS))
-
     def _note_flushed(self) -> None:
         """Note up to where the node flushed each partition, as it knew when it died."""
         every = [one for topic in self.topics.values() for one in topic.partitions]
-        for partition in (*every, self._offsets_partition()):
+        for partition in (*every, *(group.offsets_partition for group in self.groups)):
             log = self._log_of(partition)
             if log is not None:
                 known = self._flushed.get(partition, 0)
@@ -249,13 +260,21 @@ class Workload:
         """Promise no longer what a power cut may take: records and commits not flushed."""
         for topic in self.topics.values():
             topic.forget_unflushed(self._flushed)
-        flushed_offset = self._flushed.get(self._offsets_partition(), 0)
-        for commits in self.commits.values():
-            commits.forget_unflushed(flushed_offset)
+        for group in self.groups:
+            group.forget_unflushed(self._flushed.get(group.offsets_partition, 0))
+
+    def truncated(self, partition: TopicPartition, end_offset: int) -> None:
+        """Promise no longer what a repair cut off a partition of the offsets topic."""
+        if partition in self._flushed:
+            self._flushed[partition] = min(self._flushed[partition], end_offset)
+        for group in self.groups:
+            if group.offsets_partition == partition:
+                group.truncated(end_offset)
 
     # Clients
 
-    async def _open_clients(self) -> None:
+    async def open_clients(self) -> None:
+        """Start a producer, an admin client and two members."""
         simulation = self.simulation
         self._producer = await simulation.producer(
             **QUICK, delivery_timeout_ms=4000, linger_ms=1, max_block_ms=3000
@@ -277,7 +296,8 @@ class Workload:
             **QUICK,
         ).start()
 
-    async def _close_clients(self) -> None:
+    async def close_clients(self) -> None:
+        """Close all clients."""
         for client in (self._producer, self.admin, *self.members):
             if client is not None:
                 await self._close(client)
@@ -306,6 +326,7 @@ class Workload:
             (self._produce, 12),
             (self._consume, 6),
             (self._commit, 4),
+            (self._commit_other, 1),
             (self._create_topic, 1),
             (self._delete_topic, 1),
             (self._alter_topic, 1),
@@ -372,22 +393,37 @@ class Workload:
 
     async def _commit(self) -> None:
         """Commit a member's positions; a look-up finds an acknowledged commit from then on."""
-        consumer = self.rng.choice(self.members)
+        consumer, group = self.rng.choice(self.members), self.groups[0]
         offsets: dict[TopicPartition, int] = {}
         for partition in sorted(consumer.assignment):
             position, error = await self.attempt(consumer.position(partition))
-            commits = self.commits.setdefault(partition, CommitModel())
+            commits = group.commits.setdefault(partition, CommitModel())
             if error is None and position > commits.promised and partition.topic in self.topics:
                 offsets[partition] = position
-        if not offsets:
-            return
+        if offsets:
+            await self._commit_offsets(group, offsets, consumer.commit(offsets))
+
+    async def _commit_other(self) -> None:
+        """Commit for the group without members; its offsets rise by one."""
+        assert self.admin is not None
+        group = self.groups[1]
+        offsets = {}
+        for partition in self._any_topic().partitions:
+            commits = group.commits.setdefault(partition, CommitModel())
+            offsets[partition] = max(commits.sent, default=0) + 1
+        work = self.admin.alter_group_offsets(group.name, offsets)
+        await self._commit_offsets(group, offsets, work)
+
+    async def _commit_offsets(
+        self, group: GroupModel, offsets: dict[TopicPartition, int], work: Awaitable[Any]
+    ) -> None:
         for partition, offset in offsets.items():
-            self.commits[partition].sent.add(offset)
-        _, error = await self.attempt(consumer.commit(offsets))
-        log = self._log_of(self._offsets_partition())
-        if error is None and log is not None:
+            group.commits[partition].sent.add(offset)
+        found, error = await self.attempt(work)
+        log = self._log_of(group.offsets_partition)
+        if error is None and log is not None and not any((found or {}).values()):
             for partition, offset in offsets.items():
-                self.commits[partition].acknowledged.append(Commit(offset, log.log_end_offset))
+                group.commits[partition].acknowledged.append(Commit(offset, log.log_end_offset))
 
     async def _create_topic(self) -> None:
         """Create a topic; sometimes under the name of a deleted one."""
@@ -412,9 +448,10 @@ class Workload:
         topic = self._any_topic()
         self.uncertain_topics.add(topic.name)
         del self.topics[topic.name]
-        for known in (self.commits, self._flushed):
-            for partition in [one for one in known if one.topic == topic.name]:
-                del known[partition]
+        for group in self.groups:
+            group.forget_topic(topic.name)
+        for partition in [one for one in self._flushed if one.topic == topic.name]:
+            del self._flushed[partition]
         found, error = await self.attempt(self.admin.delete_topics([topic.name]))
         if error is None and found[topic.name] is None:
             self.uncertain_topics.discard(topic.name)
@@ -449,25 +486,27 @@ class Workload:
 
     async def _restart(self) -> None:
         """Stop the node cleanly, sometimes cut the power then, and start it again."""
-        await self._close_clients()
+        await self.close_clients()
         try:
             await self.simulation.stop()
         except SimulatedCrash:
-            self._crash()
+            self.crash()
         else:
             if self.rng.random() < self._power_probability:
                 self._cut_power()
             is_clean = self.simulation.disk.exists(CLEAN_MARKER)
             self.check(is_clean or self.rot_count, "a clean stop leaves no marker")
-        await self._start()
-        await self._open_clients()
-        await self._checks.everything()
+        await self._start_again()
 
     async def _wait(self) -> None:
         await asyncio.sleep(self.rng.random() * 2)
 
     async def _break_links(self) -> None:
         self.simulation.network.break_links()
+
+
+def _group(name: str) -> GroupModel:
+    return GroupModel(name, TopicPartition(OFFSETS_TOPIC, partition_for(name, _OFFSETS_PARTITIONS)))
 
 
 def resource(topic: str) -> ConfigResource:
