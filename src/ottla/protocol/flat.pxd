@@ -1,9 +1,12 @@
 # C types for flat.py (Cython's augmenting file): the logic stands there, only types stand here.
 import cython
 
-from ottla.protocol.walker cimport Reader
+from ottla cimport native
+
+from ottla.protocol.walker cimport Reader, Writer
 
 cdef int _LONGEST_TEXT
+cdef int _UUID_BYTES
 cdef Py_ssize_t _SMALL
 
 
@@ -18,7 +21,6 @@ cpdef object read_nullable_text(Reader reader, bint flexible)
 
 cpdef object read_text(Reader reader, bint flexible)
 
-@cython.locals(start=cython.Py_ssize_t)
 cpdef object read_uuid(Reader reader)
 
 @cython.locals(count=cython.longlong)
@@ -28,3 +30,10 @@ cpdef int skip_tags(Reader reader) except -1
 cpdef bytes encode_text(str text, bint flexible)
 
 cpdef bytes encode_count(Py_ssize_t count, bint flexible)
+
+@cython.locals(data=bytes)
+cpdef int write_text(Writer writer, str text, bint flexible) except -1
+
+cpdef int write_nullable_text(Writer writer, str text, bint flexible) except -1
+
+cpdef int write_count(Writer writer, Py_ssize_t count, bint flexible) except -1

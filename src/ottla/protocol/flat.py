@@ -9,26 +9,29 @@ Kafka: org.apache.kafka.common.protocol.Readable, Writable.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
+from ottla import native
 from ottla.errors import CorruptMessage
 from ottla.protocol.primitives import SMALL_UVARINTS, encode_uvarint
 from ottla.protocol.walker import Reader
 from ottla.types import Uuid
+
+if TYPE_CHECKING:
+    from ottla.protocol.walker import Writer
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _UUID_BYTES: Final = 16
 _LONGEST_TEXT: Final = 32767
 _SMALL: Final = len(SMALL_UVARINTS) - 1
-_new_bytes: Any = bytes.__new__
 
 
 def reader_over(source: memoryview, position: int) -> Reader:
     """Return a reader at a position of a frame."""
     reader = Reader()
     reader.source = source
-    reader.data = source
+    reader.data = native.bytes_of(source)
     reader.position = position
     reader.end = len(source)
     return reader
@@ -52,7 +55,7 @@ def read_nullable_text(reader: Reader, flexible: bool) -> str | None:  # noqa: F
     if length > _LONGEST_TEXT:
         raise CorruptMessage("a text that is too long")
     start = reader.need(length)
-    return str(reader.source[start : start + length], "utf-8", "replace")
+    return native.text_at(reader.data, start, length)
 
 
 def read_text(reader: Reader, flexible: bool) -> str:  # noqa: FBT001 - see above
@@ -65,8 +68,7 @@ def read_text(reader: Reader, flexible: bool) -> str:  # noqa: FBT001 - see abov
 
 def read_uuid(reader: Reader) -> Uuid:
     """Read an id."""
-    start = reader.need(_UUID_BYTES)
-    found: Uuid = _new_bytes(Uuid, reader.source[start : start + _UUID_BYTES])
+    found: Uuid = native.new_bytes(Uuid, reader.data, reader.need(_UUID_BYTES), _UUID_BYTES)
     return found
 
 
@@ -92,3 +94,33 @@ def encode_count(count: int, flexible: bool) -> bytes:  # noqa: FBT001 - as comp
     if flexible:
         return SMALL_UVARINTS[count + 1] if count < _SMALL else encode_uvarint(count + 1)
     return _INT32.pack(count)
+
+
+def write_text(writer: Writer, text: str, flexible: bool) -> None:  # noqa: FBT001 - as compiled
+    """Write a text with its length; ValueError when it is too long."""
+    data = text.encode()
+    if len(data) > _LONGEST_TEXT:
+        raise ValueError("text is too long")
+    if flexible:
+        writer.uvarint(len(data) + 1)
+    else:
+        writer.integer(len(data), 2)
+    writer.run(data, len(data))
+
+
+def write_nullable_text(writer: Writer, text: str | None, flexible: bool) -> None:  # noqa: FBT001 - as above
+    """Write a text, or null for None."""
+    if text is not None:
+        write_text(writer, text, flexible)
+    elif flexible:
+        writer.byte(0)
+    else:
+        writer.integer(-1, 2)
+
+
+def write_count(writer: Writer, count: int, flexible: bool) -> None:  # noqa: FBT001 - as above
+    """Write the length of an array."""
+    if flexible:
+        writer.uvarint(count + 1)
+    else:
+        writer.integer(count, 4)

@@ -12,39 +12,32 @@ Kafka: ProduceRequest, ProduceResponse (key 0).
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ottla import native
 from ottla.errors import CorruptMessage
 from ottla.protocol.flat import (
-    encode_count,
-    encode_text,
     read_count,
     read_nullable_text,
     read_text,
     read_uuid,
     skip_tags,
+    write_count,
+    write_nullable_text,
+    write_text,
 )
+from ottla.protocol.walker import writer_into
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ottla.protocol.walker import Reader
+    from ottla.protocol.walker import Reader, Writer
     from ottla.types import Uuid
 
 _FLEXIBLE_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 13
 _LOG_START_FROM: Final = 5
 _RECORD_ERRORS_FROM: Final = 8
-_SIZE_AND_CORRELATION: Final = Struct(">ii")
-_SIZE_CORRELATION_NO_TAGS: Final = Struct(">iib")
-_PARTITION: Final = Struct(">ihqq")
-_PARTITION_AND_START: Final = Struct(">ihqqq")
-_INT32: Final = Struct(">i")
-_FLEXIBLE_END: Final = Struct(">ib")
-_PARTITION_WITHOUT_ERRORS: Final = Struct(">ihqqqbbb")
-_NO_ERRORS: Final = b"\0\0\0\0\xff\xff"  # no record errors, no message
-_new_tuple: Final = tuple.__new__
 
 
 PartitionRecords = tuple["str | Uuid", int, "memoryview | None"]
@@ -117,7 +110,10 @@ def _read(reader: Reader, version: int) -> ProduceValues:
             skip_tags(reader)
     if flexible:
         skip_tags(reader)
-    return _new_tuple(ProduceValues, (transactional_id, acks, timeout_ms, partitions))
+    values: ProduceValues = native.new_tuple(
+        ProduceValues, (transactional_id, acks, timeout_ms, partitions)
+    )
+    return values
 
 
 def write_produce(
@@ -125,67 +121,65 @@ def write_produce(
 ) -> bytes:
     """Return the frame of a response; neighbours of one topic are in one element."""
     flexible = version >= _FLEXIBLE_FROM
-    parts: list[bytes] = [b"", b""]
-    size = topic_count = number = 0
-    count = len(answers)
-    while number < count:
+    writer = writer_into([])
+    writer.integer(0, 4)  # the size, once it is known
+    writer.integer(correlation_id, 4)
+    if flexible:
+        writer.byte(0)
+    write_count(writer, _count_topics(answers), flexible)
+    number = 0
+    while number < len(answers):
         topic = answers[number][0]
-        end = number + 1
-        while end < count and answers[end][0] == topic:
-            end += 1
-        topic_count += 1
-        parts.append(encode_text(topic, flexible) if isinstance(topic, str) else topic)
-        parts.append(encode_count(end - number, flexible))
+        end = _end_of_topic(answers, number)
+        if isinstance(topic, str):
+            write_text(writer, topic, flexible)
+        else:
+            writer.run(topic, 16)
+        write_count(writer, end - number, flexible)
         while number < end:
-            _write_partition(parts, tuple(answers[number]), version)
+            _write_partition(writer, tuple(answers[number]), version)
             number += 1
         if flexible:
-            parts.append(b"\0")
+            writer.byte(0)
+    writer.integer(throttle_time_ms, 4)
     if flexible:
-        parts.append(_FLEXIBLE_END.pack(throttle_time_ms, 0))
-    else:
-        parts.append(_INT32.pack(throttle_time_ms))
-    parts[1] = encode_count(topic_count, flexible)
-    for part in parts:
-        size += len(part)
-    if flexible:
-        parts[0] = _SIZE_CORRELATION_NO_TAGS.pack(size + 5, correlation_id, 0)
-    else:
-        parts[0] = _SIZE_AND_CORRELATION.pack(size + 4, correlation_id)
-    return b"".join(parts)
+        writer.byte(0)
+    return writer.frame()
 
 
-def _write_partition(parts: list[bytes], answer: tuple[Any, ...], version: int) -> None:
+def _end_of_topic(answers: list[PartitionAnswer], start: int) -> int:
+    """Return the position after the neighbours that are of the same topic as the one at start."""
+    topic = answers[start][0]
+    end = start + 1
+    while end < len(answers) and answers[end][0] == topic:
+        end += 1
+    return end
+
+
+def _count_topics(answers: list[PartitionAnswer]) -> int:
+    count = number = 0
+    while number < len(answers):
+        number = _end_of_topic(answers, number)
+        count += 1
+    return count
+
+
+def _write_partition(writer: Writer, answer: tuple[Any, ...], version: int) -> None:
     _, index, code, base_offset, append_time_ms, log_start, record_errors, message = answer
     flexible = version >= _FLEXIBLE_FROM
-    has_no_errors = message is None and not record_errors
-    if flexible and has_no_errors:
-        packed = _PARTITION_WITHOUT_ERRORS.pack(
-            index, code, base_offset, append_time_ms, log_start, 1, 0, 0
-        )
-        parts.append(packed)  # without record errors, message and tags
-        return
-    if version < _LOG_START_FROM:
-        parts.append(_PARTITION.pack(index, code, base_offset, append_time_ms))
-        return
-    parts.append(_PARTITION_AND_START.pack(index, code, base_offset, append_time_ms, log_start))
-    if version < _RECORD_ERRORS_FROM:
-        return
-    if has_no_errors:
-        parts.append(_NO_ERRORS)
-        return
-    parts.append(encode_count(len(record_errors), flexible))
-    for batch_index, text in record_errors:
-        parts.append(_INT32.pack(batch_index))
-        parts.append(_nullable_text(text, flexible))
-        if flexible:
-            parts.append(b"\0")
-    parts.append(_nullable_text(message, flexible))
+    writer.integer(index, 4)
+    writer.integer(code, 2)
+    writer.integer(base_offset, 8)
+    writer.integer(append_time_ms, 8)
+    if version >= _LOG_START_FROM:
+        writer.integer(log_start, 8)
+    if version >= _RECORD_ERRORS_FROM:
+        write_count(writer, len(record_errors), flexible)
+        for batch_index, text in record_errors:
+            writer.integer(batch_index, 4)
+            write_nullable_text(writer, text, flexible)
+            if flexible:
+                writer.byte(0)
+        write_nullable_text(writer, message, flexible)
     if flexible:
-        parts.append(b"\0")
-
-
-def _nullable_text(text: str | None, flexible: bool) -> bytes:  # noqa: FBT001 - as compiled
-    if text is None:
-        return b"\0" if flexible else b"\xff\xff"
-    return encode_text(text, flexible)
+        writer.byte(0)

@@ -1,6 +1,8 @@
 # C types for walker.py (Cython's augmenting file), which contains the logic.
 import cython
 
+from ottla cimport native
+
 cdef int SIGNED
 cdef int UNSIGNED
 cdef int BOOL
@@ -63,7 +65,7 @@ cdef bint has_unknown_tags(Plan plan, object message) except -1
 @cython.final
 cdef class Reader:
     cdef readonly object source
-    cdef const unsigned char[::1] data
+    cdef const unsigned char *data
     cdef readonly Py_ssize_t position
     cdef Py_ssize_t end
 
@@ -131,13 +133,16 @@ cdef class Writer:
     cdef int uvarint(self, unsigned long long value) except -1
 
     @cython.locals(start=cython.Py_ssize_t, index=cython.Py_ssize_t, raw="const unsigned char *")
-    cdef int run(self, bytes data, Py_ssize_t size) except -1
+    cdef int run(self, object data, Py_ssize_t size) except -1
 
     cdef int flush(self) except -1
 
+    @cython.locals(size=cython.Py_ssize_t)
+    cdef bytes frame(self)
+
 
 @cython.locals(writer=Writer)
-cdef Writer writer_into(list out)
+cpdef Writer writer_into(list out)
 
 @cython.locals(writer=Writer)
 cpdef int write(Plan plan, object message, list out) except -1

@@ -18,12 +18,13 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
+from ottla import native
 from ottla.errors import CorruptMessage, UnsupportedVersion
 from ottla.protocol.tagged_fields import keep_unknown
 from ottla.types import FileSlice, Uuid
 
 if TYPE_CHECKING:
-    from ottla.types import SendItem
+    from ottla.types import Buffer, SendItem
 
 # Kinds of steps. Up to INTEGERS_END: integers of `width` bytes.
 SIGNED = 1
@@ -163,7 +164,7 @@ class Reader:
     __slots__ = ("data", "end", "position", "source")
 
     source: memoryview
-    data: memoryview
+    data: Buffer
     position: int
     end: int
 
@@ -213,7 +214,7 @@ def read(plan: Plan, source: memoryview, position: int, end: int) -> tuple[Any, 
     """Read one message at position; return it and the position after it."""
     reader = Reader()
     reader.source = source
-    reader.data = source
+    reader.data = native.bytes_of(source)
     reader.position = position
     reader.end = end
     message = read_struct(reader, plan)
@@ -408,9 +409,10 @@ class Writer:
     def run(self, data: bytes, size: int) -> None:
         """Copy bytes."""
         start = self.need(size)
+        raw = native.bytes_of(data)
         index = 0
         while index < size:
-            self.raw[start + index] = data[index]
+            self.raw[start + index] = raw[index]
             index += 1
 
     def flush(self) -> None:
@@ -418,6 +420,13 @@ class Writer:
         if self.size:
             self.out.append(bytes(self.raw[: self.size]))
             self.size = 0
+
+    def frame(self) -> bytes:
+        """Return what was written, its first four bytes being the size of the others."""
+        size = self.size
+        self.size = 0
+        self.integer(size - 4, 4)
+        return bytes(self.raw[:size])
 
 
 def writer_into(out: list[SendItem]) -> Writer:
@@ -513,7 +522,7 @@ def write_fixed(writer: Writer, step: Step, value: Any) -> None:
     elif step.kind == UUID:
         if len(value) != 16:
             raise ValueError(f"{step.name}: a Uuid has 16 bytes")
-        writer.run(bytes(value), 16)
+        writer.run(value, 16)
     else:
         writer.run(_pack_double(value), 8)
 

@@ -9,7 +9,7 @@ from ottla.records.scan cimport Cursor, cursor_over, overflows, varint_bytes
     header_count=cython.longlong, _=cython.longlong,
 )
 cpdef bint measure_records(
-    const unsigned char[::1] data, long long count, long long base_timestamp,
+    object data, long long count, long long base_timestamp,
     long long[::1] totals,
 ) except? -1
 
@@ -50,7 +50,7 @@ cdef class ColumnSink:
         start=cython.Py_ssize_t, _=cython.longlong,
     )
     cpdef fill(
-        self, const unsigned char[::1] data, long long count, long long base_offset,
+        self, object data, long long count, long long base_offset,
         long long base_timestamp, object log_append_time, long long first_offset,
         long long end_offset,
     )

@@ -1,6 +1,8 @@
 # C types for scan.py (Cython's augmenting file): the logic stands there, only types stand here.
 import cython
 
+from ottla cimport native
+
 cdef long long LARGEST_INT64
 cdef long long MIN_INT64
 cdef long long _LARGEST_BASE
@@ -16,7 +18,8 @@ cdef unsigned int[::1] CRC32C_TABLES
 
 @cython.final
 cdef class Cursor:
-    cdef const unsigned char[::1] data
+    cdef object source
+    cdef const unsigned char *data
     cdef Py_ssize_t position
     cdef Py_ssize_t end
     cdef int fault
@@ -41,7 +44,7 @@ cdef class Cursor:
 
 
 @cython.locals(cursor=Cursor)
-cpdef Cursor cursor_over(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end)
+cpdef Cursor cursor_over(object source, Py_ssize_t position, Py_ssize_t end)
 
 
 cpdef bint overflows(long long base, long long delta) noexcept nogil
@@ -49,7 +52,7 @@ cpdef bint overflows(long long base, long long delta) noexcept nogil
 
 @cython.locals(cursor=Cursor, flags=cython.int)
 cpdef tuple scan_records(
-    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, long long count,
+    object data, Py_ssize_t position, Py_ssize_t end, long long count,
     long long base_timestamp, long long earliest, long long latest, bint requires_keys,
     long long first_index=*,
 )
@@ -66,16 +69,12 @@ cpdef int walk_records(
 ) noexcept nogil
 
 
-@cython.locals(value=cython.longlong, index=cython.int)
-cpdef long long signed_at(const unsigned char[::1] data, Py_ssize_t position, int width) noexcept nogil
-
-
 @cython.locals(
     cursor=Cursor, index=cython.longlong, size=cython.longlong, record_end=cython.Py_ssize_t,
     stop=cython.Py_ssize_t,
 )
 cpdef tuple slice_end(
-    const unsigned char[::1] data, Py_ssize_t position, long long count, long long max_bytes,
+    object data, Py_ssize_t position, long long count, long long max_bytes,
 )
 
 
@@ -85,7 +84,7 @@ cpdef tuple slice_end(
     key_size=cython.longlong, value_size=cython.longlong,
 )
 cpdef list outline_records(
-    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, long long first_index,
+    object data, Py_ssize_t position, Py_ssize_t end, long long first_index,
     long long count,
 )
 
@@ -96,7 +95,7 @@ cpdef list outline_records(
     delta=cython.longlong,
 )
 cpdef Py_ssize_t append_renumbered(
-    bytearray out, const unsigned char[::1] data, Py_ssize_t position, long long first_index,
+    bytearray out, object data, Py_ssize_t position, long long first_index,
     long long count,
 ) except -1
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from ottla import native
 from ottla.errors import CorruptMessage
 from ottla.records.record import Record
 
@@ -58,8 +59,11 @@ class Cursor:
         "largest_index",
         "name_bytes",
         "position",
+        "source",
     )
 
+    source: Buffer
+    """Kept for its bytes, which are data."""
     data: Buffer
     position: int
     end: int
@@ -153,15 +157,16 @@ class Cursor:
             self.skip_headers(count)
 
 
-def cursor_over(data: Buffer, position: int, end: int) -> Cursor:
+def cursor_over(source: Buffer, position: int, end: int) -> Cursor:
     """Return a cursor at position that goes no further than end; ValueError outside of data.
 
     A constructor would turn all of its arguments into Python objects once more.
     """
-    if position < 0 or position > end or end > len(data):
-        raise ValueError(f"no bytes {position}-{end} in {len(data)}")
+    if position < 0 or position > end or end > len(source):
+        raise ValueError(f"no bytes {position}-{end} in {len(source)}")
     cursor = Cursor.__new__(Cursor)
-    cursor.data = data
+    cursor.source = source
+    cursor.data = native.bytes_of(source)
     cursor.position = position
     cursor.end = end
     cursor.fault = 0
@@ -312,16 +317,6 @@ def walk_records(
         if requires_keys and key_size < 0:
             flags |= RULE_BROKEN
     return flags if cursor.position == end else MALFORMED
-
-
-def signed_at(data: Buffer, position: int, width: int) -> int:
-    """Return the signed big-endian integer of 2, 4 or 8 bytes at position, which must exist."""
-    value = data[position]
-    if value > 127:
-        value -= 256
-    for index in range(1, width):
-        value = value * 256 + data[position + index]
-    return value
 
 
 def slice_end(data: Buffer, position: int, count: int, max_bytes: int) -> tuple[int, int]:

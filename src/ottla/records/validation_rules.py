@@ -5,7 +5,7 @@ Kafka: the fields of org.apache.kafka.storage.internals.log.LogValidator, Record
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError, OttlaError
@@ -42,6 +42,20 @@ class ValidationRules:
     """Most bytes that the records of a compressed batch may take."""
     topic_partition: str = ""
     """Named in error messages."""
+    checked: tuple[int, bool, int, int, bool, int] = field(init=False, repr=False, compare=False)
+    """What `validate` asks of each batch, read at once; the codec is -1 for `producer`."""
+
+    def __post_init__(self) -> None:
+        codec = -1 if self.compression_type is None else int(self.compression_type)
+        checked = (
+            self.max_message_bytes,
+            self.timestamp_type is _BROKER_TIME,
+            self.before_max_ms,
+            self.after_max_ms,
+            self.is_compacted,
+            codec,
+        )
+        object.__setattr__(self, "checked", checked)
 
 
 class RecordValidationError(KafkaError):

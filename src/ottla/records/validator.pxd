@@ -1,7 +1,8 @@
 # C types for validator.py (Cython's augmenting file): the logic stands there, only types stand here.
 import cython
 
-from ottla.records.scan cimport Cursor, cursor_over, signed_at, walk_records
+from ottla cimport native
+from ottla.records.scan cimport Cursor, cursor_over, walk_records
 
 cdef long long _MIN_INT64
 cdef long long _LARGEST_INT64
@@ -27,19 +28,23 @@ cdef int _TRANSACTIONAL
 cdef int _CONTROL
 cdef int _KNOWN_FLAGS
 cdef int _LOOP_SIZE
+cdef int _LEADER_EPOCH_AT
+cdef object _CLIENT
 
 
-cpdef bint is_single_batch(const unsigned char[::1] records) except -1
+@cython.locals(data="const unsigned char *", is_whole=cython.bint)
+cpdef bint is_single_batch(object records) except -1
 
-@cython.locals(size=cython.Py_ssize_t)
-cdef bint _is_whole(const unsigned char[::1] data) noexcept nogil
+cdef bint _is_whole(const unsigned char *data, Py_ssize_t size) noexcept nogil
 
 @cython.locals(
-    data="const unsigned char[::1]", cursor=Cursor, is_client=cython.bint,
+    data="unsigned char *", cursor=Cursor, is_client=cython.bint,
     size=cython.Py_ssize_t, attributes=cython.int, delta=cython.longlong,
     base_time=cython.longlong, count=cython.longlong, codec=cython.int,
     stamped=cython.bint, earliest=cython.longlong, latest=cython.longlong, faults=cython.int,
-    largest=cython.longlong, last=cython.longlong,
+    largest=cython.longlong, last=cython.longlong, checksum=cython.longlong,
+    max_bytes=cython.longlong, before_max_ms=cython.longlong, after_max_ms=cython.longlong,
+    requires_keys=cython.bint, target=cython.int,
 )
 cpdef object validate(
     object view, long long next_offset, int leader_epoch, long long now_ms, object rules,
@@ -47,15 +52,19 @@ cpdef object validate(
 )
 
 @cython.locals(
-    data="const unsigned char[::1]", attributes=cython.int, last=cython.longlong,
+    data="unsigned char *", attributes=cython.int, last=cython.longlong,
     base=cython.longlong, is_stamped=cython.bint, flags=cython.int,
 )
 cpdef object place(
     object view, long long next_offset, int leader_epoch, long long largest, bint stamped,
 )
 
+cdef void _put_place(
+    unsigned char *data, long long base_offset, Py_ssize_t size, int leader_epoch
+) noexcept nogil
+
 @cython.locals(attributes=cython.int, delta=cython.longlong, sequence=cython.longlong)
 cdef object _summary(
-    object view, const unsigned char[::1] data, long long last, long long largest,
+    object view, const unsigned char *data, long long last, long long largest,
     long long append_time,
 )

@@ -22,9 +22,9 @@ Kafka: org.apache.kafka.storage.internals.log.LogValidator, UnifiedLog.analyzeAn
 from __future__ import annotations
 
 from enum import Enum
-from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ottla import native
 from ottla.errors import CorruptMessage
 from ottla.records.batch import (
     ATTRIBUTES_POSITION,
@@ -35,6 +35,7 @@ from ottla.records.batch import (
     CRC_POSITION,
     HEADER_BYTES,
     LAST_OFFSET_DELTA_POSITION,
+    LEADER_EPOCH_POSITION,
     LENGTH_POSITION,
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD_BYTES,
@@ -45,14 +46,13 @@ from ottla.records.batch import (
     RECORD_COUNT_POSITION,
     TRANSACTIONAL_FLAG,
     RecordBatch,
-    TimestampType,
 )
 from ottla.records.batch_errors import LOOP_BYTES, UnreadableRecords, only_batch, refuse_header
 from ottla.records.compression import Compression, DecompressionLimitExceeded, Decompressor
 from ottla.records.crc32c import crc32c
 from ottla.records.rebuild import rebuild
 from ottla.records.record_errors import validate_each
-from ottla.records.scan import cursor_over, signed_at, walk_records
+from ottla.records.scan import cursor_over, walk_records
 from ottla.records.validation_rules import OffloadRequired, invalid, out_of_sequence
 
 if TYPE_CHECKING:
@@ -66,10 +66,6 @@ __all__ = [
     "is_single_batch",
     "validate",
 ]
-_PLACE: Final = Struct(">qii")  # base offset, length, leader epoch
-_ATTRIBUTES: Final = Struct(">h")
-_TIMESTAMP: Final = Struct(">q")
-_CRC: Final = Struct(">I")
 _KNOWN_FLAGS: Final = 0x7F
 _UINT32: Final = 0xFFFF_FFFF
 _INT31: Final = 0x7FFF_FFFF
@@ -78,6 +74,7 @@ _MAGIC: Final = 2
 _MAGIC_AT: Final = MAGIC_POSITION
 _OVERHEAD: Final = LOG_OVERHEAD_BYTES
 _LENGTH_AT: Final = LENGTH_POSITION
+_LEADER_EPOCH_AT: Final = LEADER_EPOCH_POSITION
 _CRC_AT: Final = CRC_POSITION
 _ATTRIBUTES_AT: Final = ATTRIBUTES_POSITION
 _DELTA_AT: Final = LAST_OFFSET_DELTA_POSITION
@@ -99,7 +96,6 @@ _LOOP_PIECES: Final = 512
 _MIN_INT64: Final = -(1 << 63)
 _LARGEST_INT64: Final = (1 << 63) - 1
 _NONE: Final = -1
-_new_tuple: Final = tuple.__new__
 
 
 class AppendOrigin(Enum):
@@ -110,9 +106,7 @@ class AppendOrigin(Enum):
     CLIENT = "CLIENT"
 
 
-# looked up once: an enum's members are found slowly
-_CLIENT: Final = AppendOrigin.CLIENT
-_LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
+_CLIENT: Final = AppendOrigin.CLIENT  # looked up once: an enum's members are found slowly
 
 
 class ValidatedBatch(NamedTuple):
@@ -143,15 +137,16 @@ class ValidatedBatch(NamedTuple):
 
 def is_single_batch(records: memoryview) -> bool:
     """Whether records are one whole batch of magic 2 outside of transactions, by its header."""
-    return _is_whole(records) and not signed_at(records, _ATTRIBUTES_AT, 2) & _TRANSACTIONAL
+    data = native.bytes_of(records)
+    is_whole = _is_whole(data, len(records))
+    return is_whole and not native.int_at(data, _ATTRIBUTES_AT, 2) & _TRANSACTIONAL
 
 
-def _is_whole(data: memoryview) -> bool:
-    size = len(data)
+def _is_whole(data: Any, size: int) -> bool:
     return (
         size >= _HEADER_SIZE
         and data[_MAGIC_AT] == _MAGIC
-        and signed_at(data, _LENGTH_AT, 4) == size - _OVERHEAD
+        and native.int_at(data, _LENGTH_AT, 4) == size - _OVERHEAD
     )
 
 
@@ -171,25 +166,28 @@ def validate(  # noqa: C901 - the steps of the hot path
     to be checked by `check_large_batch` and placed by `place_checked`.
     """
     is_client = origin is _CLIENT
-    data = view
-    if not _is_whole(data):
+    data, size = native.bytes_of(view), len(view)
+    if not _is_whole(data, size):
         view = only_batch(view, is_client=is_client)
-        data = view
-    size = len(view)
-    attributes, delta = signed_at(data, _ATTRIBUTES_AT, 2), signed_at(data, _DELTA_AT, 4)
-    count = signed_at(data, _COUNT_AT, 4)
+        data, size = native.bytes_of(view), len(view)
+    max_bytes, stamped, before_max_ms, after_max_ms, requires_keys, target = rules.checked
+    attributes, delta = native.int_at(data, _ATTRIBUTES_AT, 2), native.int_at(data, _DELTA_AT, 4)
+    count = native.int_at(data, _COUNT_AT, 4)
+    checksum = crc32c(view[_ATTRIBUTES_AT:])
     if (
-        size > rules.max_message_bytes
-        or crc32c(view[ATTRIBUTES_POSITION:]) != signed_at(data, _CRC_AT, 4) & _UINT32
+        size > max_bytes
+        or checksum != native.int_at(data, _CRC_AT, 4) & _UINT32
         or (
             is_client
             and (
-                signed_at(data, 0, 8)
+                native.int_at(data, 0, 8)
                 or delta < 0
                 or count != delta + 1
                 or attributes & _CONTROL
                 or size > _LOOP_SIZE
-                or (signed_at(data, _SEQUENCE_AT, 4) < 0 <= signed_at(data, _PRODUCER_AT, 8))
+                or (
+                    native.int_at(data, _SEQUENCE_AT, 4) < 0 <= native.int_at(data, _PRODUCER_AT, 8)
+                )
             )
         )
     ):
@@ -199,35 +197,36 @@ def validate(  # noqa: C901 - the steps of the hot path
         plain = decompress_records(view, codec, rules, is_client=is_client)
         cursor = cursor_over(plain, 0, len(plain))
     else:
-        cursor = cursor_over(data, _HEADER_SIZE, size)
+        cursor = cursor_over(view, _HEADER_SIZE, size)
         plain = view
-    stamped = rules.timestamp_type is _LOG_APPEND_TIME
     earliest, latest = _MIN_INT64, _LARGEST_INT64
     if not stamped:
-        earliest = now_ms - rules.before_max_ms
-        if rules.after_max_ms < _LARGEST_INT64 - now_ms:
-            latest = now_ms + rules.after_max_ms
-    base_time = signed_at(data, _BASE_TIME_AT, 8)
-    faults = walk_records(cursor, count, base_time, earliest, latest, rules.is_compacted, 0)
+        earliest = now_ms - before_max_ms
+        if after_max_ms < _LARGEST_INT64 - now_ms:
+            latest = now_ms + after_max_ms
+    base_time = native.int_at(data, _BASE_TIME_AT, 8)
+    faults = walk_records(cursor, count, base_time, earliest, latest, requires_keys, 0)
     largest = cursor.largest
     if faults or attributes & _STAMPED:
         _offload_when(count > _LOOP_VALIDATED_RECORDS, view, rules, is_client)
         faults, largest = validate_each(RecordBatch(view), _records(view, plain), now_ms, rules)
-    target = rules.compression_type
-    if faults and codec and (target is None or target == codec):
+    if faults and codec and target in (-1, codec):
         raise out_of_sequence(rules)
-    if faults or (target is not None and target != codec and (codec or not attributes & _CONTROL)):
+    if faults or (target not in (-1, codec) and (codec or not attributes & _CONTROL)):
         view = _rebuilt(
             view, _records(view, plain), next_offset, leader_epoch, now_ms, rules, is_client
         )
         largest = now_ms if stamped else largest
-        return _summary(view, view, next_offset + count - 1, largest, now_ms if stamped else -1)
-    if stamped or largest != signed_at(data, _MAX_TIME_AT, 8) or attributes & _STAMPED:
+        return _summary(
+            view, native.bytes_of(view), next_offset + count - 1, largest, now_ms if stamped else -1
+        )
+    if stamped or largest != native.int_at(data, _MAX_TIME_AT, 8) or attributes & _STAMPED:
         return place(view, next_offset, leader_epoch, now_ms if stamped else largest, stamped)
-    if view.readonly:
+    if native.is_readonly(view):
         view = memoryview(bytearray(view))
+        data = native.bytes_of(view)
     last = next_offset + delta
-    _PLACE.pack_into(view, 0, next_offset, size - _OVERHEAD, leader_epoch)
+    _put_place(data, next_offset, size, leader_epoch)
     return _summary(view, data, last, largest, _NONE)
 
 
@@ -247,37 +246,42 @@ def place(
     stamped: bool,  # noqa: FBT001 - on the hot path of topics with LogAppendTime
 ) -> ValidatedBatch:
     """Put offsets, leader epoch, timestamp type and largest timestamp into a batch's header."""
-    if view.readonly:
+    if native.is_readonly(view):
         view = memoryview(bytearray(view))
-    data = view
-    attributes = signed_at(data, _ATTRIBUTES_AT, 2)
-    last = next_offset + signed_at(data, _COUNT_AT, 4) - 1
-    base = last - signed_at(data, _DELTA_AT, 4)
-    _PLACE.pack_into(view, 0, base, len(view) - _OVERHEAD, leader_epoch)
+    data = native.bytes_of(view)
+    attributes = native.int_at(data, _ATTRIBUTES_AT, 2)
+    last = next_offset + native.int_at(data, _COUNT_AT, 4) - 1
+    base = last - native.int_at(data, _DELTA_AT, 4)
+    _put_place(data, base, len(view), leader_epoch)
     is_stamped = attributes & _STAMPED != 0
-    if largest != signed_at(data, _MAX_TIME_AT, 8) or is_stamped != stamped:
+    if largest != native.int_at(data, _MAX_TIME_AT, 8) or is_stamped != stamped:
         flags = attributes & _KNOWN_FLAGS & ~_STAMPED
         flags |= _STAMPED if stamped else 0
-        _ATTRIBUTES.pack_into(view, ATTRIBUTES_POSITION, flags)
-        _TIMESTAMP.pack_into(view, MAX_TIMESTAMP_POSITION, largest)
-        _CRC.pack_into(view, CRC_POSITION, crc32c(view[ATTRIBUTES_POSITION:]))
+        native.put_at(data, _ATTRIBUTES_AT, 2, flags)
+        native.put_at(data, _MAX_TIME_AT, 8, largest)
+        native.put_at(data, _CRC_AT, 4, crc32c(view[_ATTRIBUTES_AT:]))
     return _summary(view, data, last, largest, largest if stamped else _NONE)
 
 
+def _put_place(data: Any, base_offset: int, size: int, leader_epoch: int) -> None:
+    native.put_at(data, 0, 8, base_offset)
+    native.put_at(data, _LENGTH_AT, 4, size - _OVERHEAD)
+    native.put_at(data, _LEADER_EPOCH_AT, 4, leader_epoch)
+
+
 def _summary(
-    view: memoryview, data: memoryview, last: int, largest: int, append_time: int
+    view: memoryview, data: Any, last: int, largest: int, append_time: int
 ) -> ValidatedBatch:
     """Return what the log notes of a placed batch; `data` has its producer, flags and counts."""
-    attributes, delta = signed_at(data, _ATTRIBUTES_AT, 2), signed_at(data, _DELTA_AT, 4)
-    sequence = signed_at(data, _SEQUENCE_AT, 4)
-    # a named tuple's own constructor is a Python function, and costs as much as the scan
-    summary: ValidatedBatch = _new_tuple(
+    attributes, delta = native.int_at(data, _ATTRIBUTES_AT, 2), native.int_at(data, _DELTA_AT, 4)
+    sequence = native.int_at(data, _SEQUENCE_AT, 4)
+    summary: ValidatedBatch = native.new_tuple(
         ValidatedBatch,
         (
             last - delta,
             last,
-            signed_at(data, _PRODUCER_AT, 8),
-            signed_at(data, _EPOCH_AT, 2),
+            native.int_at(data, _PRODUCER_AT, 8),
+            native.int_at(data, _EPOCH_AT, 2),
             sequence,
             _NONE if sequence < 0 else (sequence + delta) & _INT31,
             largest,
@@ -286,7 +290,7 @@ def _summary(
             0,
             len(view),
             view,
-            signed_at(data, _COUNT_AT, 4),
+            native.int_at(data, _COUNT_AT, 4),
             append_time,
         ),
     )

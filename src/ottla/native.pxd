@@ -1,0 +1,77 @@
+# For compiled modules: the functions of native.py as inline C. They cimport the module, not the
+# functions, since a compiled module cannot import a C function's name.
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Check
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check
+from cpython.object cimport PyTypeObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.string cimport memcpy
+
+cdef extern from "Python.h":
+    ctypedef struct PyBytesObject:
+        Py_hash_t ob_shash
+    bint PyMemoryView_Check(object)
+    Py_buffer *PyMemoryView_GET_BUFFER(object)
+    bint PyBuffer_IsContiguous(Py_buffer *, char)
+    object PyType_GenericAlloc(PyTypeObject *kind, Py_ssize_t size)
+
+
+cdef inline unsigned char *bytes_of(object source) except? NULL:
+    cdef Py_buffer *buffer
+    if PyMemoryView_Check(source):
+        buffer = PyMemoryView_GET_BUFFER(source)
+        if buffer.itemsize == 1 and PyBuffer_IsContiguous(buffer, b"C"):
+            return <unsigned char *>buffer.buf
+    elif PyBytes_Check(source):
+        return <unsigned char *>PyBytes_AS_STRING(source)
+    elif PyByteArray_Check(source):
+        return <unsigned char *>PyByteArray_AS_STRING(source)
+    raise TypeError("not contiguous bytes")
+
+
+cdef inline bint is_readonly(object view) noexcept:
+    return PyMemoryView_GET_BUFFER(view).readonly
+
+
+cdef inline long long int_at(
+    const unsigned char *data, Py_ssize_t position, int width
+) noexcept nogil:
+    cdef unsigned long long value = 0
+    cdef int index
+    for index in range(width):
+        value = (value << 8) | data[position + index]
+    if width == 2:
+        return <short>value
+    return <int>value if width == 4 else <long long>value
+
+
+cdef inline void put_at(
+    unsigned char *data, Py_ssize_t position, int width, long long value
+) noexcept nogil:
+    cdef int index
+    for index in range(width):
+        data[position + index] = <unsigned char>(value >> (8 * (width - 1 - index)))
+
+
+cdef inline str text_at(const unsigned char *data, Py_ssize_t position, Py_ssize_t size):
+    return PyUnicode_DecodeUTF8(<const char *>data + position, size, b"replace")
+
+
+cdef inline object new_bytes(
+    object kind, const unsigned char *data, Py_ssize_t position, Py_ssize_t size
+):
+    made = PyType_GenericAlloc(<PyTypeObject *>kind, size)
+    memcpy(PyBytes_AS_STRING(made), data + position, size)
+    (<PyBytesObject *>made).ob_shash = -1
+    return made
+
+
+cdef inline object new_tuple(object kind, tuple values):
+    cdef Py_ssize_t index, size = PyTuple_GET_SIZE(values)
+    made = PyType_GenericAlloc(<PyTypeObject *>kind, size)
+    for index in range(size):
+        value = <object>PyTuple_GET_ITEM(values, index)
+        Py_INCREF(value)
+        PyTuple_SET_ITEM(made, index, value)
+    return made

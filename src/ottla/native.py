@@ -1,0 +1,52 @@
+"""What compiled modules do through CPython's C interface, for their uncompiled runs.
+
+`native.pxd` has the same functions as inline C: a pointer in place of a typed memoryview, which
+makes an object and checks a format at each use, and objects made without a call of their type.
+
+Kafka: no counterpart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.types import Buffer
+
+
+def bytes_of(source: Buffer) -> Any:
+    """Return what has the bytes of source by their positions: in C a pointer.
+
+    The caller keeps source while it uses them.
+    """
+    return source
+
+
+def is_readonly(view: memoryview) -> bool:
+    """Return whether its bytes may not be written."""
+    return view.readonly
+
+
+def int_at(data: Any, position: int, width: int) -> int:
+    """Return the signed big-endian integer of 2, 4 or 8 bytes at position, which must exist."""
+    return int.from_bytes(data[position : position + width], "big", signed=True)
+
+
+def put_at(data: Any, position: int, width: int, value: int) -> None:
+    """Write the big-endian integer of 2, 4 or 8 bytes at position, which must exist."""
+    data[position : position + width] = (value & ((1 << 8 * width) - 1)).to_bytes(width, "big")
+
+
+def text_at(data: Any, position: int, size: int) -> str:
+    """Return UTF-8 text; U+FFFD takes the place of what is none."""
+    return str(data[position : position + size], "utf-8", "replace")
+
+
+def new_bytes(kind: type, data: Any, position: int, size: int) -> Any:
+    """Return bytes of a subclass without slots, without a call of its constructor."""
+    return bytes.__new__(kind, data[position : position + size])
+
+
+def new_tuple(kind: type, values: tuple[Any, ...]) -> Any:
+    """Return a named tuple, whose own constructor is a Python function."""
+    return tuple.__new__(kind, values)
