@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.raft.node import RaftNode
     from ottla.raft.quorum_state import QuorumStateStore
     from ottla.raft.replicated_log import ReplicatedLog
+    from ottla.raft.requests import LeaderAndEpoch, Response
 
 T = TypeVar("T")
 log = logging.getLogger("ottla.controller")
@@ -71,7 +72,14 @@ class ControllerRuntime:
         self.last_append_ms = 0
         """Monotonic time of the last append, for the idle NoOp."""
         self.driver = RaftDriver(
-            raft, metadata_log, store, clock=clock, run_in_worker=run_in_worker, listener=self
+            raft,
+            metadata_log,
+            store,
+            clock=clock,
+            run_in_worker=run_in_worker,
+            listener=self,
+            send=_send_nothing,
+            on_deadline=lambda _ms: None,
         )
         self.snapshots = SnapshotWriter(
             replayed, self.driver, clock=clock, config=config, on_failure=self.failed
@@ -116,6 +124,13 @@ class ControllerRuntime:
             return
         self._release()
         self.snapshots.write_if_due()
+
+    def epoch_changed(self, leader: LeaderAndEpoch) -> None:
+        """Nothing follows: operations fail where this node does not lead."""
+
+    def snapshot_loaded(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Refuse: a lone voter has no leader to fetch snapshots from."""
+        raise AssertionError(f"a lone voter was given the snapshot {snapshot_id}")
 
     def resigned(self, _epoch: int) -> None:
         """Fail waiting operations: the next leader decides whether they are committed."""
@@ -204,6 +219,13 @@ class ControllerRuntime:
         waiting, self._waiting = self._waiting, deque()
         for _, _, fail in waiting:
             fail(error)
+
+
+def _send_nothing(node_id: int, _endpoints: object, _request: object) -> Pending[Response]:
+    """Fail: a lone voter sends nothing."""
+    failed: Pending[Response] = Pending()
+    failed.fail(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} is not a voter"))
+    return failed
 
 
 def _batches(result: ControllerResult[T]) -> list[Sequence[MessageAndVersion]]:

@@ -61,13 +61,14 @@ class SnapshotWriter:
         image, node = self._replayed.loader.image, self._driver.node
         last = image.offset_and_epoch
         snapshot_id = OffsetAndEpoch(last.offset + 1, last.leader_epoch)
+        quorum = node.quorum_at(snapshot_id.offset)
         encoder = SnapshotEncoder(
             map(encode_record, image.records()),
             now_ms=self._clock.now_ms(),
             leader_epoch=last.leader_epoch,
             last_contained_log_timestamp=self._replayed.last_timestamp,
-            kraft_version=node.kraft_version,
-            voters=node.voters,
+            kraft_version=quorum.kraft_version,
+            voters=quorum.voters,
         )
         self._replayed.snapshots.written(self._clock.monotonic_ms())
         self._is_writing = True

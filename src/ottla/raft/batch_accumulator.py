@@ -36,6 +36,8 @@ class _Group(NamedTuple):
     values: Sequence[Buffer]
     size_bytes: int
     offered_ms: int
+    control: bytearray | None = None
+    """The batch of control records, which share it with no others."""
 
 
 class BatchAccumulator:
@@ -73,6 +75,11 @@ class BatchAccumulator:
         self.next_offset += len(values)
         return self.next_offset - 1
 
+    def append_control(self, batch: bytearray, record_count: int) -> None:
+        """Add a batch of control records, which begins at next_offset."""
+        self._groups.append(_Group([b""] * record_count, len(batch), 0, batch))
+        self.next_offset += record_count
+
     def drain(self) -> list[CompletedBatch]:
         """Return all records in as few batches as the size limit allows."""
         batches: list[CompletedBatch] = []
@@ -84,6 +91,8 @@ class BatchAccumulator:
         """Return the oldest records in one batch, as many as the size limit allows."""
         size_bytes = count = 0
         for group in self._groups:
+            if count and (group.control is not None or self._groups[0].control is not None):
+                break
             if count and size_bytes + group.size_bytes > self._max_batch_bytes:
                 break
             size_bytes += group.size_bytes
@@ -94,6 +103,10 @@ class BatchAccumulator:
 
     def _complete(self, groups: list[_Group], base_offset: int) -> CompletedBatch:
         """Make one batch; all its records get the batch's timestamp, as Kafka requires."""
+        control = groups[0].control
+        if control is not None:
+            last_offset = base_offset + len(groups[0].values) - 1
+            return CompletedBatch(control, base_offset, last_offset)
         now_ms = groups[0].offered_ms
         records = [(now_ms, None, value, _NO_HEADERS) for group in groups for value in group.values]
         data = encode_batch(records, base_offset=base_offset, leader_epoch=self._epoch)

@@ -20,7 +20,7 @@ from ottla.protocol.records.raft import Voter as LeaderChangeVoter
 from ottla.records.control import ControlRecordType, decode_control_type, encode_control_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ottla.raft.voter_set import VoterSet
     from ottla.records.record import Record
@@ -67,11 +67,11 @@ def decode_control_message(record: Record) -> ControlMessage:
     return decode(found, max(version, 0), record.value)
 
 
-def leader_change(leader_id: int, voters: VoterSet) -> LeaderChangeMessage:
-    """Return the first record of an epoch, elected by leader_id's own vote alone."""
+def leader_change(leader_id: int, voters: VoterSet, granting: Iterable[int]) -> LeaderChangeMessage:
+    """Return the first record of an epoch, with those that voted for its leader."""
     return LeaderChangeMessage(
         version=0,
         leader_id=leader_id,
         voters=[LeaderChangeVoter(voter_id=voter.voter_id) for voter in voters],
-        granting_voters=[LeaderChangeVoter(voter_id=leader_id)],
+        granting_voters=[LeaderChangeVoter(voter_id=one) for one in sorted(granting)],
     )

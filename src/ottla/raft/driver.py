@@ -1,48 +1,74 @@
-"""Executes the effects of the quorum state machine on this node's disk.
+"""Executes the effects of the quorum state machine: on this node's disk, and to other members.
 
 Kafka: the polling thread of org.apache.kafka.raft.KafkaRaftClient.
 
-Only the flush of the log leaves the loop: it runs in a worker, and records that arrive during a
-flush share the next one. The quorum state is written synchronously: later effects must not overtake
-it.
+Changes of the log are made at once, so that the machine decides on the newest state. What others
+can see (requests, responses, announcements) waits in order while the election state is being
+written: nothing that follows from a vote leaves before the vote is on disk. Flushes, the election
+state and snapshots are written by workers: the loop waits for no disk.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ottla.errors import KafkaError
+from ottla.errors import CorruptMessage, KafkaError
+from ottla.purgatory.pending import Pending
 from ottla.raft.messages import (
+    AnnounceEpoch,
     AnnounceHighWatermark,
     AnnounceLeader,
     AnnounceResignation,
+    AnnounceSnapshot,
     AppendBatch,
+    AppendRecords,
+    AppendRejected,
     FlushLog,
     LogFlushed,
     PersistElection,
+    RecordsAppended,
     RecordsOffered,
+    RequestReceived,
+    Respond,
+    ResponseReceived,
+    RestartLog,
+    Send,
     ShutdownRequested,
-    Started,
+    SnapshotPartStored,
+    SnapshotRejected,
+    SnapshotVerified,
+    StoreSnapshotPart,
+    TruncateLog,
+    VerifySnapshot,
 )
+from ottla.raft.replicated_log import READ_BYTES
+from ottla.raft.requests import FetchResponse, FetchSnapshotResponse
+from ottla.raft.snapshot_download import PART_BYTES
 from ottla.storage.disk_errors import is_exhaustion
+from ottla.storage.log.append_info import UnexpectedAppendOffset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ottla.clock import Clock
-    from ottla.raft.messages import Effect
+    from ottla.raft.messages import Effect, Event
     from ottla.raft.node import RaftNode
     from ottla.raft.quorum_state import QuorumStateStore
     from ottla.raft.replicated_log import ReplicatedLog
-    from ottla.types import Buffer
+    from ottla.raft.requests import LeaderAndEpoch, Request, Response
+    from ottla.raft.voter_set import VoterEndpoint
+    from ottla.types import Buffer, OffsetAndEpoch
 
     RunInWorker: TypeAlias = Callable[
         [Callable[[], Any], Callable[[Any, Exception | None], None]], None
     ]
-
+    SendRequest: TypeAlias = Callable[[int, tuple[VoterEndpoint, ...], Request], Pending[Response]]
+    """Sends to a node, or for ids below -1 to a bootstrap server; fails when there is no answer."""
 
 COMMITS_KEPT = 100
+log = logging.getLogger("ottla.raft")
 
 
 class RaftListener(Protocol):
@@ -57,6 +83,12 @@ class RaftListener(Protocol):
     def high_watermark_moved(self, offset: int, /) -> None:
         """Handle that everything below offset is committed."""
 
+    def epoch_changed(self, leader: LeaderAndEpoch, /) -> None:
+        """Handle that another node leads, or none that is known."""
+
+    def snapshot_loaded(self, snapshot_id: OffsetAndEpoch, /) -> None:
+        """Handle that the log begins at the end of a snapshot from the leader now."""
+
     def resigned(self, epoch: int, /) -> None:
         """Handle that this node no longer leads."""
 
@@ -65,12 +97,18 @@ class RaftListener(Protocol):
 
 
 class RaftDriver:
-    """Connects one quorum state machine with one log."""
+    """Connects one quorum state machine with one log and the other members."""
 
     __slots__ = (
         "_clock",
+        "_effects",
         "_flush_is_due",
+        "_held",
+        "_is_persisting",
+        "_is_running",
         "_listener",
+        "_on_deadline",
+        "_send",
         "_store",
         "commit_latencies_ms",
         "failure",
@@ -88,70 +126,190 @@ class RaftDriver:
         clock: Clock,
         run_in_worker: RunInWorker,
         listener: RaftListener,
+        send: SendRequest,
+        on_deadline: Callable[[int], None],
     ) -> None:
+        """on_deadline(ms) is told when `tick` is due, in monotonic ms."""
         self.node = node
         self.log = log
         self.failure: Exception | None = None
         self.commit_latencies_ms: deque[int] = deque(maxlen=COMMITS_KEPT)
         """Of the last commits: milliseconds from the append to the end of its flush."""
+        self._effects: deque[Effect] = deque()
+        self._held: deque[Effect] = deque()
+        """Effects that others can see, while the election state is being written."""
+        self._is_persisting = False
+        self._is_running = False
         self._flush_is_due = False
         self._store = store
         self._clock = clock
         self.run_in_worker = run_in_worker
         self._listener = listener
+        self._send = send
+        self._on_deadline = on_deadline
 
-    def start(self, now_ms: int) -> None:
-        """Join the quorum."""
-        self._run(self.node.handle(Started(self.log.end_offset), now_ms))
+    def tick(self) -> None:
+        """Do what time demands; the first one joins the quorum."""
+        self._run([])
 
-    def offer(self, values: Sequence[Buffer], now_ms: int) -> int:
+    def offer(self, values: Sequence[Buffer], timestamp_ms: int) -> int:
         """Submit encoded records for one batch; return the last one's offset."""
-        effects = self.node.handle(RecordsOffered(values), now_ms)
+        effects = self._handle(RecordsOffered(values, timestamp_ms))
         last_offset = self.node.next_offset - 1
         self._run(effects)
         return last_offset
 
-    def stop(self, now_ms: int) -> None:
+    def request(self, request: Request) -> Pending[Any]:
+        """Take another member's request; the result is the response."""
+        pending: Pending[Any] = Pending()
+        self._happened(RequestReceived(request, pending))
+        return pending
+
+    def stop(self) -> None:
         """Resign."""
-        self._run(self.node.handle(ShutdownRequested(), now_ms))
+        self._happened(ShutdownRequested())
+
+    # The machine
+
+    def _handle(self, event: Event) -> list[Effect]:
+        return self.node.handle(event, self._clock.monotonic_ms())
+
+    def _happened(self, event: Event) -> None:
+        if self.failure is None:
+            self._run(self._handle(event))
 
     def _run(self, effects: list[Effect]) -> None:
+        """Carry out effects, and what is due after them, until nothing is."""
+        self._effects.extend(effects)
+        if self._is_running or self.failure is not None:
+            return
+        self._is_running = True
         try:
-            for effect in effects:
-                self._carry_out(effect)
+            self._carry_out_all()
         except (OSError, KafkaError) as error:  # disk errors, raw or converted
             self._fail(error)
+        finally:
+            self._is_running = False
+        self._on_deadline(self.node.deadline_ms)
+
+    def _carry_out_all(self) -> None:
+        while True:
+            while self._held and not self._is_persisting:
+                self._perform(self._held.popleft())
+            while self._effects:
+                self._carry_out(self._effects.popleft())
+            self._effects.extend(self.node.poll(self._clock.monotonic_ms()))
+            if not self._effects:
+                return
 
     def _carry_out(self, effect: Effect) -> None:
+        now_ms = self._clock.now_ms()
         match effect:
             case AppendBatch(data, _, last_offset):
-                epoch = self.node.epoch
-                self.log.append(data, epoch=epoch, now_ms=self._clock.now_ms())
+                self.log.append(data, epoch=self.node.epoch, now_ms=now_ms)
                 self._listener.batch_appended(last_offset, len(data))
-            case FlushLog():
-                self._flush()
+            case AppendRecords(data, epoch):
+                self._append_records(data, epoch, now_ms)
+            case TruncateLog(end_offset):
+                self.log.truncate_to(end_offset, now_ms=now_ms)
+            case RestartLog(snapshot_id):
+                self.log.restart_at(snapshot_id, now_ms=now_ms)
+            case FlushLog(truncation_count):
+                self._flush(truncation_count)
+            case StoreSnapshotPart() | VerifySnapshot():
+                self._write_snapshot(effect)
+            case Respond(token, response):
+                self._show(Respond(token, self._filled(response)))
+            case _:
+                self._show(effect)
+
+    def _append_records(self, data: Buffer, epoch: int, now_ms: int) -> None:
+        try:
+            control = self.log.append_replicated(data, epoch=epoch, now_ms=now_ms)
+        except (CorruptMessage, UnexpectedAppendOffset) as error:
+            text = "records of the quorum's leader are refused: %s; they are fetched again"
+            log.warning(text, error, extra={"event": "quorum.refused"})
+            self._effects.extend(self._handle(AppendRejected()))
+        else:
+            self._effects.extend(self._handle(RecordsAppended(control)))
+
+    def _filled(self, response: Response) -> Response:
+        """Return a response with what is read for it."""
+        if isinstance(response, FetchResponse) and response.read_offset >= 0:
+            return response._replace(records=self.log.read_bytes(response.read_offset, READ_BYTES))
+        if isinstance(response, FetchSnapshotResponse) and response.size_bytes:
+            snapshot_id, position = response.snapshot_id, response.position
+            data = self.log.read_snapshot_part(snapshot_id, position, PART_BYTES)
+            return response._replace(data=data)
+        return response
+
+    # What others see
+
+    def _show(self, effect: Effect) -> None:
+        """Carry out an effect, after the election state is durable if it is being written."""
+        if self._is_persisting or self._held:
+            self._held.append(effect)
+        else:
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case PersistElection():
+                self._persist(effect)
+            case Respond(token, response):
+                token.complete(response)
+            case Send():
+                self._send_request(effect)
             case AnnounceHighWatermark(offset):
                 self.log.update_high_watermark(offset)
                 self._listener.high_watermark_moved(offset)
-            case PersistElection(state):
-                self._store.write(state, kraft_version=self.node.kraft_version)
             case AnnounceLeader(epoch, epoch_start_offset):
                 self._listener.became_leader(epoch, epoch_start_offset)
+            case AnnounceEpoch(leader):
+                self._listener.epoch_changed(leader)
+            case AnnounceSnapshot(snapshot_id):
+                self._listener.snapshot_loaded(snapshot_id)
             case AnnounceResignation(epoch):
                 self._listener.resigned(epoch)
+
+    def _persist(self, effect: PersistElection) -> None:
+        self._is_persisting = True
+        store, state, kraft_version = self._store, effect.state, self.node.kraft_version
+
+        def persisted(_result: Any, error: Exception | None) -> None:
+            self._is_persisting = False
+            if error is not None:
+                self._fail(error)
+            else:
+                self._run([])
+
+        self.run_in_worker(lambda: store.write(state, kraft_version=kraft_version), persisted)
+
+    def _send_request(self, effect: Send) -> None:
+        correlation_id = effect.correlation_id
+
+        def answered(done: Pending[Response]) -> None:
+            response = None if done.error is not None else done.value
+            self._happened(ResponseReceived(correlation_id, response))
+
+        self._send(effect.node_id, effect.endpoints, effect.request).on_done(answered)
+
+    # The disk
 
     def flush_again(self) -> None:
         """Retry a flush that failed for lack of file descriptors; called periodically."""
         if self._flush_is_due and self.failure is None:
-            self._flush()
+            self._flush(self.node.truncation_count)
 
-    def _flush(self) -> None:
+    def _flush(self, truncation_count: int) -> None:
         end_offset = self.log.end_offset
         start_ms = self._clock.monotonic_ms()
         job = self.log.start_flush(self._clock.now_ms())
-        self._flush_is_due = job is None
+        self._flush_is_due = job is None and not self.log.is_durable
         if job is None:
-            return  # no descriptor was left: after an append there is always something to flush
+            if not self._flush_is_due:  # everything that was written is truncated again
+                self._effects.extend(self._handle(LogFlushed(end_offset, truncation_count)))
+            return  # no descriptor was left
 
         def flushed(_result: Any, error: Exception | None) -> None:
             failure = None if is_exhaustion(error) else error
@@ -167,10 +325,28 @@ class RaftDriver:
                 self._flush_is_due = True
                 return
             self.commit_latencies_ms.append(self._clock.monotonic_ms() - start_ms)
-            now_ms = self._clock.now_ms()
-            self._run(self.node.handle(LogFlushed(end_offset), now_ms))
+            self._happened(LogFlushed(end_offset, truncation_count))
 
         self.run_in_worker(job.run, flushed)
+
+    def _write_snapshot(self, effect: StoreSnapshotPart | VerifySnapshot) -> None:
+        snapshot_id = effect.snapshot_id
+        download = self.log.download(snapshot_id)
+
+        def done(result: Any, error: Exception | None) -> None:
+            if isinstance(error, CorruptMessage):
+                self._happened(SnapshotRejected(snapshot_id))
+            elif error is not None:
+                self._fail(error)
+            elif result is None:
+                self._happened(SnapshotPartStored(snapshot_id))
+            else:
+                self._happened(SnapshotVerified(snapshot_id, *result))
+
+        if isinstance(effect, StoreSnapshotPart):
+            self.run_in_worker(lambda: download.store(effect.position, effect.data), done)
+        else:
+            self.run_in_worker(lambda: download.finish(snapshot_id), done)
 
     def _fail(self, error: Exception) -> None:
         """Stop for good: after a failed fsync the page cache may be clean and the data lost."""

@@ -8,84 +8,156 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.raft.batch_accumulator import BatchAccumulator
-from ottla.raft.messages import AnnounceHighWatermark, AppendBatch, FlushLog
-from ottla.raft.quorum_state import NO_NODE, ElectionState
+from ottla.raft.requests import LeaderAndEpoch, ReplicaKey
 
 if TYPE_CHECKING:
-    from ottla.raft.messages import Effect
-    from ottla.raft.voter_set import VoterSet
-    from ottla.types import Buffer
+    from ottla.raft.timeouts import Timeouts
+    from ottla.raft.voter_set import VoterEndpoint, VoterSet
+
+
+class Replica:
+    """What the leader knows of a replica."""
+
+    __slots__ = (
+        "begin_epoch_due_ms",
+        "end_offset",
+        "has_acknowledged",
+        "key",
+        "last_caught_up_ms",
+        "last_fetch_ms",
+    )
+
+    def __init__(self, key: ReplicaKey) -> None:
+        self.key = key
+        self.end_offset = -1
+        """Everything below is durable there; -1 when it has not fetched."""
+        self.last_fetch_ms = -1
+        self.last_caught_up_ms = -1
+        """When it last had all that the leader had."""
+        self.has_acknowledged = False
+        """Whether it knows that this node leads."""
+        self.begin_epoch_due_ms = 0
 
 
 class Leader:
-    """Runs one flush at a time, of one batch: a batch proves that those before it are flushed.
-
-    Records that arrive during a flush share the next one.
-    """
+    """Knows how far each replica is, and from that what is committed."""
 
     __slots__ = (
-        "_durable_end_offsets",
-        "_is_flushing",
         "accumulator",
+        "deadline_ms",
         "epoch",
         "epoch_start_offset",
+        "fetched",
         "high_watermark",
-        "node_id",
+        "key",
+        "leader",
+        "observers",
+        "replicas",
+        "timeouts",
+        "voted",
         "voters",
     )
 
     def __init__(
-        self, *, epoch: int, node_id: int, voters: VoterSet, epoch_start_offset: int
+        self,
+        key: ReplicaKey,
+        *,
+        epoch: int,
+        endpoints: tuple[VoterEndpoint, ...],
+        voters: VoterSet,
+        epoch_start_offset: int,
+        timeouts: Timeouts,
+        now_ms: int,
     ) -> None:
+        self.key = key
         self.epoch = epoch
-        self.node_id = node_id
-        self.voters = voters
+        self.leader = LeaderAndEpoch(key.node_id, epoch, endpoints)
+        self.voted: ReplicaKey | None = key
         self.epoch_start_offset = epoch_start_offset
         self.high_watermark: int | None = None
         """None until a record of this epoch is committed: older records are not exposed before."""
         self.accumulator = BatchAccumulator(epoch=epoch, next_offset=epoch_start_offset)
-        self._durable_end_offsets = {voter.voter_id: 0 for voter in voters}
-        self._is_flushing = False
+        self.timeouts = timeouts
+        self.replicas: dict[int, Replica] = {}
+        """The voters by id."""
+        self.observers: dict[ReplicaKey, Replica] = {}
+        self.fetched: set[int] = set()
+        """The voters that have fetched since the deadline was set."""
+        self.deadline_ms = now_ms + timeouts.check_quorum_ms
+        """When a leader without a majority resigns."""
+        self.change_voters(voters)
 
-    def election_state(self) -> ElectionState:
-        """Return the election state to store."""
-        return ElectionState(
-            self.epoch,
-            self.node_id,
-            NO_NODE,
-            voter_ids=tuple(voter.voter_id for voter in self.voters),
-        )
+    def grants(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+        """Whether a candidate gets the vote: as long as this leader has committed nothing."""
+        del candidate
+        return is_pre_vote and is_up_to_date and self.high_watermark is None
 
-    def write_first(self, batch: Buffer, record_count: int) -> list[Effect]:
-        """Write the epoch's first batch, which holds control records."""
-        base = self.accumulator.next_offset
-        self.accumulator.next_offset = base + record_count
-        self._is_flushing = True
-        return [AppendBatch(batch, base, base + record_count - 1), FlushLog()]
+    def change_voters(self, voters: VoterSet) -> None:
+        """Count these voters from now on."""
+        self.voters = voters
+        before = self.replicas
+        self.replicas = {}
+        for voter in voters:
+            key = ReplicaKey(voter.voter_id, voter.directory_id)
+            known = before.get(voter.voter_id)
+            if known is None or known.key != key:
+                known = self.observers.pop(key, None) or Replica(key)
+            self.replicas[voter.voter_id] = known
+        for voter_id, replica in before.items():
+            if self.replicas.get(voter_id) is not replica and replica.key.directory_id:
+                self.observers[replica.key] = replica
 
-    def offer(self, values: list[Buffer], now_ms: int) -> list[Effect]:
-        """Accept the controller's records."""
-        self.accumulator.append(values, now_ms)
-        return self._drain()
+    def flushed(self, end_offset: int) -> bool:
+        """Handle that this node holds the log durably; return whether more is committed."""
+        own = self.replicas.get(self.key.node_id)
+        if own is None:
+            return False
+        own.end_offset = max(own.end_offset, end_offset)
+        return self._commit()
 
-    def flushed(self, end_offset: int) -> list[Effect]:
-        """Handle a completed flush: this node holds the log durably below end_offset."""
-        self._is_flushing = False
-        self._durable_end_offsets[self.node_id] = end_offset
-        effects: list[Effect] = []
+    def fetched_by(self, key: ReplicaKey, offset: int, log_end_offset: int, now_ms: int) -> bool:
+        """Handle that a replica holds all below offset; return whether more is committed."""
+        replica = self.replica(key)
+        is_voter = replica is not None
+        if replica is None:
+            replica = self.observers.setdefault(key, Replica(key))
+        replica.end_offset = offset
+        replica.has_acknowledged = True
+        if offset >= log_end_offset:
+            replica.last_caught_up_ms = now_ms
+        elif replica.last_fetch_ms >= 0 and offset >= log_end_offset - 1:
+            replica.last_caught_up_ms = max(replica.last_caught_up_ms, replica.last_fetch_ms)
+        replica.last_fetch_ms = now_ms
+        if not is_voter:
+            return False
+        self._extend(key.node_id, now_ms)
+        return self._commit()
+
+    def replica(self, key: ReplicaKey) -> Replica | None:
+        """Return the state of a voter; another directory of its node is not the voter."""
+        replica = self.replicas.get(key.node_id)
+        if replica is None:
+            return None
+        known = replica.key.directory_id
+        return replica if not known or known == key.directory_id else None
+
+    def _extend(self, voter_id: int, now_ms: int) -> None:
+        """Lead on when a majority, this node included, has fetched."""
+        self.fetched.add(voter_id)
+        is_voter = self.key.node_id in self.replicas
+        others = self.voters.majority - is_voter
+        if len(self.fetched) >= others:
+            self.fetched.clear()
+            self.deadline_ms = now_ms + self.timeouts.check_quorum_ms
+
+    def _commit(self) -> bool:
+        """Raise the high watermark to what a majority holds, if that is of this epoch."""
         committed = self._majority_end_offset()
-        if committed > self.epoch_start_offset and committed > (self.high_watermark or 0):
-            self.high_watermark = committed
-            effects.append(AnnounceHighWatermark(committed))
-        return effects + self._drain()
+        if committed <= self.epoch_start_offset or committed <= (self.high_watermark or 0):
+            return False
+        self.high_watermark = committed
+        return True
 
     def _majority_end_offset(self) -> int:
-        """Return the highest offset below which more than half of the voters are durable."""
-        ends = sorted(self._durable_end_offsets.values(), reverse=True)
-        return ends[len(ends) // 2]
-
-    def _drain(self) -> list[Effect]:
-        if self._is_flushing or self.accumulator.is_empty:
-            return []
-        self._is_flushing = True
-        return [AppendBatch(*self.accumulator.next_batch()), FlushLog()]
+        ends = sorted((one.end_offset for one in self.replicas.values()), reverse=True)
+        return ends[self.voters.majority - 1]

@@ -1,86 +1,151 @@
 """The state machine of one quorum member: events in, effects out.
 
-Kafka: org.apache.kafka.raft.KafkaRaftClient. A quorum of more than one voter is not supported
-yet; it needs further events (votes, fetches, timeouts), effects (requests) and two more roles.
+`handle` takes an event; after its effects on the log are carried out, `poll` says what is due:
+requests, flushes, elections. Kafka: org.apache.kafka.raft.KafkaRaftClient.
 """
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.records.raft import KRaftVersionRecord
-from ottla.raft.candidate import Candidate
-from ottla.raft.control_records import encode_control_messages, leader_change
+from ottla.raft.elections import Elections
+from ottla.raft.following import Following
 from ottla.raft.leader import Leader
+from ottla.raft.leading import Leading
+from ottla.raft.member import Member
 from ottla.raft.messages import (
-    AnnounceLeader,
-    AnnounceResignation,
     LogFlushed,
-    PersistElection,
     RecordsOffered,
+    RequestReceived,
+    ResponseReceived,
     ShutdownRequested,
-    Started,
 )
-from ottla.raft.roles import TRANSITIONS, Resigned, Unattached
+from ottla.raft.requests import (
+    BeginQuorumEpoch,
+    EndQuorumEpoch,
+    EpochResponse,
+    Fetch,
+    FetchResponse,
+    FetchSnapshot,
+    FetchSnapshotResponse,
+    Vote,
+    VoteResponse,
+)
+from ottla.raft.roles import Candidate, Follower, Resigned, Unattached
 
 if TYPE_CHECKING:
-    from ottla.raft.control_records import ControlMessage
+    from collections.abc import Callable
+    from random import Random
+
+    from ottla.purgatory.pending import Pending
+    from ottla.raft.in_flight import Sent
+    from ottla.raft.member import LogView, MemberSettings, Role
     from ottla.raft.messages import Effect, Event
     from ottla.raft.quorum_state import ElectionState
+    from ottla.raft.requests import Request, Response
+    from ottla.raft.voter_history import QuorumDescription, VoterHistory
     from ottla.raft.voter_set import VoterSet
     from ottla.types import Uuid
-
-log = logging.getLogger("ottla.raft")
 
 
 class RaftNode:
     """A deterministic state machine: the same events give the same effects."""
 
-    __slots__ = ("directory_id", "kraft_version", "node_id", "role", "voters", "voters_in_log")
+    __slots__ = ("_elections", "_following", "_is_stopping", "_leading", "_member", "deadline_ms")
 
     def __init__(
         self,
+        settings: MemberSettings,
         *,
-        node_id: int,
-        directory_id: Uuid,
+        log: LogView,
+        voters: VoterHistory,
         election: ElectionState,
-        voters: VoterSet,
-        kraft_version: int,
-        voters_in_log: bool,
+        rng: Random,
+        now_ms: int,
+        wall_ms: Callable[[], int],
     ) -> None:
-        """Initialize from the stored state; voters_in_log: the log holds the voter set."""
-        self.node_id = node_id
-        self.directory_id = directory_id
-        self.voters = voters
-        self.kraft_version = kraft_version
-        self.voters_in_log = voters_in_log
-        self.role: Unattached | Candidate | Leader | Resigned = Unattached(
-            election.leader_epoch, election.voted_id
+        """Begin with the stored state.
+
+        Times are monotonic ms; wall_ms gives the timestamps of control records.
+        """
+        self._member = Member(
+            settings,
+            log=log,
+            voters=voters,
+            election=election,
+            rng=rng,
+            now_ms=now_ms,
+            wall_ms=wall_ms,
         )
+        self._elections = Elections(self._member)
+        self._following = Following(self._member)
+        self._leading = Leading(self._member)
+        self._is_stopping = False
+        self.deadline_ms = now_ms
+        """When to poll again."""
+
+    # Questions
+
+    @property
+    def node_id(self) -> int:
+        """This node's id."""
+        return self._member.key.node_id
+
+    @property
+    def directory_id(self) -> Uuid:
+        """The id of the metadata log's directory."""
+        return self._member.key.directory_id
+
+    @property
+    def role(self) -> Role:
+        """The role with its state."""
+        return self._member.role
 
     @property
     def epoch(self) -> int:
         """The newest epoch this node knows."""
-        return self.role.epoch
+        return self._member.epoch
 
     @property
     def leader_id(self) -> int:
-        """The leader's id, -1 when it is unknown."""
-        return self.node_id if isinstance(self.role, Leader) else -1
+        """The leader's id, -1 when it is unknown; a leader that resigned leads no more."""
+        role = self._member.role
+        return -1 if isinstance(role, Resigned) else role.leader.leader_id
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voters that are in force."""
+        return self._member.voters.latest
+
+    @property
+    def kraft_version(self) -> int:
+        """The quorum's own feature level."""
+        return self._member.voters.kraft_version
+
+    def quorum_at(self, end_offset: int) -> QuorumDescription:
+        """Return the voters and the kraft.version that the records below an offset name."""
+        return self._member.voters.at(end_offset)
 
     @property
     def next_offset(self) -> int:
         """The offset that the next offered record will get; only a leader has one."""
-        return self._leader().accumulator.next_offset
+        role = self._member.role
+        if not isinstance(role, Leader):
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        return role.accumulator.next_offset
 
     @property
     def high_watermark(self) -> int:
-        """The committed end of the log as far as this epoch has shown, -1 when it has not."""
-        if isinstance(self.role, Leader) and self.role.high_watermark is not None:
-            return self.role.high_watermark
-        return -1
+        """The committed end of the log as far as this node knows, -1 when it does not."""
+        return self._member.high_watermark
+
+    @property
+    def truncation_count(self) -> int:
+        """How often the log was cut; a flush of an earlier count confirms nothing."""
+        return self._member.truncation_count
+
+    # Events
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Process one event.
@@ -88,77 +153,92 @@ class RaftNode:
         KafkaError NOT_CONTROLLER when records are offered to a node that does not lead.
         """
         match event:
-            case RecordsOffered(values):
-                return self._leader().offer(list(values), now_ms)
-            case LogFlushed(end_offset):
-                return self.role.flushed(end_offset) if isinstance(self.role, Leader) else []
-            case Started(log_end_offset):
-                return self._start(log_end_offset, now_ms)
+            case RequestReceived(request, token):
+                self._requested(request, token, now_ms)
+            case ResponseReceived(correlation_id, response):
+                sent = self._member.in_flight.completed(correlation_id)
+                if sent is not None:
+                    self._answered(sent, response, now_ms)
+            case RecordsOffered(values, timestamp_ms):
+                self._leading.offer(values, timestamp_ms)
+            case LogFlushed(end_offset, truncation_count):
+                self._flushed(end_offset, truncation_count)
             case ShutdownRequested():
-                return self._resign()
+                self._is_stopping = True
+                if isinstance(self._member.role, Leader):
+                    self._leading.resign(now_ms)
+            case _:
+                self._following.stored(event, now_ms)
+        return self._take_effects()
 
-    def _leader(self) -> Leader:
-        if not isinstance(self.role, Leader):
-            raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        return self.role
-
-    def _become(self, role: Candidate | Leader | Resigned) -> None:
-        old, new = type(self.role).__name__, type(role).__name__
-        assert new in TRANSITIONS[old], f"illegal transition from {old} to {new}"
-        assert role.epoch >= self.role.epoch, "epochs never decrease"
-        text = "quorum: node %d changes from %s to %s in epoch %d"
-        log.info(text, self.node_id, old, new, role.epoch, extra={"event": "quorum.role"})
-        self.role = role
-
-    def _start(self, log_end_offset: int, now_ms: int) -> list[Effect]:
-        if not self.voters.is_voter(self.node_id, self.directory_id):
-            raise KafkaError(
-                ErrorCode.INCONSISTENT_VOTER_SET,
-                f"node {self.node_id} with directory {self.directory_id} is not a voter of "
-                f"{self.voters}: the disk it voted with is not here",
-            )
-        if len(self.voters) > 1:
-            raise KafkaError(
-                ErrorCode.INCONSISTENT_VOTER_SET,
-                f"a quorum of {len(self.voters)} voters is not supported yet; configure one",
-            )
-        candidate = Candidate(
-            epoch=self.epoch + 1,
-            node_id=self.node_id,
-            directory_id=self.directory_id,
-            voters=self.voters,
-        )
-        self._become(candidate)
-        effects: list[Effect] = [PersistElection(candidate.election_state())]
-        if candidate.has_won:  # a single voter needs no other vote
-            effects += self._lead(log_end_offset, now_ms)
+    def _take_effects(self) -> list[Effect]:
+        member = self._member
+        if not isinstance(member.role, Leader):
+            self._leading.end_waiting()
+        effects, member.effects = member.effects, []
         return effects
 
-    def _lead(self, log_end_offset: int, now_ms: int) -> list[Effect]:
-        leader = Leader(
-            epoch=self.epoch,
-            node_id=self.node_id,
-            voters=self.voters,
-            epoch_start_offset=log_end_offset,
-        )
-        self._become(leader)
-        messages: list[ControlMessage] = [leader_change(self.node_id, self.voters)]
-        if self.kraft_version > 0 and not self.voters_in_log:
-            messages.append(KRaftVersionRecord(version=0, kraft_version=self.kraft_version))
-            messages.append(self.voters.to_record())
-            self.voters_in_log = True
-        batch = encode_control_messages(
-            messages, base_offset=log_end_offset, leader_epoch=leader.epoch, timestamp=now_ms
-        )
-        return [
-            PersistElection(leader.election_state()),
-            *leader.write_first(batch, len(messages)),
-            AnnounceLeader(leader.epoch, log_end_offset),
-        ]
+    def _requested(self, request: Request, token: Pending[Any], now_ms: int) -> None:
+        match request:
+            case Vote():
+                self._elections.vote(request, token, now_ms)
+            case BeginQuorumEpoch():
+                self._elections.begin_epoch(request, token, now_ms)
+            case EndQuorumEpoch():
+                self._elections.end_epoch(request, token, now_ms)
+            case Fetch():
+                self._leading.fetch(request, token, now_ms)
+            case FetchSnapshot():
+                self._leading.fetch_snapshot(request, token)
 
-    def _resign(self) -> list[Effect]:
-        if not isinstance(self.role, Leader):
-            return []
-        epoch = self.role.epoch
-        self._become(Resigned(epoch))
-        return [AnnounceResignation(epoch)]
+    def _answered(self, sent: Sent, response: Response | None, now_ms: int) -> None:
+        """Take a response: first what it says of the epoch, then what it answers."""
+        in_flight = self._member.in_flight
+        if response is None:
+            in_flight.pause(sent.node_id, now_ms)
+            return
+        if self._elections.learn(response.leader, now_ms):
+            return
+        if isinstance(response, FetchSnapshotResponse) and isinstance(sent.request, FetchSnapshot):
+            self._following.snapshot_fetched(sent.request, response, now_ms)
+        elif response.error is not ErrorCode.NONE or response.leader.epoch < self.epoch:
+            in_flight.pause(sent.node_id, now_ms)
+        elif isinstance(response, FetchResponse) and isinstance(sent.request, Fetch):
+            self._following.fetched(sent.request, response, now_ms)
+        elif isinstance(response, VoteResponse):
+            self._elections.voted(sent.node_id, sent.request, response)
+        elif isinstance(response, EpochResponse):
+            self._leading.acknowledged(sent.node_id, now_ms)
+            self._elections.resignation_acknowledged(sent.node_id)
+
+    def _flushed(self, end_offset: int, truncation_count: int) -> None:
+        """Note what is durable; a flush of a log that was cut since says nothing."""
+        member = self._member
+        member.is_flushing = False
+        if truncation_count != member.truncation_count:
+            return
+        member.durable_end_offset = max(member.durable_end_offset, end_offset)
+        if isinstance(member.role, Leader):
+            self._leading.flushed(member.role)
+
+    # What is due
+
+    def poll(self, now_ms: int) -> list[Effect]:
+        """Return what is to be done now; `deadline_ms` says when to ask again."""
+        role = None
+        while role is not self._member.role:
+            role = self._member.role
+            self.deadline_ms = self._poll_role(role, now_ms)
+        return self._take_effects()
+
+    def _poll_role(self, role: Role, now_ms: int) -> int:
+        if self._is_stopping and not isinstance(role, Resigned):
+            return 1 << 62
+        if isinstance(role, Leader):
+            return self._leading.poll(role, now_ms)
+        if isinstance(role, Candidate) and role.ballot.is_won:
+            self._leading.begin(frozenset(role.ballot.granted), now_ms)
+            return now_ms
+        if isinstance(role, Unattached | Follower):
+            return self._following.poll(role, now_ms)
+        return self._elections.poll(role, now_ms)

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.protocol.records.raft import SnapshotHeaderRecord
+from ottla.raft import log_positions
 from ottla.raft.control_records import decode_control_message
 from ottla.raft.log_check import METADATA_LOG, check_log
+from ottla.raft.log_positions import LogExtent
 from ottla.raft.recovery_point import read_recovery_point, write_recovery_point
 from ottla.raft.snapshot import SNAPSHOT_MODE, SUFFIX, decode_snapshot, snapshot_name
+from ottla.raft.snapshot_download import SnapshotDownload
 from ottla.records.batches import iterate_batches
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.storage.log.config import LogConfig
@@ -23,6 +26,7 @@ from ottla.types import METADATA_TOPIC_ID, FileSlice, OffsetAndEpoch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ottla.raft.control_records import ControlMessage
     from ottla.raft.snapshot import SnapshotContent
     from ottla.records.batch import RecordBatch
     from ottla.storage.directory import Directory
@@ -145,6 +149,11 @@ class ReplicatedLog:
         return self.log.log_end_offset
 
     @property
+    def is_durable(self) -> bool:
+        """Whether nothing is left to flush."""
+        return self.log.flushes.is_durable
+
+    @property
     def start_offset(self) -> int:
         """The offset of the first record that is still here."""
         return self.log.log_start_offset
@@ -165,6 +174,98 @@ class ReplicatedLog:
         """Write a batch that carries its offsets and epoch already."""
         info = self.log.writes.append_as_follower(data, leader_epoch=epoch, now_ms=now_ms)
         assert info is not None, "a batch of a newer epoch than its leader's"
+
+    def append_replicated(
+        self, data: Buffer, *, epoch: int, now_ms: int
+    ) -> list[tuple[int, ControlMessage]]:
+        """Write batches of the leader of an epoch; return their control records with offsets.
+
+        CorruptMessage or UnexpectedAppendOffset, before anything is written, for batches that are
+        damaged or do not begin at the end of the log.
+        """
+        view = memoryview(data)
+        batches = list(iterate_batches(view, partial_tail=True))
+        if batches and batches[0].base_offset != self.end_offset:
+            raise CorruptMessage(
+                f"records of the leader begin at offset {batches[0].base_offset}, the metadata log "
+                f"ends at {self.end_offset}"
+            )
+        self.log.writes.append_as_follower(view, leader_epoch=epoch, now_ms=now_ms)
+        return [
+            (record.offset, decode_control_message(record))
+            for batch in batches
+            if batch.is_control and batch.last_offset < self.end_offset
+            for record in batch.records()
+        ]
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> None:
+        """Cut the log; what is committed stays, whoever asks (KAFKA-12460).
+
+        KAFKA_STORAGE_ERROR below the high watermark, or when the disk fails.
+        """
+        if offset < self.log.high_watermark:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Attempt to truncate to offset {offset}, which is below the current high "
+                f"watermark {self.log.high_watermark}",
+            )
+        if offset < self._stored_recovery_point:
+            write_recovery_point(self._directory, offset)
+            self._stored_recovery_point = offset
+        self.log.truncation.truncate_to(offset, now_ms=now_ms)
+
+    def restart_at(self, snapshot_id: OffsetAndEpoch, *, now_ms: int) -> None:
+        """Empty the log: a snapshot that was fetched holds everything below its end."""
+        older, self.snapshots = self.snapshots, [snapshot_id]
+        for other in older:
+            if other != snapshot_id:
+                self._directory.remove(_path(other))
+        write_recovery_point(self._directory, 0)
+        self._stored_recovery_point = 0
+        self.log.truncation.truncate_fully_and_start_at(snapshot_id.offset, now_ms=now_ms)
+        self.log.update_high_watermark(snapshot_id.offset)
+
+    def divergence(self, offset: int, epoch: int) -> OffsetAndEpoch | None:
+        """Return where this log leaves another one, None when it does not before offset."""
+        return log_positions.divergence(self._extent(), offset, epoch)
+
+    def needs_snapshot(self, offset: int, epoch: int) -> bool:
+        """Whether a replica at this position should begin with the newest snapshot."""
+        return log_positions.needs_snapshot(self._extent(), offset, epoch)
+
+    def truncation_offset(self, diverging: OffsetAndEpoch) -> int:
+        """Return where to cut this log so that it agrees with the leader's."""
+        return log_positions.truncation_offset(self._extent(), diverging)
+
+    def _extent(self) -> LogExtent:
+        end = OffsetAndEpoch(self.end_offset, self.epoch_at_end())
+        return LogExtent(self.log.leader_epochs, self.start_offset, end, self.snapshots)
+
+    def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
+        """Return the size of a snapshot in bytes, None when there is none."""
+        if snapshot_id not in self.snapshots:
+            return None
+        return self._directory.size(_path(snapshot_id))
+
+    def read_snapshot_part(self, snapshot_id: OffsetAndEpoch, position: int, size: int) -> bytes:
+        """Return a part of a snapshot's file."""
+        file = self._directory.open(_path(snapshot_id))
+        try:
+            return file.read(position, size)
+        finally:
+            file.close()
+
+    def read_bytes(self, offset: int, size: int) -> Buffer:
+        """Return whole batches from offset on, at least one."""
+        found = self.log.reads.read(
+            offset, size, isolation=FetchIsolation.LOG_END, min_one_message=True
+        ).records
+        view = memoryview(found.read() if isinstance(found, FileSlice) else found)
+        return view[: sum(batch.size for batch in iterate_batches(view, partial_tail=True))]
+
+    def download(self, snapshot_id: OffsetAndEpoch) -> SnapshotDownload:
+        """Return the file of a snapshot that is fetched from the leader."""
+        return SnapshotDownload(self._directory, snapshot_id)
 
     def start_flush(self, now_ms: int) -> MetadataFlush | None:
         """Return the job that makes the log durable, None when it is.

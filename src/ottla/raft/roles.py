@@ -1,31 +1,170 @@
-"""The roles without state beyond the epoch, and the legal transitions.
+"""The roles of a member but for the leader's, and the legal transitions.
 
-Kafka: org.apache.kafka.raft.{UnattachedState, ResignedState, QuorumState}. Followers and
-prospective candidates are not implemented yet.
+Each answers whether it grants a vote (KIP-595, KIP-996). Kafka:
+org.apache.kafka.raft.{UnattachedState, FollowerState, ProspectiveState, CandidateState,
+ResignedState, QuorumState}.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from ottla.raft.requests import NO_LEADER, LeaderAndEpoch
+
+if TYPE_CHECKING:
+    from ottla.raft.ballot import Ballot
+    from ottla.raft.requests import ReplicaKey
+    from ottla.types import Buffer, OffsetAndEpoch
 
 
-class Unattached(NamedTuple):
-    """Knows an epoch and no leader; may have voted."""
+class Unattached:
+    """Knows an epoch but no leader that it can reach; may have voted."""
 
-    epoch: int
-    voted_id: int = -1
+    __slots__ = ("deadline_ms", "epoch", "leader", "voted")
+
+    def __init__(
+        self, epoch: int, deadline_ms: int, *, leader_id: int, voted: ReplicaKey | None
+    ) -> None:
+        self.epoch = epoch
+        self.deadline_ms = deadline_ms
+        """When a voter starts an election."""
+        self.leader = LeaderAndEpoch(leader_id, epoch)
+        self.voted = voted
+
+    def grants(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+        """Whether a candidate gets the vote."""
+        return _grants(self, candidate, is_up_to_date=is_up_to_date, is_pre_vote=is_pre_vote)
 
 
-class Resigned(NamedTuple):
-    """Led epoch and resigned; waits for the next epoch."""
+class Follower:
+    """Fetches from a leader."""
 
-    epoch: int
+    __slots__ = (
+        "deadline_ms",
+        "epoch",
+        "has_fetched",
+        "leader",
+        "leader_high_watermark",
+        "snapshot",
+        "unwritten",
+        "voted",
+    )
+
+    def __init__(self, leader: LeaderAndEpoch, deadline_ms: int, voted: ReplicaKey | None) -> None:
+        self.epoch = leader.epoch
+        self.leader = leader
+        self.deadline_ms = deadline_ms
+        """When a voter without a successful fetch starts an election."""
+        self.voted = voted
+        self.has_fetched = False
+        self.leader_high_watermark = -1
+        self.unwritten: deque[Buffer] = deque()
+        """Batches of the last response that are not in the log yet."""
+        self.snapshot: Download | None = None
+
+    def grants(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+        """Whether a candidate gets the vote: while the leader answers, none does."""
+        del candidate
+        return is_pre_vote and is_up_to_date and not self.has_fetched
+
+
+class Download:
+    """A snapshot that is being fetched."""
+
+    __slots__ = ("position", "size_bytes", "snapshot_id")
+
+    def __init__(self, snapshot_id: OffsetAndEpoch) -> None:
+        self.snapshot_id = snapshot_id
+        self.position = 0
+        self.size_bytes = 0
+
+
+class Prospective:
+    """Asks whether it would win an election, before it disturbs anyone with a new epoch."""
+
+    __slots__ = ("ballot", "deadline_ms", "epoch", "leader", "voted")
+
+    def __init__(
+        self, leader: LeaderAndEpoch, deadline_ms: int, ballot: Ballot, voted: ReplicaKey | None
+    ) -> None:
+        self.epoch = leader.epoch
+        self.leader = leader
+        self.deadline_ms = deadline_ms
+        self.ballot = ballot
+        self.voted = voted
+
+    def grants(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+        """Whether a candidate gets the vote."""
+        return _grants(self, candidate, is_up_to_date=is_up_to_date, is_pre_vote=is_pre_vote)
+
+
+class Candidate:
+    """Asks for votes in a new epoch; its own is the first."""
+
+    __slots__ = ("ballot", "deadline_ms", "epoch", "leader", "voted")
+
+    def __init__(self, epoch: int, deadline_ms: int, ballot: Ballot, voted: ReplicaKey) -> None:
+        self.epoch = epoch
+        self.leader = LeaderAndEpoch(NO_LEADER, epoch)
+        self.deadline_ms = deadline_ms
+        self.ballot = ballot
+        self.voted: ReplicaKey | None = voted
+
+    def grants(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+        """Whether another candidate gets the vote: it has gone to this node."""
+        del candidate
+        return is_pre_vote and is_up_to_date
+
+
+class Resigned:
+    """Led its epoch and leads it no more; tells the voters and waits for the next epoch."""
+
+    __slots__ = ("deadline_ms", "epoch", "leader", "preferred", "unacknowledged", "voted")
+
+    def __init__(
+        self,
+        leader: LeaderAndEpoch,
+        deadline_ms: int,
+        *,
+        voted: ReplicaKey | None,
+        preferred: tuple[ReplicaKey, ...] = (),
+        unacknowledged: frozenset[int] = frozenset(),
+    ) -> None:
+        self.epoch = leader.epoch
+        self.leader = leader
+        self.deadline_ms = deadline_ms
+        self.voted = voted
+        self.preferred = preferred
+        """The successors, the one with the longest log first."""
+        self.unacknowledged = unacknowledged
+
+    def grants(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+        """Whether a candidate gets the vote: not in an epoch in which this node led."""
+        del candidate
+        return is_pre_vote and is_up_to_date
+
+
+def _grants(
+    role: Unattached | Prospective,
+    candidate: ReplicaKey,
+    *,
+    is_up_to_date: bool,
+    is_pre_vote: bool,
+) -> bool:
+    if is_pre_vote:
+        return is_up_to_date
+    if role.voted is not None:
+        return role.voted == candidate
+    return role.leader.leader_id == NO_LEADER and is_up_to_date
 
 
 TRANSITIONS: Final[dict[str, tuple[str, ...]]] = {
-    "Unattached": ("Candidate",),
-    "Candidate": ("Leader", "Unattached"),
-    "Leader": ("Resigned",),
-    "Resigned": (),
+    "Unattached": ("Unattached", "Follower", "Prospective"),
+    "Follower": ("Unattached", "Follower", "Prospective"),
+    "Prospective": ("Unattached", "Follower", "Candidate"),
+    "Candidate": ("Unattached", "Follower", "Prospective", "Leader"),
+    "Leader": ("Unattached", "Follower", "Resigned"),
+    "Resigned": ("Unattached", "Follower", "Prospective"),
 }
-"""Role → the roles that may follow; with one voter no other node can end an epoch."""
+"""Role → the roles that may follow."""

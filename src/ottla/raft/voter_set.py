@@ -54,6 +54,11 @@ class VoterSet:
     def __repr__(self) -> str:
         return f"VoterSet({list(self._voters.values())})"
 
+    @property
+    def majority(self) -> int:
+        """How many voters decide."""
+        return len(self._voters) // 2 + 1
+
     def get(self, voter_id: int) -> Voter | None:
         """Return the voter with this id."""
         return self._voters.get(voter_id)

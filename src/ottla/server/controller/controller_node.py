@@ -21,8 +21,10 @@ from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.framing import decode_record
 from ottla.metadata.snapshot import SnapshotPolicy
 from ottla.raft.log_check import METADATA_LOG
+from ottla.raft.member import MemberSettings
 from ottla.raft.quorum_state import QuorumStateStore
 from ottla.raft.replicated_log import ReplicatedLog
+from ottla.raft.requests import ReplicaKey
 from ottla.raft.snapshot import decode_snapshot
 from ottla.server.controller.apis import ControllerApis
 from ottla.server.controller.quorum_start import static_voters, take_part
@@ -110,9 +112,10 @@ class ControllerNode:
             metadata_log,
             replayed,
             store,
-            node_id=node_id,
-            directory_id=directory_id,
+            settings=MemberSettings(ReplicaKey(node_id, directory_id)),
             static_voters=static_voters(config),
+            clock=clock,
+            rng=rng,
             path=config.metadata_directory,
         )
         self._runtime = ControllerRuntime(
@@ -162,7 +165,7 @@ class ControllerNode:
 
     def start(self) -> Pending[None]:
         """Take part; complete when this node leads and everything in its log is committed."""
-        self._runtime.driver.start(self._clock.now_ms())
+        self._runtime.driver.tick()
         return self._runtime.ready
 
     def tick(self, now_ms: int) -> int | None:
@@ -191,7 +194,7 @@ class ControllerNode:
         if self._is_stopped:
             return
         self._is_stopped = True
-        self._runtime.driver.stop(self._clock.now_ms())
+        self._runtime.driver.stop()
         try:
             self._log.close(is_to_be_flushed=self._runtime.failure is None)
         except KafkaError as error:  # the brokers' logs are to be closed all the same

@@ -5,29 +5,24 @@ Kafka: org.apache.kafka.raft.KafkaRaftClient.initialize, KRaftControlRecordState
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ottla.protocol.records.raft import KRaftVersionRecord, VotersRecord
+from ottla.errors import ErrorCode, KafkaError
 from ottla.raft.control_records import decode_control_message
 from ottla.raft.node import RaftNode
-from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet, voter_set_of
+from ottla.raft.voter_history import VoterHistory
+from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
 
 if TYPE_CHECKING:
+    from random import Random
+
+    from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.controller.replayed_log import ReplayedLog
+    from ottla.raft.member import MemberSettings
     from ottla.raft.quorum_state import QuorumStateStore
     from ottla.raft.replicated_log import ReplicatedLog
-    from ottla.records.batch import RecordBatch
-    from ottla.types import Uuid
-
-
-class Found(NamedTuple):
-    """What snapshot and log say of the quorum itself."""
-
-    kraft_version: int = 0
-    voters: VoterSet | None = None
-    voters_in_log: bool = False
-    """Whether they come from a record that was replicated, not from the first snapshot."""
+    from ottla.raft.requests import ReplicaKey
 
 
 def take_part(
@@ -35,59 +30,67 @@ def take_part(
     replayed: ReplayedLog,
     store: QuorumStateStore,
     *,
-    node_id: int,
-    directory_id: Uuid,
+    settings: MemberSettings,
     static_voters: VoterSet,
+    clock: Clock,
+    rng: Random,
     path: str,
 ) -> RaftNode:
     """Replay snapshot and log into `replayed`; return the member with the voters found there.
 
-    path is the log directory's name in the text of errors.
+    path is the log directory's name in the text of errors. KafkaError INCONSISTENT_VOTER_SET for
+    a quorum that this node cannot serve.
     """
-    quorum = _quorum_found(log, replayed)
-    voters = quorum.voters
-    if quorum.kraft_version == 0 or voters is None:
-        voters = static_voters
+    voters = _replay(log, replayed, static_voters)
+    check_voters(voters.latest, settings.key)
     return RaftNode(
-        node_id=node_id,
-        directory_id=directory_id,
+        settings,
+        log=log,
+        voters=voters,
         election=store.read_at_start(
             log_end_offset=log.end_offset, epoch_at_end=log.epoch_at_end(), path=path
         ),
-        voters=voters,
-        kraft_version=quorum.kraft_version,
-        voters_in_log=quorum.voters_in_log,
+        rng=rng,
+        now_ms=clock.monotonic_ms(),
+        wall_ms=clock.now_ms,
     )
 
 
-def _quorum_found(log: ReplicatedLog, replayed: ReplayedLog) -> Found:
-    quorum, position = Found(), 0
+def check_voters(voters: VoterSet, key: ReplicaKey) -> None:
+    """Raise INCONSISTENT_VOTER_SET for a quorum that the node with this directory cannot serve."""
+    if not voters.is_voter(*key):
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_VOTER_SET,
+            f"node {key.node_id} with directory {key.directory_id} is not a voter of "
+            f"{voters}: the disk it voted with is not here",
+        )
+    if len(voters) > 1:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_VOTER_SET,
+            f"a quorum of {len(voters)} voters is not supported yet; configure one",
+        )
+
+
+def _replay(log: ReplicatedLog, replayed: ReplayedLog, static_voters: VoterSet) -> VoterHistory:
+    """Replay everything; return the voters and the kraft.version by offset."""
+    voters, position = VoterHistory(static_voters), 0
     found = log.newest_readable_snapshot()
     if found is not None:
         snapshot_id, content = found
         position = snapshot_id.offset
-        in_log = content.voters is not None and position > 0
-        quorum = Found(content.kraft_version, content.voters, in_log)
+        if content.voters is not None:
+            voters.restart(position, content.voters, content.kraft_version)
         if position > 0:
             replayed.load_snapshot(
                 content.values, snapshot_id, content.last_contained_log_timestamp
             )
     for batch in log.read(max(position, log.start_offset)):
         if batch.is_control:
-            quorum = _told_by(batch, quorum)
+            for record in batch.records():
+                voters.apply(record.offset, decode_control_message(record))
         else:
             replayed.load_batch(batch)
-    return quorum
-
-
-def _told_by(batch: RecordBatch, quorum: Found) -> Found:
-    for record in batch.records():
-        message = decode_control_message(record)
-        if isinstance(message, KRaftVersionRecord):
-            quorum = quorum._replace(kraft_version=message.kraft_version)
-        elif isinstance(message, VotersRecord):
-            quorum = quorum._replace(voters=voter_set_of(message), voters_in_log=True)
-    return quorum
+    return voters
 
 
 def static_voters(config: BrokerConfig) -> VoterSet:

@@ -1,0 +1,242 @@
+"""Elections: who asks for votes when, and who gets one.
+
+Kafka: the election methods of org.apache.kafka.raft.KafkaRaftClient (KIP-595, KIP-996).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.errors import ErrorCode
+from ottla.raft.messages import Respond
+from ottla.raft.requests import (
+    NO_LEADER,
+    BeginQuorumEpoch,
+    EndQuorumEpoch,
+    EpochResponse,
+    LeaderAndEpoch,
+    ReplicaKey,
+    Vote,
+    VoteResponse,
+)
+from ottla.raft.roles import Candidate, Follower, Prospective, Resigned, Unattached
+from ottla.types import OffsetAndEpoch
+
+if TYPE_CHECKING:
+    from ottla.purgatory.pending import Pending
+    from ottla.raft.member import Member, Role
+    from ottla.raft.requests import Request
+    from ottla.raft.voter_set import VoterEndpoint
+
+NEVER_MS = 1 << 62
+
+
+class Elections:
+    """Asks for votes and gives them; the leader's first words are `Leading`'s."""
+
+    __slots__ = ("_member",)
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    # What is due: when to look again
+
+    def poll(self, role: Prospective | Candidate | Resigned, now_ms: int) -> int:
+        """Ask for votes, or tell that this node resigned."""
+        if isinstance(role, Prospective):
+            return self._poll_prospective(role, now_ms)
+        if isinstance(role, Candidate):
+            return self._poll_candidate(role, now_ms)
+        return self._poll_resigned(role, now_ms)
+
+    def _poll_prospective(self, role: Prospective, now_ms: int) -> int:
+        """Ask whether this node would win; go back when it would not."""
+        member = self._member
+        if role.ballot.is_won:
+            member.become_candidate(now_ms)
+        elif role.ballot.is_lost or role.deadline_ms <= now_ms:
+            self._give_up(role, now_ms)
+        else:
+            return min(role.deadline_ms, self._ask(role, now_ms))
+        return now_ms
+
+    def _give_up(self, role: Prospective, now_ms: int) -> None:
+        leader, member = role.leader, self._member
+        if leader.leader_id != NO_LEADER and leader.endpoints:
+            member.become_follower(leader, now_ms)
+        else:
+            member.become_unattached(role.epoch, now_ms, leader_id=leader.leader_id)
+
+    def _poll_candidate(self, role: Candidate, now_ms: int) -> int:
+        """Ask for votes until the election is won or its time is over.
+
+        A lost election waits for its end: the next one should not meet the same rival.
+        """
+        if role.deadline_ms <= now_ms:
+            self._member.become_prospective(now_ms)
+            return now_ms
+        if role.ballot.is_lost:
+            return role.deadline_ms
+        return min(role.deadline_ms, self._ask(role, now_ms))
+
+    def _ask(self, role: Prospective | Candidate, now_ms: int) -> int:
+        member, due_ms = self._member, NEVER_MS
+        log_end = OffsetAndEpoch(member.log.end_offset, member.log.epoch_at_end())
+        for voter in role.ballot.unanswered():
+            ready_ms = member.in_flight.ready_ms(voter.voter_id, now_ms)
+            if ready_ms > now_ms:
+                due_ms = min(due_ms, ready_ms)
+                continue
+            key = ReplicaKey(voter.voter_id, voter.directory_id)
+            is_pre_vote = isinstance(role, Prospective)
+            request = Vote(member.key, role.epoch, log_end, is_pre_vote, key)
+            member.send(voter.voter_id, voter.endpoints, request, now_ms)
+        return due_ms
+
+    def _poll_resigned(self, role: Resigned, now_ms: int) -> int:
+        """Tell the voters; without a new leader, a voter stands for election again."""
+        member, due_ms = self._member, role.deadline_ms
+        if role.deadline_ms <= now_ms:
+            if not member.is_voter:
+                member.become_unattached(role.epoch, now_ms)
+            else:
+                member.become_prospective(now_ms)
+            return now_ms
+        for voter_id in sorted(role.unacknowledged):
+            voter = member.voters.latest.get(voter_id)
+            ready_ms = member.in_flight.ready_ms(voter_id, now_ms)
+            if voter is not None and ready_ms <= now_ms:
+                request = EndQuorumEpoch(role.leader, role.preferred)
+                member.send(voter_id, voter.endpoints, request, now_ms)
+            due_ms = min(due_ms, max(ready_ms, now_ms + 1))
+        return due_ms
+
+    # Requests
+
+    def vote(self, request: Vote, token: Pending[Any], now_ms: int) -> None:
+        """Give or refuse a vote; the answer leaves when the vote is stored."""
+        member = self._member
+        error = self._vote_error(request)
+        if error is not ErrorCode.NONE:
+            self._respond(token, VoteResponse(error, member.leader))
+            return
+        if request.epoch > member.epoch:
+            member.become_unattached(request.epoch, now_ms)
+        own = OffsetAndEpoch(member.log.end_offset, member.log.epoch_at_end())
+        is_granted = member.role.grants(
+            request.candidate,
+            is_up_to_date=_order(request.log_end) >= _order(own),
+            is_pre_vote=request.is_pre_vote,
+        )
+        if is_granted and not request.is_pre_vote and member.role.voted != request.candidate:
+            member.become_unattached(request.epoch, now_ms, voted=request.candidate)
+        self._respond(token, VoteResponse(ErrorCode.NONE, member.leader, is_granted))
+
+    def _vote_error(self, request: Vote) -> ErrorCode:
+        member = self._member
+        newest = request.epoch if request.is_pre_vote else request.epoch - 1
+        log_end = request.log_end
+        if request.candidate.node_id < 0 or log_end.offset < 0:
+            return ErrorCode.INVALID_REQUEST
+        if log_end.leader_epoch < 0 or log_end.leader_epoch > newest:
+            return ErrorCode.INVALID_REQUEST
+        if request.epoch < member.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.NONE if self._is_meant(request.voter) else ErrorCode.INVALID_VOTER_KEY
+
+    def _is_meant(self, voter: ReplicaKey) -> bool:
+        """Whether a request to a voter is for this node with this directory."""
+        own = self._member.key
+        if voter.node_id not in {own.node_id, NO_LEADER}:
+            return False
+        return not voter.directory_id or voter.directory_id == own.directory_id
+
+    def begin_epoch(self, request: BeginQuorumEpoch, token: Pending[Any], now_ms: int) -> None:
+        """Follow the leader that tells of its election."""
+        member, error = self._member, ErrorCode.NONE
+        if request.epoch < member.epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        elif not self._is_meant(request.voter):
+            error = ErrorCode.INVALID_VOTER_KEY
+        else:
+            self.learn(request.leader, now_ms, is_from_leader=True)
+        self._respond(token, EpochResponse(error, member.leader))
+
+    def end_epoch(self, request: EndQuorumEpoch, token: Pending[Any], now_ms: int) -> None:
+        """Stand for election after the leader resigned, its preferred successor first."""
+        member, error = self._member, ErrorCode.NONE
+        if request.epoch < member.epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        else:
+            self.learn(request.leader, now_ms, is_from_leader=True)
+            role = member.role
+            if isinstance(role, Follower) and role.leader.leader_id == request.leader.leader_id:
+                role.deadline_ms = now_ms + self._backoff_ms(request.preferred)
+        self._respond(token, EpochResponse(error, member.leader))
+
+    def _backoff_ms(self, preferred: tuple[ReplicaKey, ...]) -> int:
+        """Return how long to let the preferred successors go first."""
+        timeouts, count = self._member.timeouts, len(preferred)
+        ids = [key.node_id for key in preferred]
+        place = ids.index(self._member.key.node_id) if self._member.key.node_id in ids else count
+        if place == 0:
+            return 0
+        step = max(1, timeouts.election_backoff_max_ms >> max(count - 1, 0))
+        return int(min(step << (place - 1), timeouts.election_backoff_max_ms))
+
+    def _respond(self, token: Pending[Any], response: VoteResponse | EpochResponse) -> None:
+        self._member.effects.append(Respond(token, response))
+
+    # Responses
+
+    def voted(self, node_id: int, request: Request, response: VoteResponse) -> None:
+        """Count a vote; a refused one ends what a majority cannot grant any more."""
+        role = self._member.role
+        if not isinstance(request, Vote) or not isinstance(role, Prospective | Candidate):
+            return
+        if request.epoch == role.epoch and request.is_pre_vote == isinstance(role, Prospective):
+            role.ballot.count(node_id, is_granted=response.is_granted)
+
+    def resignation_acknowledged(self, node_id: int) -> None:
+        """Tell this voter no more."""
+        role = self._member.role
+        if isinstance(role, Resigned):
+            role.unacknowledged -= {node_id}
+
+    # Leaders and epochs that others tell of
+
+    def learn(self, leader: LeaderAndEpoch, now_ms: int, *, is_from_leader: bool = False) -> bool:
+        """Take note of a leader; return whether that changed this node's role."""
+        member = self._member
+        role, endpoints = member.role, self._endpoints(leader)
+        if leader.epoch < role.epoch or leader.leader_id == member.key.node_id:
+            return False
+        is_known = leader.leader_id != NO_LEADER
+        if is_known and endpoints and _may_follow(role, leader, is_from_leader=is_from_leader):
+            member.become_follower(leader._replace(endpoints=endpoints), now_ms)
+        elif leader.epoch > role.epoch:
+            member.become_unattached(leader.epoch, now_ms, leader_id=leader.leader_id)
+        else:
+            return False
+        return True
+
+    def _endpoints(self, leader: LeaderAndEpoch) -> tuple[VoterEndpoint, ...]:
+        voter = self._member.voters.latest.get(leader.leader_id)
+        return leader.endpoints or (voter.endpoints if voter is not None else ())
+
+
+def _may_follow(role: Role, leader: LeaderAndEpoch, *, is_from_leader: bool) -> bool:
+    """Whether a leader is news: of a newer epoch, or the first that is known of this one.
+
+    A prospective candidate that knows it has found it silent; it returns when the leader speaks.
+    """
+    if leader.epoch > role.epoch:
+        return True
+    if isinstance(role, Prospective):
+        return is_from_leader or role.leader.leader_id == NO_LEADER
+    return isinstance(role, Unattached | Candidate)
+
+
+def _order(log_end: OffsetAndEpoch) -> tuple[int, int]:
+    """Return what decides which of two logs is newer: the epoch first."""
+    return log_end.leader_epoch, log_end.offset

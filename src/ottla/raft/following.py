@@ -1,0 +1,276 @@
+"""The follower's side: find the leader, fetch from it, cut what diverges, take its snapshots.
+
+A fetch acknowledges everything before its offset, so what was fetched is flushed before the next
+one. Batches are written one after the other, each when the one before is durable: after a power cut
+a valid batch proves that those before it are whole (`log_check`).
+
+Kafka: the fetch methods of org.apache.kafka.raft.KafkaRaftClient (KIP-595, KIP-630).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import CorruptMessage, ErrorCode
+from ottla.raft.messages import (
+    AnnounceSnapshot,
+    AppendRecords,
+    AppendRejected,
+    RecordsAppended,
+    RestartLog,
+    SnapshotPartStored,
+    SnapshotRejected,
+    SnapshotVerified,
+    StoreSnapshotPart,
+    TruncateLog,
+    VerifySnapshot,
+)
+from ottla.raft.requests import Fetch, FetchSnapshot
+from ottla.raft.roles import Download, Follower
+from ottla.raft.timeouts import FETCH_MAX_WAIT_MS
+from ottla.records.batches import iterate_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ottla.raft.control_records import ControlMessage
+    from ottla.raft.member import Member
+    from ottla.raft.messages import Event
+    from ottla.raft.requests import FetchResponse, FetchSnapshotResponse, Request
+    from ottla.raft.roles import Unattached
+    from ottla.raft.voter_set import VoterEndpoint
+    from ottla.types import Buffer, OffsetAndEpoch
+
+FIRST_BOOTSTRAP_ID = -2
+NEVER_MS = 1 << 62
+
+
+class Following:
+    """Keeps the log equal to the leader's."""
+
+    __slots__ = ("_member", "_next_bootstrap")
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._next_bootstrap = 0
+
+    # What is due: when to look again
+
+    def poll(self, role: Unattached | Follower, now_ms: int) -> int:
+        """Look for the leader, or fetch from it."""
+        if isinstance(role, Follower):
+            return self._poll_follower(role, now_ms)
+        return self._poll_unattached(role, now_ms)
+
+    def _poll_unattached(self, role: Unattached, now_ms: int) -> int:
+        """Look for the leader; a voter stands for election when that takes too long."""
+        member = self._member
+        if not member.is_voter:
+            return self._fetch_from_anyone(now_ms)
+        if role.deadline_ms <= now_ms:
+            member.become_prospective(now_ms)
+            return now_ms
+        return min(role.deadline_ms, self._fetch_from_anyone(now_ms))
+
+    def _poll_follower(self, role: Follower, now_ms: int) -> int:
+        """Fetch; a voter whose leader does not answer stands for election."""
+        member = self._member
+        if role.deadline_ms <= now_ms:
+            if member.is_voter:
+                member.become_prospective(now_ms)
+                return now_ms
+            return self._fetch_from_anyone(now_ms)  # an observer asks who leads now
+        if role.snapshot is not None and member.is_storing:
+            return role.deadline_ms
+        if member.durable_end_offset < member.log.end_offset:
+            member.flush()
+            return role.deadline_ms
+        if role.unwritten:
+            member.effects.append(AppendRecords(role.unwritten.popleft(), role.epoch))
+            return role.deadline_ms
+        leader_id = role.leader.leader_id
+        ready_ms = member.in_flight.ready_ms(leader_id, now_ms)
+        if ready_ms <= now_ms:
+            member.send(leader_id, role.leader.endpoints, self._next_request(role), now_ms)
+            ready_ms = now_ms + member.timeouts.request_ms
+        return min(role.deadline_ms, ready_ms)
+
+    def _next_request(self, role: Follower) -> Request:
+        member = self._member
+        if role.snapshot is None:
+            return self._fetch()
+        download = role.snapshot
+        return FetchSnapshot(member.key, role.epoch, download.snapshot_id, download.position)
+
+    def _fetch(self) -> Fetch:
+        member = self._member
+        return Fetch(
+            member.key,
+            member.epoch,
+            member.log.end_offset,
+            member.log.epoch_at_end(),
+            member.high_watermark,
+            FETCH_MAX_WAIT_MS,
+        )
+
+    def _fetch_from_anyone(self, now_ms: int) -> int:
+        """Ask one bootstrap server or voter after the other: the answer names the leader."""
+        member = self._member
+        if member.in_flight.has_any(now_ms):
+            return now_ms + member.timeouts.request_ms
+        places = self._places()
+        due_ms = NEVER_MS
+        for _ in places:
+            node_id, endpoints = places[self._next_bootstrap % len(places)]
+            self._next_bootstrap += 1
+            ready_ms = member.in_flight.ready_ms(node_id, now_ms)
+            if ready_ms <= now_ms:
+                member.send(node_id, endpoints, self._fetch(), now_ms)
+                return now_ms + member.timeouts.request_ms
+            due_ms = min(due_ms, ready_ms)
+        return due_ms
+
+    def _places(self) -> Sequence[tuple[int, tuple[VoterEndpoint, ...]]]:
+        member = self._member
+        if member.bootstrap_count:
+            first = FIRST_BOOTSTRAP_ID
+            return [(first - number, ()) for number in range(member.bootstrap_count)]
+        own_id = member.key.node_id
+        voters = member.voters.latest
+        return [(one.voter_id, one.endpoints) for one in voters if one.voter_id != own_id]
+
+    # Responses
+
+    def fetched(self, request: Fetch, response: FetchResponse, now_ms: int) -> None:
+        """Apply what the leader answered to a fetch."""
+        member, role = self._member, self._member.role
+        if not isinstance(role, Follower) or request.epoch != role.epoch:
+            return
+        role.deadline_ms = now_ms + member.timeouts.fetch_ms
+        role.has_fetched = True
+        if response.diverging is not None:
+            self._truncate(member.log.truncation_offset(response.diverging))
+            return
+        if response.snapshot_id is not None:
+            role.snapshot = Download(response.snapshot_id)
+            return
+        role.leader_high_watermark = response.high_watermark
+        role.unwritten.extend(_batches(response.records))
+        if not role.unwritten:
+            self._raise_high_watermark(role)
+
+    def _truncate(self, end_offset: int) -> None:
+        """Cut the log: what was flushed of the removed part confirms nothing any more."""
+        member = self._member
+        member.truncation_count += 1
+        member.durable_end_offset = min(member.durable_end_offset, end_offset)
+        member.voters.truncate(end_offset)
+        member.effects.append(TruncateLog(end_offset))
+
+    def _raise_high_watermark(self, role: Follower) -> None:
+        if role.leader_high_watermark >= 0:
+            known = min(role.leader_high_watermark, self._member.log.end_offset)
+            self._member.raise_high_watermark(known)
+
+    def stored(self, event: Event, now_ms: int) -> None:
+        """Go on after records or a part of a snapshot were written, or refused."""
+        match event:
+            case RecordsAppended(control):
+                self._appended(control)
+            case AppendRejected():
+                self._rejected(now_ms)
+            case SnapshotPartStored(snapshot_id):
+                self._part_stored(snapshot_id)
+            case SnapshotVerified():
+                self._verified(event)
+            case SnapshotRejected(snapshot_id):
+                self._snapshot_rejected(snapshot_id, now_ms)
+
+    def _appended(self, control: Sequence[tuple[int, ControlMessage]]) -> None:
+        """Go on after the leader's records are in the log."""
+        for offset, message in control:
+            self._member.voters.apply(offset, message)
+        if isinstance(self._member.role, Follower):
+            self._raise_high_watermark(self._member.role)
+
+    def _rejected(self, now_ms: int) -> None:
+        """Fetch again after a while: the records were damaged on their way."""
+        role = self._member.role
+        if isinstance(role, Follower):
+            role.unwritten.clear()
+            self._member.in_flight.pause(role.leader.leader_id, now_ms)
+
+    # Snapshots
+
+    def snapshot_fetched(
+        self, request: FetchSnapshot, response: FetchSnapshotResponse, now_ms: int
+    ) -> None:
+        """Store a part of a snapshot, and install it when it is whole."""
+        member, role = self._member, self._member.role
+        if not isinstance(role, Follower) or request.epoch != role.epoch:
+            return
+        role.deadline_ms = now_ms + member.timeouts.fetch_ms
+        download = role.snapshot
+        if download is None or request.snapshot_id != download.snapshot_id:
+            return
+        if response.error is not ErrorCode.NONE:  # the leader no longer has it: fetch again
+            role.snapshot = None
+            member.in_flight.pause(role.leader.leader_id, now_ms)
+            return
+        if response.position != download.position:
+            return
+        member.is_storing = True
+        part = StoreSnapshotPart(download.snapshot_id, download.position, response.data)
+        member.effects.append(part)
+        download.position += len(response.data)
+        download.size_bytes = response.size_bytes
+
+    def _part_stored(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Ask for the next part, or have the whole file checked."""
+        member, download = self._member, self._download(snapshot_id)
+        if download is not None and 0 < download.size_bytes <= download.position:
+            member.effects.append(VerifySnapshot(snapshot_id))
+        else:
+            member.is_storing = False
+
+    def _download(self, snapshot_id: OffsetAndEpoch) -> Download | None:
+        role = self._member.role
+        if not isinstance(role, Follower) or role.snapshot is None:
+            return None
+        return role.snapshot if role.snapshot.snapshot_id == snapshot_id else None
+
+    def _verified(self, event: SnapshotVerified) -> None:
+        """Continue at the snapshot's end, which is committed and durable.
+
+        A node that no longer follows that leader keeps its log.
+        """
+        member, role = self._member, self._member.role
+        member.is_storing = False
+        if self._download(event.snapshot_id) is None or not isinstance(role, Follower):
+            return
+        role.snapshot = None
+        end_offset = event.snapshot_id.offset
+        member.truncation_count += 1
+        member.durable_end_offset = end_offset
+        voters = event.voters or member.voters.configured
+        member.voters.restart(end_offset, voters, event.kraft_version)
+        member.effects += [RestartLog(event.snapshot_id), AnnounceSnapshot(event.snapshot_id)]
+        member.raise_high_watermark(end_offset)
+
+    def _snapshot_rejected(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
+        """Fetch again after a while: the snapshot was damaged on its way."""
+        role = self._member.role
+        self._member.is_storing = False
+        if isinstance(role, Follower) and self._download(snapshot_id) is not None:
+            role.snapshot = None
+            self._rejected(now_ms)
+
+
+def _batches(records: Buffer) -> Iterator[Buffer]:
+    """Yield the batches of a response one by one; a damaged rest is left to the log to refuse."""
+    view = memoryview(records)
+    try:
+        for batch in iterate_batches(view, partial_tail=True):
+            yield batch.buffer
+    except CorruptMessage:
+        yield view

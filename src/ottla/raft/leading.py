@@ -1,0 +1,235 @@
+"""The leader's side: tells of its election, answers fetches and commits what a majority holds.
+
+Kafka: the leader methods of org.apache.kafka.raft.KafkaRaftClient.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.records.raft import KRaftVersionRecord
+from ottla.raft.control_records import encode_control_messages, leader_change
+from ottla.raft.leader import Leader
+from ottla.raft.messages import AnnounceLeader, AppendBatch, Respond
+from ottla.raft.requests import (
+    BeginQuorumEpoch,
+    EpochResponse,
+    Fetch,
+    FetchResponse,
+    FetchSnapshotResponse,
+    ReplicaKey,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.purgatory.pending import Pending
+    from ottla.raft.control_records import ControlMessage
+    from ottla.raft.member import Member
+    from ottla.raft.requests import FetchSnapshot
+    from ottla.types import Buffer
+
+
+class _Waiting(NamedTuple):
+    """A fetch that waits for records or for the high watermark."""
+
+    token: Pending[Any]
+    request: Fetch
+    deadline_ms: int
+
+
+class Leading:
+    """Serves the other replicas while this node leads."""
+
+    __slots__ = ("_member", "_waiting")
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._waiting: list[_Waiting] = []
+
+    # The epoch's beginning and end
+
+    def begin(self, granting: frozenset[int], now_ms: int) -> None:
+        """Lead: write the epoch's first records, among them the voters if the log lacks them."""
+        member = self._member
+        role = member.become_leader(now_ms)
+        messages: list[ControlMessage] = [leader_change(member.key.node_id, role.voters, granting)]
+        if member.voters.kraft_version > 0 and not member.voters.is_in_log:
+            version = member.voters.kraft_version
+            messages.append(KRaftVersionRecord(version=0, kraft_version=version))
+            messages.append(role.voters.to_record())
+        self.append_control(role, messages)
+        member.effects.append(AnnounceLeader(role.epoch, role.epoch_start_offset))
+
+    def append_control(self, role: Leader, messages: Sequence[ControlMessage]) -> None:
+        """Write control records in a batch of their own, after what was offered before them."""
+        base = role.accumulator.next_offset
+        control = encode_control_messages(
+            messages, base_offset=base, leader_epoch=role.epoch, timestamp=self._member.wall_ms()
+        )
+        role.accumulator.append_control(control, len(messages))
+        for number, message in enumerate(messages):
+            self._member.voters.apply(base + number, message)
+        role.change_voters(self._member.voters.latest)
+
+    def resign(self, now_ms: int) -> None:
+        """Lead no more; the voter with the longest log should be the next leader."""
+        member, role = self._member, self._member.role
+        assert isinstance(role, Leader)
+        own_id = member.key.node_id
+        others = [one for one in role.replicas.values() if one.key.node_id != own_id]
+        others.sort(key=lambda one: (-one.end_offset, one.key.node_id))
+        member.become_resigned(
+            now_ms,
+            preferred=tuple(one.key for one in others),
+            unacknowledged=frozenset(one.key.node_id for one in others),
+        )
+
+    def poll(self, role: Leader, now_ms: int) -> int:
+        """Tell of the election, flush, end long polls; resign when the majority is away."""
+        if len(role.voters) > 1 and role.deadline_ms <= now_ms:
+            self.resign(now_ms)
+            return now_ms
+        self._flush(role)
+        due_ms = role.deadline_ms if len(role.voters) > 1 else 1 << 62
+        due_ms = min(due_ms, self._tell(role, now_ms))
+        self._answer_waiting(role, now_ms)
+        return min([due_ms, *(one.deadline_ms for one in self._waiting)])
+
+    def _tell(self, role: Leader, now_ms: int) -> int:
+        """Send BeginQuorumEpoch to voters that neither answered it nor fetched for a while."""
+        member, due_ms = self._member, 1 << 62
+        interval_ms = member.timeouts.begin_epoch_ms
+        for voter in role.voters:
+            replica = role.replicas[voter.voter_id]
+            if voter.voter_id == member.key.node_id:
+                continue
+            fetched_ms = replica.last_fetch_ms + interval_ms if replica.last_fetch_ms >= 0 else 0
+            told_ms = max(fetched_ms, replica.begin_epoch_due_ms)
+            ready_ms = max(told_ms, member.in_flight.ready_ms(voter.voter_id, now_ms))
+            if ready_ms <= now_ms:
+                key = ReplicaKey(voter.voter_id, voter.directory_id)
+                request = BeginQuorumEpoch(role.leader, key)
+                member.send(voter.voter_id, voter.endpoints, request, now_ms)
+                ready_ms = now_ms + interval_ms
+            due_ms = min(due_ms, ready_ms)
+        return due_ms
+
+    def acknowledged(self, node_id: int, now_ms: int) -> None:
+        """Note that a voter knows of the election: tell it again when it does not fetch."""
+        role = self._member.role
+        replica = role.replicas.get(node_id) if isinstance(role, Leader) else None
+        if replica is not None:
+            replica.has_acknowledged = True
+            replica.begin_epoch_due_ms = now_ms + self._member.timeouts.begin_epoch_ms
+
+    # Records
+
+    def offer(self, values: Sequence[Buffer], timestamp_ms: int) -> None:
+        """Accept the controller's records; NOT_CONTROLLER where this node does not lead."""
+        role = self._member.role
+        if not isinstance(role, Leader):
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        role.accumulator.append(list(values), timestamp_ms)
+
+    def flushed(self, role: Leader) -> None:
+        """Count this node's own copy."""
+        if role.flushed(self._member.durable_end_offset):
+            self._committed(role)
+
+    def _flush(self, role: Leader) -> None:
+        """Write what was offered, one batch for each flush, and make it durable."""
+        member = self._member
+        if member.is_flushing:
+            return
+        if member.durable_end_offset < member.log.end_offset:
+            member.flush()
+        elif not role.accumulator.is_empty:
+            member.effects.append(AppendBatch(*role.accumulator.next_batch()))
+            member.flush()
+
+    def _committed(self, role: Leader) -> None:
+        assert role.high_watermark is not None
+        self._member.raise_high_watermark(role.high_watermark)
+
+    # Fetches
+
+    def fetch(self, request: Fetch, token: Pending[Any], now_ms: int) -> None:
+        """Answer with records, with where the logs diverge or with a snapshot's id; or wait."""
+        member, role = self._member, self._member.role
+        error = member.leader_only_error(request.epoch)
+        if request.offset < 0 or request.last_epoch < 0 or request.epoch < 0:
+            error = ErrorCode.INVALID_REQUEST
+        if error is not ErrorCode.NONE or not isinstance(role, Leader):
+            self._respond(token, FetchResponse(error, member.leader))
+            return
+        elsewhere = self._elsewhere(role, request)
+        if elsewhere is not None:
+            self._respond(token, elsewhere)
+            return
+        end_offset = member.log.end_offset
+        if role.fetched_by(request.replica, request.offset, end_offset, now_ms):
+            self._committed(role)
+        self._waiting.append(_Waiting(token, request, now_ms + max(request.max_wait_ms, 0)))
+
+    def _elsewhere(self, role: Leader, request: Fetch) -> FetchResponse | None:
+        """Return the answer to a replica whose log does not end in this one's."""
+        log = self._member.log
+        offset, epoch = request.offset, request.last_epoch
+        if log.latest_snapshot is not None and log.needs_snapshot(offset, epoch):
+            return self._plain(role)._replace(snapshot_id=log.latest_snapshot)
+        diverging = log.divergence(offset, epoch)
+        if diverging is not None:
+            return self._plain(role)._replace(diverging=diverging)
+        return None
+
+    def _plain(self, role: Leader) -> FetchResponse:
+        committed = -1 if role.high_watermark is None else role.high_watermark
+        start = self._member.log.start_offset
+        return FetchResponse(ErrorCode.NONE, role.leader, committed, start)
+
+    def _answer_waiting(self, role: Leader, now_ms: int) -> None:
+        """Answer the fetches that have something to read or a higher watermark to learn."""
+        end_offset, committed = self._member.log.end_offset, role.high_watermark
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            request = one.request
+            is_new = committed is not None and request.high_watermark < committed
+            has_records = request.offset < end_offset
+            if has_records or is_new or one.deadline_ms <= now_ms:
+                offset = request.offset if has_records else -1
+                self._respond(one.token, self._plain(role)._replace(read_offset=offset))
+            else:
+                self._waiting.append(one)
+
+    def end_waiting(self) -> None:
+        """Answer every waiting fetch: this node leads no more."""
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            response = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, self._member.leader)
+            self._respond(one.token, response)
+
+    def fetch_snapshot(self, request: FetchSnapshot, token: Pending[Any]) -> None:
+        """Answer with a part of a snapshot."""
+        member = self._member
+        error = member.leader_only_error(request.epoch)
+        if error is ErrorCode.NONE:
+            size = member.log.snapshot_size(request.snapshot_id)
+            if size is None:
+                error = ErrorCode.SNAPSHOT_NOT_FOUND
+            elif not 0 <= request.position < size:
+                error = ErrorCode.POSITION_OUT_OF_RANGE
+        if error is not ErrorCode.NONE:
+            size = 0
+        self._respond(
+            token,
+            FetchSnapshotResponse(
+                error, member.leader, request.snapshot_id, size or 0, request.position
+            ),
+        )
+
+    def _respond(
+        self, token: Pending[Any], response: FetchResponse | FetchSnapshotResponse | EpochResponse
+    ) -> None:
+        self._member.effects.append(Respond(token, response))

@@ -1,0 +1,300 @@
+"""What all questions of the quorum share: a member's identity, log, voters and role.
+
+Its methods change the role and say what must be stored before anyone hears of it. Kafka:
+org.apache.kafka.raft.QuorumState.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+from ottla.errors import ErrorCode
+from ottla.raft.ballot import Ballot
+from ottla.raft.in_flight import RequestsInFlight
+from ottla.raft.leader import Leader
+from ottla.raft.messages import (
+    AnnounceEpoch,
+    AnnounceHighWatermark,
+    AnnounceResignation,
+    FlushLog,
+    PersistElection,
+    Send,
+)
+from ottla.raft.quorum_state import NO_NODE, ElectionState
+from ottla.raft.requests import NO_LEADER, LeaderAndEpoch, ReplicaKey
+from ottla.raft.roles import TRANSITIONS, Candidate, Follower, Prospective, Resigned, Unattached
+from ottla.raft.timeouts import Timeouts
+from ottla.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from ottla.raft.messages import Effect
+    from ottla.raft.requests import Request
+    from ottla.raft.voter_history import VoterHistory
+    from ottla.raft.voter_set import VoterEndpoint
+    from ottla.types import OffsetAndEpoch
+
+log = logging.getLogger("ottla.raft")
+
+
+class LogView(Protocol):
+    """What the machine reads of the metadata log; it is changed by effects alone."""
+
+    @property
+    def start_offset(self) -> int:
+        """The offset of the first record that is still here."""
+
+    @property
+    def end_offset(self) -> int:
+        """The offset of the next record."""
+
+    @property
+    def latest_snapshot(self) -> OffsetAndEpoch | None:
+        """The newest snapshot."""
+
+    def epoch_at_end(self) -> int:
+        """Return the epoch of the last record, 0 in an empty log."""
+
+    def divergence(self, offset: int, epoch: int) -> OffsetAndEpoch | None:
+        """Return where this log leaves another one, None when it does not before offset."""
+
+    def needs_snapshot(self, offset: int, epoch: int) -> bool:
+        """Whether a replica at this position is behind what the log holds."""
+
+    def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
+        """Return the size of a snapshot in bytes, None when there is none."""
+
+    def truncation_offset(self, diverging: OffsetAndEpoch) -> int:
+        """Return where to cut this log so that it agrees with the leader's."""
+
+
+class MemberSettings(NamedTuple):
+    """Who a member is and how long it waits."""
+
+    key: ReplicaKey
+    endpoints: tuple[VoterEndpoint, ...] = ()
+    """Where it serves as a controller."""
+    bootstrap_count: int = 0
+    """Number of controller.quorum.bootstrap.servers; they have the node ids -2, -3, ..."""
+    timeouts: Timeouts = Timeouts()
+
+
+Role: TypeAlias = Unattached | Follower | Prospective | Candidate | Leader | Resigned
+
+
+class Member:
+    """The state of a voter or observer and its changes; effects collect in `effects`."""
+
+    __slots__ = (
+        "bootstrap_count",
+        "durable_end_offset",
+        "effects",
+        "endpoints",
+        "high_watermark",
+        "in_flight",
+        "is_flushing",
+        "is_storing",
+        "key",
+        "log",
+        "rng",
+        "role",
+        "timeouts",
+        "truncation_count",
+        "voters",
+        "wall_ms",
+    )
+
+    def __init__(
+        self,
+        settings: MemberSettings,
+        *,
+        log: LogView,
+        voters: VoterHistory,
+        election: ElectionState,
+        rng: Random,
+        now_ms: int,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.key, self.endpoints, self.bootstrap_count, self.timeouts = settings
+        self.log = log
+        self.voters = voters
+        self.rng = rng
+        self.wall_ms = wall_ms
+        self.in_flight = RequestsInFlight(self.timeouts)
+        self.effects: list[Effect] = []
+        self.high_watermark = -1
+        self.durable_end_offset = log.end_offset
+        self.is_flushing = False
+        self.is_storing = False
+        """A part of a snapshot is being written, or the whole is being checked."""
+        self.truncation_count = 0
+        self.role: Role = self._first_role(election, now_ms)
+
+    def _first_role(self, election: ElectionState, now_ms: int) -> Role:
+        epoch, leader_id = election.leader_epoch, election.leader_id
+        deadline_ms = now_ms
+        if len(self.voters.latest) > 1:  # a lone voter leads at once
+            deadline_ms += self.timeouts.random_election_ms(self.rng)
+        voted = None
+        if election.voted_id != NO_NODE:
+            voted = ReplicaKey(election.voted_id, election.voted_directory_id)
+        if leader_id == self.key.node_id:  # it led: it may not vote in this epoch again
+            leader = LeaderAndEpoch(leader_id, epoch)
+            return Resigned(leader, deadline_ms, voted=voted or self.key)
+        known = self.voters.latest.get(leader_id)
+        if known is not None and known.endpoints:
+            leader = LeaderAndEpoch(leader_id, epoch, known.endpoints)
+            return Follower(leader, now_ms + self.timeouts.fetch_ms, voted)
+        return Unattached(epoch, deadline_ms, leader_id=leader_id, voted=voted)
+
+    # Questions
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch this node knows."""
+        return self.role.epoch
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this node, with this directory, votes."""
+        return self.voters.latest.is_voter(*self.key)
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        """The leader as this node tells others."""
+        return self.role.leader
+
+    def leader_only_error(self, epoch: int) -> ErrorCode:
+        """Return why a request to the leader of an epoch cannot be served, NONE if it can."""
+        if epoch < self.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if epoch > self.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if isinstance(self.role, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    # Effects
+
+    def send(
+        self, node_id: int, endpoints: tuple[VoterEndpoint, ...], request: Request, now_ms: int
+    ) -> None:
+        """Send a request to a node that has none in flight."""
+        correlation_id = self.in_flight.add(node_id, request, now_ms)
+        self.effects.append(Send(node_id, endpoints, request, correlation_id))
+
+    def flush(self) -> None:
+        """Make the log durable, one flush at a time."""
+        if not self.is_flushing:
+            self.is_flushing = True
+            self.effects.append(FlushLog(self.truncation_count))
+
+    def raise_high_watermark(self, offset: int) -> None:
+        """Announce what is committed; it never goes back."""
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self.effects.append(AnnounceHighWatermark(offset))
+
+    # Changes of the role
+
+    def become_unattached(
+        self,
+        epoch: int,
+        now_ms: int,
+        *,
+        leader_id: int = NO_LEADER,
+        voted: ReplicaKey | None = None,
+    ) -> None:
+        """Enter an epoch whose leader cannot be reached yet, or give a vote in it."""
+        same = epoch == self.epoch
+        deadline_ms = now_ms + self.timeouts.random_election_ms(self.rng)
+        if same and isinstance(self.role, Unattached):
+            deadline_ms = self.role.deadline_ms
+        kept = self.role.voted if same and voted is None else voted
+        self._change(Unattached(epoch, deadline_ms, leader_id=leader_id, voted=kept))
+        self._persist()
+        self.effects.append(AnnounceEpoch(self.leader))
+
+    def become_follower(self, leader: LeaderAndEpoch, now_ms: int) -> None:
+        """Follow the leader of this or a newer epoch."""
+        voted = self.role.voted if leader.epoch == self.epoch else None
+        self._change(Follower(leader, now_ms + self.timeouts.fetch_ms, voted))
+        self._persist()
+        self.effects.append(AnnounceEpoch(leader))
+
+    def become_prospective(self, now_ms: int) -> None:
+        """Ask for votes before an election; nothing of it is stored."""
+        deadline_ms = now_ms + self.timeouts.random_election_ms(self.rng)
+        ballot = Ballot(self.voters.latest, self.key.node_id)
+        leader = self.leader
+        if leader.leader_id == self.key.node_id:
+            leader = LeaderAndEpoch(NO_LEADER, self.epoch)
+        self._change(Prospective(leader, deadline_ms, ballot, self.role.voted))
+
+    def become_candidate(self, now_ms: int) -> None:
+        """Start an election with this node's own vote."""
+        deadline_ms = now_ms + self.timeouts.random_election_ms(self.rng)
+        ballot = Ballot(self.voters.latest, self.key.node_id)
+        self._change(Candidate(self.epoch + 1, deadline_ms, ballot, self.key))
+        self._persist()
+        self.effects.append(AnnounceEpoch(self.leader))
+
+    def become_leader(self, now_ms: int) -> Leader:
+        """Lead the epoch of the won election; its first record is the caller's."""
+        leader = Leader(
+            self.key,
+            epoch=self.epoch,
+            endpoints=self.endpoints,
+            voters=self.voters.latest,
+            epoch_start_offset=self.log.end_offset,
+            timeouts=self.timeouts,
+            now_ms=now_ms,
+        )
+        self._change(leader)
+        self._persist()
+        return leader
+
+    def become_resigned(
+        self,
+        now_ms: int,
+        *,
+        preferred: tuple[ReplicaKey, ...] = (),
+        unacknowledged: frozenset[int] = frozenset(),
+    ) -> None:
+        """Lead no more in this epoch."""
+        deadline_ms = now_ms + self.timeouts.random_election_ms(self.rng)
+        self._change(
+            Resigned(
+                self.leader,
+                deadline_ms,
+                voted=self.role.voted,
+                preferred=preferred,
+                unacknowledged=unacknowledged,
+            )
+        )
+
+    def _change(self, role: Role) -> None:
+        old, new = type(self.role).__name__, type(role).__name__
+        assert new in TRANSITIONS[old], f"illegal transition from {old} to {new}"
+        assert role.epoch >= self.epoch, "epochs never decrease"
+        text = "quorum: node %d changes from %s to %s in epoch %d"
+        log.info(text, self.key.node_id, old, new, role.epoch, extra={"event": "quorum.role"})
+        if isinstance(self.role, Leader):
+            self.effects.append(AnnounceResignation(self.epoch))
+        self.role = role
+        self.in_flight.forget()
+
+    def _persist(self) -> None:
+        voted = self.role.voted
+        self.effects.append(
+            PersistElection(
+                ElectionState(
+                    self.epoch,
+                    self.leader.leader_id,
+                    NO_NODE if voted is None else voted.node_id,
+                    ZERO_UUID if voted is None else voted.directory_id,
+                    tuple(voter.voter_id for voter in self.voters.latest),
+                )
+            )
+        )

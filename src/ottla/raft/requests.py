@@ -1,0 +1,143 @@
+"""What members of the quorum tell one another: the requests and responses of KRaft, flat.
+
+`wire` maps them to the messages of the protocol. Kafka: org.apache.kafka.raft.RaftUtil.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from ottla.types import ZERO_UUID, OffsetAndEpoch, Uuid
+
+if TYPE_CHECKING:
+    from ottla.errors import ErrorCode
+    from ottla.raft.voter_set import Voter, VoterEndpoint
+    from ottla.types import Buffer
+
+NO_LEADER = -1
+
+
+class ReplicaKey(NamedTuple):
+    """A node with one of its log directories; without the directory, any of them."""
+
+    node_id: int
+    directory_id: Uuid = ZERO_UUID
+
+
+class LeaderAndEpoch(NamedTuple):
+    """The leader of an epoch, -1 when it is not known, and where it can be reached."""
+
+    leader_id: int
+    epoch: int
+    endpoints: tuple[VoterEndpoint, ...] = ()
+
+
+class Vote(NamedTuple):
+    """Asks for a vote in an epoch; before the election: whether one would be granted (KIP-996)."""
+
+    candidate: ReplicaKey
+    epoch: int
+    log_end: OffsetAndEpoch
+    """The end offset of the candidate's log and the epoch of its last record."""
+    is_pre_vote: bool
+    voter: ReplicaKey
+    """For whom the request is meant."""
+
+
+class BeginQuorumEpoch(NamedTuple):
+    """The new leader tells the voters of its election."""
+
+    leader: LeaderAndEpoch
+    voter: ReplicaKey
+
+    @property
+    def epoch(self) -> int:
+        """The leader's epoch."""
+        return self.leader.epoch
+
+
+class EndQuorumEpoch(NamedTuple):
+    """The leader resigns; the preferred successors come first."""
+
+    leader: LeaderAndEpoch
+    preferred: tuple[ReplicaKey, ...]
+
+    @property
+    def epoch(self) -> int:
+        """The leader's epoch."""
+        return self.leader.epoch
+
+
+class Fetch(NamedTuple):
+    """A replica asks for records from an offset, which acknowledges all before it."""
+
+    replica: ReplicaKey
+    epoch: int
+    offset: int
+    last_epoch: int
+    """The epoch of the record before offset."""
+    high_watermark: int
+    """What the replica knows as committed; an older one is answered at once (KIP-1166)."""
+    max_wait_ms: int
+
+
+class FetchSnapshot(NamedTuple):
+    """A replica asks for a part of a snapshot."""
+
+    replica: ReplicaKey
+    epoch: int
+    snapshot_id: OffsetAndEpoch
+    position: int
+
+
+class UpdateVoter(NamedTuple):
+    """A voter tells the leader its endpoints and the kraft.version levels that it supports."""
+
+    voter: Voter
+    epoch: int
+
+
+Request: TypeAlias = Vote | BeginQuorumEpoch | EndQuorumEpoch | Fetch | FetchSnapshot | UpdateVoter
+
+
+class VoteResponse(NamedTuple):
+    """Whether the vote is granted."""
+
+    error: ErrorCode
+    leader: LeaderAndEpoch
+    is_granted: bool = False
+
+
+class EpochResponse(NamedTuple):
+    """The response to BeginQuorumEpoch, EndQuorumEpoch and UpdateVoter."""
+
+    error: ErrorCode
+    leader: LeaderAndEpoch
+
+
+class FetchResponse(NamedTuple):
+    """Records; or where the logs diverge; or the snapshot to fetch first."""
+
+    error: ErrorCode
+    leader: LeaderAndEpoch
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    diverging: OffsetAndEpoch | None = None
+    snapshot_id: OffsetAndEpoch | None = None
+    read_offset: int = -1
+    """On the leader: the records from here on are read into `records` before it is sent."""
+    records: Buffer = b""
+
+
+class FetchSnapshotResponse(NamedTuple):
+    """A part of a snapshot of size_bytes."""
+
+    error: ErrorCode
+    leader: LeaderAndEpoch
+    snapshot_id: OffsetAndEpoch
+    size_bytes: int = 0
+    position: int = 0
+    data: Buffer = b""
+
+
+Response: TypeAlias = VoteResponse | EpochResponse | FetchResponse | FetchSnapshotResponse

@@ -1,0 +1,70 @@
+"""Snapshots that are fetched from the leader: parts, check, and the place among the others.
+
+Its methods run in a worker. Kafka: org.apache.kafka.snapshot.FileRawSnapshotWriter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.errors import CorruptMessage
+from ottla.raft.log_check import METADATA_LOG
+from ottla.raft.snapshot import decode_snapshot, snapshot_name, verify_snapshot
+
+if TYPE_CHECKING:
+    from ottla.raft.voter_set import VoterSet
+    from ottla.storage.directory import Directory
+    from ottla.types import Buffer, OffsetAndEpoch
+
+PART: Final = ".part"
+PART_BYTES: Final = 1 << 20
+"""What a leader gives out in one response."""
+
+
+class QuorumOfSnapshot(NamedTuple):
+    """What a snapshot says of the quorum."""
+
+    voters: VoterSet | None
+    kraft_version: int
+
+
+class SnapshotDownload:
+    """The file of one snapshot until it is whole."""
+
+    __slots__ = ("_directory", "_path")
+
+    def __init__(self, directory: Directory, snapshot_id: OffsetAndEpoch) -> None:
+        self._directory = directory
+        self._path = f"{METADATA_LOG}/{snapshot_name(snapshot_id)}"
+
+    def store(self, position: int, data: Buffer) -> None:
+        """Write a part; the first one replaces what is there."""
+        path = self._path + PART
+        if position == 0 and self._directory.exists(path):
+            self._directory.remove(path)
+        file = self._directory.open(path, create=True)
+        try:
+            if file.size() != position:
+                raise CorruptMessage(f"a part of a snapshot at {position}, after {file.size()}")
+            file.append([data])
+        finally:
+            file.close()
+
+    def finish(self, snapshot_id: OffsetAndEpoch) -> QuorumOfSnapshot:
+        """Make the file durable under its own name; CorruptMessage when it is damaged."""
+        path = self._path + PART
+        data = self._directory.read_file(path)
+        try:
+            verify_snapshot(data, snapshot_id)
+            content = decode_snapshot(data)
+        except CorruptMessage:
+            self._directory.remove(path)
+            raise
+        file = self._directory.open(path)
+        try:
+            file.sync()
+        finally:
+            file.close()
+        self._directory.rename(path, self._path)
+        self._directory.sync(METADATA_LOG)
+        return QuorumOfSnapshot(content.voters, content.kraft_version)

@@ -1,0 +1,36 @@
+"""The quorum's timeouts. Kafka: org.apache.kafka.raft.QuorumConfig."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from random import Random
+
+CHECK_QUORUM_FACTOR = 1.5
+"""Times fetch_ms: so long a leader goes on without fetches of a majority."""
+FETCH_MAX_WAIT_MS = 500
+
+
+class Timeouts(NamedTuple):
+    """controller.quorum.*.timeout.ms and the like."""
+
+    election_ms: int = 1000
+    election_backoff_max_ms: int = 1000
+    fetch_ms: int = 2000
+    request_ms: int = 2000
+    retry_backoff_ms: int = 20
+
+    def random_election_ms(self, rng: Random) -> int:
+        """Return between one and two times election_ms: two candidates rarely meet again."""
+        return self.election_ms + (rng.randrange(self.election_ms) if self.election_ms else 0)
+
+    @property
+    def check_quorum_ms(self) -> int:
+        """How long a leader goes on without its majority."""
+        return int(self.fetch_ms * CHECK_QUORUM_FACTOR)
+
+    @property
+    def begin_epoch_ms(self) -> int:
+        """How often a leader tells its election to voters that do not fetch."""
+        return self.fetch_ms // 2

@@ -1,0 +1,429 @@
+"""A quorum in virtual time: real members over simulated disks and a network that loses messages.
+
+Every event (a message, a worker's job, a timer, a fault) is an entry of one heap; the seed decides
+everything else. `QuorumChecks` looks at what the members announce.
+"""
+
+from __future__ import annotations
+
+import zlib
+from heapq import heappop, heappush
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory.pending import Pending
+from ottla.raft.control_records import decode_control_message
+from ottla.raft.driver import RaftDriver
+from ottla.raft.leader import Leader
+from ottla.raft.log_check import METADATA_LOG
+from ottla.raft.member import MemberSettings
+from ottla.raft.node import RaftNode
+from ottla.raft.quorum_state import QuorumStateStore
+from ottla.raft.replicated_log import ReplicatedLog
+from ottla.raft.requests import ReplicaKey
+from ottla.raft.snapshot import encode_snapshot
+from ottla.raft.timeouts import Timeouts
+from ottla.raft.voter_history import VoterHistory
+from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
+from ottla.testing.disk import SimulatedCrash, SimulatedDisk
+from ottla.types import OffsetAndEpoch, Uuid
+from tests.simulation.quorum_checks import QuorumChecks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.raft.requests import LeaderAndEpoch, Request
+
+FIRST_BOOTSTRAP_ID = -2
+
+
+class SimulatedClock:
+    """The quorum's time, wall time as well."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def now_ms(self) -> int:
+        """Return the time."""
+        return self.ms
+
+    def monotonic_ms(self) -> int:
+        """Return the time."""
+        return self.ms
+
+
+def directory_id(node_id: int, disk_number: int = 0) -> Uuid:
+    """Return the id of a node's disk."""
+    return Uuid(bytes([node_id, disk_number]) * 8)
+
+
+def voter(node_id: int, disk_number: int = 0) -> Voter:
+    """Return a voter with the address by which the network knows it."""
+    endpoint = VoterEndpoint("CONTROLLER", f"node{node_id}", 9093)
+    return Voter(node_id, directory_id(node_id, disk_number), (endpoint,))
+
+
+class SimulatedMember:
+    """One node: its disk outlives its processes."""
+
+    def __init__(self, quorum: SimulatedQuorum, node_id: int) -> None:
+        self.quorum = quorum
+        self.node_id = node_id
+        self.disk_number = 0
+        self.disk = SimulatedDisk(quorum.rng.randrange(1 << 30))
+        self.life = 0
+        self.driver: RaftDriver | None = None
+        self.checked_offset = 0
+        """All below was compared with what others committed."""
+        self._tick_ms = -1
+        self._offered = 0
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process runs."""
+        return self.driver is not None
+
+    @property
+    def key(self) -> ReplicaKey:
+        """Its id with its disk's."""
+        return ReplicaKey(self.node_id, directory_id(self.node_id, self.disk_number))
+
+    def start(self) -> None:
+        """Recover the log and take part."""
+        quorum = self.quorum
+        self.life += 1
+        self._tick_ms = -1
+        log = ReplicatedLog.open(self.disk, now_ms=quorum.clock.ms)
+        store = QuorumStateStore(self.disk, METADATA_LOG)
+        bootstrap_count = 0 if self.node_id in quorum.first_voters else len(quorum.first_voters)
+        endpoints = voter(self.node_id).endpoints
+        node = RaftNode(
+            MemberSettings(self.key, endpoints, bootstrap_count, quorum.timeouts),
+            log=log,
+            voters=self._voters(log),
+            election=store.read_at_start(
+                log_end_offset=log.end_offset, epoch_at_end=log.epoch_at_end()
+            ),
+            rng=Random(f"{quorum.seed}-{self.node_id}-{self.life}"),
+            now_ms=quorum.clock.ms,
+            wall_ms=quorum.clock.now_ms,
+        )
+        self.checked_offset = log.start_offset
+        self.driver = RaftDriver(
+            node,
+            log,
+            store,
+            clock=quorum.clock,
+            run_in_worker=self._run_in_worker,
+            listener=self,
+            send=self._send,
+            on_deadline=self._on_deadline,
+        )
+        quorum.happen(0, self._tick, self.life)
+
+    def _voters(self, log: ReplicatedLog) -> VoterHistory:
+        history = VoterHistory(VoterSet(map(voter, self.quorum.first_voters)), 1)
+        found = log.newest_readable_snapshot()
+        position = 0
+        if found is not None:
+            position = found[0].offset
+            history.restart(position, found[1].voters or history.configured, found[1].kraft_version)
+        for batch in log.read(max(position, log.start_offset)):
+            if batch.is_control:
+                for record in batch.records():
+                    history.apply(record.offset, decode_control_message(record))
+        return history
+
+    def stop(self, *, power_cut: bool) -> None:
+        """End the process, with the power or alone."""
+        self.driver = None
+        self.life += 1
+        if power_cut:
+            self.disk.crash()
+        else:
+            self.disk.kill()
+
+    def guarded(self, life: int, action: Callable[..., None], *arguments: Any) -> None:
+        """Do something in this process, if it still runs; a crash of the disk ends it."""
+        if life != self.life or self.driver is None:
+            return
+        try:
+            action(*arguments)
+        except SimulatedCrash:
+            self.stop(power_cut=True)
+            self.quorum.restart_later(self)
+
+    # What the driver asks for
+
+    def _tick(self, life: int) -> None:
+        if self.driver is not None:
+            self.guarded(life, self.driver.tick)
+
+    def _on_deadline(self, due_ms: int) -> None:
+        now_ms = self.quorum.clock.ms
+        if due_ms >= 1 << 61 or now_ms < self._tick_ms <= due_ms:
+            return
+        self._tick_ms = max(due_ms, now_ms + 1)
+        self.quorum.happen(self._tick_ms - now_ms, self._tick, self.life)
+
+    def _run_in_worker(
+        self, job: Callable[[], Any], done: Callable[[Any, Exception | None], None]
+    ) -> None:
+        life = self.life
+
+        def run() -> None:
+            try:
+                result = job()
+            except (OSError, KafkaError) as error:
+                done(None, error)
+            else:
+                done(result, None)
+
+        self.quorum.happen(self.quorum.disk_latency_ms(), self.guarded, life, run)
+
+    def _send(self, node_id: int, _endpoints: object, request: Request) -> Pending[Any]:
+        if node_id <= FIRST_BOOTSTRAP_ID:
+            node_id = self.quorum.first_voters[FIRST_BOOTSTRAP_ID - node_id]
+        return self.quorum.exchange(self, self.quorum.members[node_id], request)
+
+    # What the driver announces
+
+    def became_leader(self, epoch: int, _epoch_start_offset: int, /) -> None:
+        """Check that no other node led this epoch, and that all that is committed is here."""
+        self.quorum.checks.led(self, epoch)
+
+    def batch_appended(self, last_offset: int, size_bytes: int, /) -> None:
+        """Note it in the trace."""
+        self.quorum.note(f"{self.node_id} appended {last_offset} {size_bytes}")
+
+    def high_watermark_moved(self, offset: int, /) -> None:
+        """Compare what is committed here with what is committed elsewhere."""
+        self.quorum.note(f"{self.node_id} committed {offset}")
+        self.quorum.checks.committed(self, offset)
+
+    def epoch_changed(self, leader: LeaderAndEpoch, /) -> None:
+        """Note it in the trace."""
+        self.quorum.note(f"{self.node_id} epoch {leader.epoch} leader {leader.leader_id}")
+
+    def snapshot_loaded(self, snapshot_id: OffsetAndEpoch, /) -> None:
+        """Its content was committed."""
+        self.quorum.note(f"{self.node_id} snapshot {snapshot_id.offset}")
+        self.quorum.checks.loaded(self, snapshot_id)
+
+    def resigned(self, epoch: int, /) -> None:
+        """Note it in the trace."""
+        self.quorum.note(f"{self.node_id} resigned {epoch}")
+
+    def failed(self, error: Exception) -> None:
+        """No member may fail: the simulated disks have no errors but crashes."""
+        raise AssertionError(f"node {self.node_id} failed: {error!r}") from error
+
+    # What its controller does
+
+    def offer(self) -> None:
+        """Offer a record, if this node leads."""
+        if self.driver is None or not isinstance(self.driver.node.role, Leader):
+            return
+        self._offered += 1
+        value = f"{self.node_id}.{self.life}.{self._offered}".encode()
+        self.driver.offer([value] * self.quorum.rng.randrange(1, 4), self.quorum.clock.ms)
+
+    def write_snapshot(self) -> None:
+        """Write a snapshot of what is committed, and let go of the log before it."""
+        driver = self.driver
+        if driver is None:
+            return
+        offset = driver.log.log.high_watermark
+        latest = driver.log.latest_snapshot
+        if offset <= driver.log.start_offset or (latest and latest.offset >= offset):
+            return
+        epoch = driver.log.log.leader_epochs.epoch_for_offset(offset - 1)
+        quorum = driver.node.quorum_at(offset)
+        data = encode_snapshot(
+            [b"state"],
+            now_ms=self.quorum.clock.ms,
+            leader_epoch=epoch,
+            kraft_version=quorum.kraft_version,
+            voters=quorum.voters,
+        )
+        write, written = driver.log.snapshot_writer(OffsetAndEpoch(offset, epoch), [data])
+        write()
+        written()
+        if self.quorum.rng.random() < 0.7:
+            driver.log.clean(now_ms=self.quorum.clock.ms, max_bytes=0, max_age_ms=-1)
+
+
+class SimulatedQuorum:
+    """All members, the network and the time."""
+
+    def __init__(self, seed: int, *, voters: int = 3, observers: int = 1) -> None:
+        self.seed = seed
+        self.rng = Random(seed)
+        self.clock = SimulatedClock()
+        self.timeouts = Timeouts()
+        self.first_voters = list(range(1, voters + 1))
+        self.checks = QuorumChecks(self)
+        self.members: dict[int, SimulatedMember] = {
+            node_id: SimulatedMember(self, node_id) for node_id in range(1, voters + observers + 1)
+        }
+        self.events = 0
+        self.drop_probability = 0.0
+        self.duplicate_probability = 0.0
+        self.slow_disk_probability = 0.0
+        self.cut: set[tuple[int, int]] = set()
+        """Links on which nothing passes, as (from, to)."""
+        self.trace = 0
+        self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._count = 0
+        for member in self.members.values():
+            member.start()
+
+    def note(self, text: str) -> None:
+        """Add a line to the trace, of which only a checksum is kept."""
+        self.trace = zlib.crc32(f"{self.clock.ms} {text}".encode(), self.trace)
+
+    def happen(self, delay_ms: int, action: Callable[..., None], *arguments: Any) -> None:
+        """Let something happen after a while."""
+        self._count += 1
+        heappush(self._heap, (self.clock.ms + delay_ms, self._count, action, arguments))
+
+    def step(self) -> None:
+        """Let the next event happen."""
+        at_ms, _, action, arguments = heappop(self._heap)
+        self.clock.ms = at_ms
+        self.events += 1
+        action(*arguments)
+
+    def run(self, duration_ms: int) -> None:
+        """Let time pass."""
+        end_ms = self.clock.ms + duration_ms
+        while self._heap and self._heap[0][0] <= end_ms:
+            self.step()
+        self.clock.ms = end_ms
+
+    def disk_latency_ms(self) -> int:
+        """Return how long a worker takes."""
+        if self.rng.random() < self.slow_disk_probability:
+            return self.rng.randrange(100, 3000)
+        return self.rng.randrange(1, 8)
+
+    # The network
+
+    def exchange(
+        self, source: SimulatedMember, target: SimulatedMember, request: Request
+    ) -> Pending[Any]:
+        """Carry a request and its response; either may be lost, late or come twice."""
+        pending: Pending[Any] = Pending()
+        life = source.life
+
+        def respond(done: Pending[Any]) -> None:
+            self.checks.answered(target, request, done.value)
+            if self._passes(target.node_id, source.node_id):
+                delay_ms = self._latency_ms()
+                self.happen(delay_ms, source.guarded, life, _complete, pending, done.value)
+
+        def arrive() -> None:
+            if target.driver is None:
+                self.happen(1, source.guarded, life, _refuse, pending)
+                return
+            self.checks.asked(source, request)
+            target.driver.request(request).on_done(respond)
+
+        if self._passes(source.node_id, target.node_id):
+            for _ in range(1 + (self.rng.random() < self.duplicate_probability)):
+                self.happen(self._latency_ms(), self._deliver, target, arrive)
+        return pending
+
+    def _deliver(self, target: SimulatedMember, arrive: Callable[[], None]) -> None:
+        try:
+            arrive()
+        except SimulatedCrash:
+            target.stop(power_cut=True)
+            self.restart_later(target)
+
+    def _passes(self, source: int, target: int) -> bool:
+        return (source, target) not in self.cut and self.rng.random() >= self.drop_probability
+
+    def _latency_ms(self) -> int:
+        if self.rng.random() < 0.02:
+            return self.rng.randrange(20, 800)
+        return self.rng.randrange(1, 6)
+
+    # Faults
+
+    def restart_later(self, member: SimulatedMember) -> None:
+        """Start a node again after a while."""
+        life = member.life
+        self.happen(self.rng.randrange(1, 6000), self._restart, member, life)
+
+    def _restart(self, member: SimulatedMember, life: int) -> None:
+        if member.life == life and not member.is_alive:
+            member.start()
+
+    def fault(self) -> None:
+        """Do one thing of a bad day."""
+        rng = self.rng
+        member = rng.choice(list(self.members.values()))
+        kind = rng.randrange(8)
+        if kind <= 1 and member.is_alive:
+            member.stop(power_cut=kind == 0)
+            self.restart_later(member)
+        elif kind == 2 and member.is_alive:
+            member.disk.crash_at(member.disk.calls + rng.randrange(1, 30))
+        elif kind == 3:
+            self.cut = {
+                (one, other)
+                for one in self.members
+                for other in self.members
+                if one != other and rng.random() < 0.3
+            }
+        elif kind == 4:
+            side = set(rng.sample(sorted(self.members), rng.randrange(1, len(self.members))))
+            self.cut = {
+                (one, other)
+                for one in self.members
+                for other in self.members
+                if (one in side) != (other in side)
+            }
+        elif kind == 5:
+            self.cut = set()
+        elif kind == 6:
+            self.drop_probability = rng.choice([0.0, 0.05, 0.3])
+            self.duplicate_probability = rng.choice([0.0, 0.1])
+        else:
+            self.slow_disk_probability = rng.choice([0.0, 0.0, 0.2])
+
+    def heal(self) -> None:
+        """End all faults; nodes that are down come back."""
+        self.cut = set()
+        self.drop_probability = self.duplicate_probability = self.slow_disk_probability = 0.0
+        for member in self.members.values():
+            member.disk.heal()
+            if not member.is_alive:
+                member.start()
+
+    def work(self) -> None:
+        """Let controllers offer records and now and then write snapshots."""
+        for member in self.members.values():
+            member.guarded(member.life, member.offer)
+            if self.rng.random() < 0.02:
+                member.guarded(member.life, member.write_snapshot)
+
+    def leaders(self) -> list[SimulatedMember]:
+        """Return the members that lead."""
+        return [
+            member
+            for member in self.members.values()
+            if member.driver is not None and isinstance(member.driver.node.role, Leader)
+        ]
+
+
+def _complete(pending: Pending[Any], response: Any) -> None:
+    if not pending.done:  # of two copies the first counts
+        pending.complete(response)
+
+
+def _refuse(pending: Pending[Any]) -> None:
+    if not pending.done:
+        pending.fail(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE))
