@@ -1,15 +1,22 @@
-"""What all tests share: how hypothesis searches, and that Ctrl-C can be sent.
+"""What all tests share: how hypothesis searches, that Ctrl-C can be sent, and one Spark.
 
 No deadline, since a busy machine is no bug; in CI the examples are the same in every run. A shell
 that starts the tests in the background has them ignore SIGINT, and every process that they start.
+Of several processes one runs all tests of Spark, since a session takes both cores for 15 seconds.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
+
+if TYPE_CHECKING:
+    import pytest
+    from xdist.remote import Producer
 
 settings.register_profile(
     "ottla",
@@ -20,3 +27,15 @@ settings.register_profile(
 settings.load_profile("ottla")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class SparkTogether(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
+    """Gives the tests of a file to one process, those of Spark all to the same."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "tests/spark" if nodeid.startswith("tests/spark/") else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SparkTogether:
+    """Choose how tests are shared out to processes."""
+    return SparkTogether(config, log)

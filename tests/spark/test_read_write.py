@@ -15,7 +15,7 @@ from pyspark.sql.types import StringType, StructField, StructType  # noqa: E402
 from ottla.clients.admin.topics import NewTopic  # noqa: E402
 from ottla.clients.blocking import Admin, Consumer, Producer  # noqa: E402
 from ottla.errors import KafkaError  # noqa: E402
-from ottla.spark import sink, source, stream  # noqa: E402
+from ottla.spark import cluster, sink, source, stream  # noqa: E402
 from ottla.spark.cluster import TopicRecreated, open_cluster  # noqa: E402
 from ottla.spark.options import BASE_COLUMNS, ReadOptions, read_options, write_options  # noqa: E402
 from ottla.spark.reading import RangePartition, read_range  # noqa: E402
@@ -176,8 +176,11 @@ def test_offsets_and_timestamps_bound_a_batch(node: Node) -> None:
         values(startingOffsets='{"bounded":{"1":0}}')
 
 
-def test_a_missing_topic_is_named_with_the_nearest(node: Node) -> None:
+def test_a_missing_topic_is_named_with_the_nearest(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A topic that is not there is an error with a proposal, for reading and for writing."""
+    monkeypatch.setattr(cluster, "NEW_TOPIC_TIMEOUT_MS", 300)
     make_topic(node, "departures")
     with pytest.raises(KafkaError, match="did you mean 'departures'"):
         rows_of(reading(node, "departure"))

@@ -189,18 +189,19 @@ def test_a_query_outlives_a_restart_of_the_broker(
 
 
 def test_errors_name_the_option(spark: SparkSession, node: Cluster) -> None:
-    """A mistyped option and a missing topic end in our sentence, without a traceback."""
+    """Mistakes that schema, plan and writer find end in our sentence, without a traceback."""
+    make_topics(node, "named")
     with pytest.raises(Exception, match="did you mean 'startingOffsets'") as mistyped:
-        batch(spark, node, "frame", startingOfsets="earliest")
-    with pytest.raises(Exception, match="there is no topic 'nowhere'") as missing:
-        batch(spark, node, "nowhere").count()
+        batch(spark, node, "named", startingOfsets="earliest")
+    with pytest.raises(Exception, match="must name exactly the partitions") as planned:
+        batch(spark, node, "named", startingOffsets='{"named":{"7":0}}').count()
     with pytest.raises(Exception, match=r"option kafka\.fetch\.min\.bytes") as setting:
-        batch(spark, node, "frame", **{"kafka.fetch.min.bytes": "x"})
+        batch(spark, node, "named", **{"kafka.fetch.min.bytes": "x"})
     frame = spark.range(1).selectExpr("CAST(id AS STRING) AS value").write.format("ottla")
     frame = frame.option("kafka.bootstrap.servers", node.bootstrap)
     with pytest.raises(Exception, match="there is no topic 'nowhere'") as target:
         frame.option("topic", "nowhere").mode("append").save()
-    for raised in (mistyped, missing, setting, target):
+    for raised in (mistyped, planned, setting, target):
         assert "Traceback" not in str(raised.value)
 
 
@@ -223,6 +224,7 @@ print(spark.read.format("ottla").options(**server).load().columns[:2])
 """
 
 
+@pytest.mark.conformance
 def test_a_plain_session_needs_no_path(tmp_path: Path) -> None:
     """A virtual environment that is not on PATH: the JVM looks for sources with its Python."""
     venv.create(tmp_path / "venv", symlinks=True)
