@@ -11,11 +11,11 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
-    import pytest
     from xdist.remote import Producer
 
 settings.register_profile(
@@ -36,6 +36,7 @@ class SparkTogether(LoadFileScheduling):  # type: ignore[misc] # xdist has no ty
         return "tests/spark" if nodeid.startswith("tests/spark/") else super()._split_scope(nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SparkTogether:
     """Choose how tests are shared out to processes."""
     return SparkTogether(config, log)

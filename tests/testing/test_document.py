@@ -81,7 +81,9 @@ def write(directory: Path, example: Example) -> None:
 
 def run(directory: Path, *arguments: str) -> tuple[dict[str, int], str]:
     """Run pytest in a process of its own; return the number of each outcome, and the output."""
-    options = ("-p", "no:randomly", "-p", "no:cacheprovider", "--import-mode=importlib")
+    options: tuple[str, ...] = ("--import-mode=importlib",)
+    for plugin in ("randomly", "cacheprovider", "hypothesispytest", "anyio"):  # slow to load
+        options += ("-p", f"no:{plugin}")
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *arguments],
         cwd=directory,
