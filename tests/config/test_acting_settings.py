@@ -16,7 +16,7 @@ from ottla.testing.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "ottla"
-OTHER_PLACES = {"clients", "spark", "cli", "config"}
+OTHER_PLACES = {"clients", "spark", "cli", "config", "testing"}
 EXCEPTIONS = {
     "controller.quorum.voters",
     "controller.quorum.bootstrap.servers",
