@@ -113,26 +113,24 @@ def _kinds(effects: list[Effect]) -> list[type]:
 
 
 def test_a_lone_voter_leads_at_once() -> None:
-    """Its vote is durable first, then its leadership, then the leader-change record."""
+    """Its vote is stored first, then its leadership; then comes the leader-change record."""
     _, effects = _led(Log(10), epoch=4)
     assert _kinds(effects) == [
         PersistElection,
         AnnounceEpoch,
         PersistElection,
-        AnnounceLeader,
         AppendBatch,
         FlushLog,
     ]
     assert effects[0] == PersistElection(ElectionState(5, -1, 1, DISK, (1,)))
     assert effects[2] == PersistElection(ElectionState(5, 1, 1, DISK, (1,)))
-    appended = effects[4]
+    appended = effects[3]
     assert isinstance(appended, AppendBatch)
     batch = RecordBatch(memoryview(appended.data))
     assert (batch.base_offset, batch.leader_epoch, batch.is_control) == (10, 5, True)
     message = decode_control_message(batch.records()[0])
     assert isinstance(message, LeaderChangeMessage)
     assert (message.version, message.leader_id) == (0, 1)
-    assert effects[3] == AnnounceLeader(5, 10)
 
 
 def test_a_leader_that_restarts_does_not_vote_again() -> None:
@@ -157,7 +155,7 @@ def test_the_high_watermark_waits_for_the_first_record_of_the_epoch() -> None:
     assert node.high_watermark == -1
     assert node.handle(LogFlushed(10, 0), 0) == []
     node, _ = _led(Log(10))
-    assert node.handle(LogFlushed(11, 0), 0) == [AnnounceHighWatermark(11)]
+    assert node.handle(LogFlushed(11, 0), 0) == [AnnounceHighWatermark(11), AnnounceLeader(1, 10)]
     assert node.high_watermark == 11
 
 
@@ -169,7 +167,7 @@ def test_many_offers_share_one_flush() -> None:
         node.handle(RecordsOffered([b"%d" % number], number), 0)
         assert node.poll(0) == []
     assert node.next_offset == 101
-    assert node.handle(LogFlushed(1, 0), 500) == [AnnounceHighWatermark(1)]
+    assert node.handle(LogFlushed(1, 0), 500)[0] == AnnounceHighWatermark(1)
     append, flush = node.poll(500)
     assert isinstance(append, AppendBatch)
     assert (append.base_offset, append.last_offset) == (1, 100)
@@ -198,6 +196,7 @@ def test_dynamic_voters_are_written_into_an_empty_log_once() -> None:
 def test_after_resigning_no_records_are_accepted() -> None:
     """A node that resigned leads no more in its epoch."""
     node, _ = _led(Log())
+    node.handle(LogFlushed(1, 0), 0)
     assert node.handle(ShutdownRequested(), 0) == [AnnounceResignation(1)]
     assert node.handle(LogFlushed(1, 0), 0) == []
     with pytest.raises(KafkaError) as caught:

@@ -14,6 +14,7 @@ import pytest
 import ottla
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.snapshot import encode_snapshot
+from ottla.raft.snapshot_download import SnapshotDownload
 from ottla.storage.directories.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     decode_offsets,
@@ -63,9 +64,12 @@ SNAPSHOT = (
     "ReplicatedLog.snapshot_writer.<locals>.write: "
     'directory.write_file_atomically(path, b"".join(parts), mode=SNAPSHOT_MODE)'
 )
-
+FETCHED = "SnapshotDownload.finish: file.sync()"
+FETCHED_NAME = "SnapshotDownload.finish: self._directory.sync(METADATA_LOG)"
 
 NOTICED_AFTER_A_CALL = {
+    FETCHED,
+    FETCHED_NAME,
     OPENED,
     CHECKPOINT,
     PRODUCERS,
@@ -186,6 +190,20 @@ def _snapshot_is_lost(seed: int) -> bool:
     return not disk.exists(path) or disk.content(path) != data
 
 
+def _fetched_snapshot_is_lost(seed: int) -> bool:
+    disk = SimulatedDisk(seed)
+    ReplicatedLog.open(disk, now_ms=0)
+    snapshot_id = OffsetAndEpoch(4, 1)
+    data = encode_snapshot([b"x"], now_ms=0, leader_epoch=1, last_contained_log_timestamp=0)
+    download = SnapshotDownload(disk, snapshot_id)
+    download.store(0, data[:50])
+    download.store(50, data[50:])
+    download.finish(snapshot_id)
+    path = next(one for one in disk.files() if one.endswith(".checkpoint"))
+    disk.crash()
+    return not disk.exists(path) or disk.content(path) != data
+
+
 def _aborts_are_lost(seed: int) -> bool:
     """Recover a corrupt transaction index below the recovery point, which no flush writes."""
     disk = SimulatedDisk(seed)
@@ -258,6 +276,8 @@ def _removed_segments_return(seed: int) -> bool:
         (CHECKPOINT, _checkpoint_is_lost),
         (PRODUCERS, _producer_is_forgotten),
         (SNAPSHOT, _snapshot_is_lost),
+        (FETCHED, _fetched_snapshot_is_lost),
+        (FETCHED_NAME, _fetched_snapshot_is_lost),
         (TRANSACTIONS, _aborts_are_lost),
         (REPAIR_CHECKPOINTS, _recovery_point_returns),
         (REPAIR_MARKER, _marker_of_repair_returns),

@@ -1,4 +1,4 @@
-"""The metadata log as replayed: into the controller on append, into the image on commit.
+"""The metadata log as replayed: by the leader on append, by others and into the image on commit.
 
 Kafka: the log listener of QuorumController and OffsetControlManager; MetadataLoader's input.
 """
@@ -13,7 +13,7 @@ from ottla.metadata.framing import NO_OP_VALUE, MessageAndVersion, decode_record
 from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ottla.controller.controller import Controller
     from ottla.metadata.loader import MetadataLoader
@@ -30,7 +30,7 @@ class _Appended(NamedTuple):
 
 
 class ReplayedLog:
-    """Keeps the controller at the end of the log and the image at the high watermark."""
+    """Keeps an active controller at the end of the log, all else at the high watermark."""
 
     def __init__(
         self, controller: Controller, loader: MetadataLoader, snapshots: SnapshotPolicy
@@ -43,6 +43,7 @@ class ReplayedLog:
         self.committed_offset = -1
         """The offset of the last committed record."""
         self._uncommitted: deque[_Appended] = deque()
+        self._is_published = False
 
     def load_snapshot(
         self, values: Sequence[bytes], snapshot_id: OffsetAndEpoch, timestamp: int
@@ -53,11 +54,30 @@ class ReplayedLog:
         for record in records:
             self.controller.replay(record, last.offset)
         self.loader.load_snapshot(records, last)
-        self.last_offset = last.offset
+        self.last_offset = self.committed_offset = last.offset
         self.last_timestamp = timestamp
 
-    def load_batch(self, batch: RecordBatch) -> None:
-        """Replay a batch of the log; it is applied to the image when it is committed."""
+    def replay(self, batches: Iterable[RecordBatch], high_watermark: int) -> None:
+        """Replay what another node, or an earlier life of this one, wrote and is committed now."""
+        registry = self.controller.registry
+        if not self.controller.in_transaction:  # an abort reverts to its start
+            registry.reset()  # nothing can be reverted: all of it is committed
+        delta = MetadataDelta(is_snapshot=not self._is_published)
+        epoch = self.loader.image.offset_and_epoch.leader_epoch
+        for batch in batches:
+            if batch.base_offset >= high_watermark:
+                break
+            epoch = batch.leader_epoch
+            if not batch.is_control:
+                self._replay_batch(batch, delta)
+            self.last_timestamp = batch.max_timestamp
+            self.snapshots.committed(batch.size)
+        self.last_offset = high_watermark - 1
+        if not self.controller.in_transaction:
+            registry.snapshot(self.last_offset)
+        self._committed(OffsetAndEpoch(self.last_offset, epoch), delta)
+
+    def _replay_batch(self, batch: RecordBatch, delta: MetadataDelta) -> None:
         records: list[MessageAndVersion] = []
         for record in batch.records():
             if record.value == NO_OP_VALUE:
@@ -66,17 +86,22 @@ class ReplayedLog:
             self.controller.replay(decoded, record.offset)
             records.append(decoded)
         if records:
-            appended = _Appended(batch.last_offset, batch.leader_epoch, records)
-            self._uncommitted.append(appended)
-        self.last_offset = batch.last_offset
-        self.last_timestamp = batch.max_timestamp
-        self.snapshots.committed(batch.size)
+            end = OffsetAndEpoch(batch.last_offset, batch.leader_epoch)
+            self.loader.load_batch(records, end, delta)
 
-    def begin_epoch(self, epoch_start_offset: int) -> None:
-        """Make the end of the log the state to which failed operations revert."""
-        self.last_offset = max(self.last_offset, epoch_start_offset)
+    def begin_epoch(self, last_offset: int) -> None:
+        """Accept operations after the epoch's first records, which are the end of the log."""
+        self.last_offset = last_offset
         if not self.controller.in_transaction:
             self.controller.registry.snapshot(self.last_offset)
+
+    def end_epoch(self) -> None:
+        """Revert to the last committed state: the next leader decides what follows it."""
+        registry, committed = self.controller.registry, self.committed_offset
+        registry.revert_to(max(epoch for epoch in registry.epochs if epoch <= committed))
+        self.controller.in_transaction = self.loader.in_transaction
+        self._uncommitted.clear()
+        self.last_offset = committed
 
     def append(
         self, records: Sequence[MessageAndVersion], first: OffsetAndEpoch, timestamp: int
@@ -96,15 +121,19 @@ class ReplayedLog:
         self._uncommitted.append(_Appended(self.last_offset, first.leader_epoch, records))
 
     def commit(self, high_watermark: int, epoch: int) -> None:
-        """Apply the records below the high watermark to the image and notify its listeners."""
-        first = self.committed_offset < 0
-        delta = MetadataDelta(is_snapshot=first)
+        """Apply this leader's own records below the high watermark to the image."""
+        delta = MetadataDelta(is_snapshot=not self._is_published)
         while self._uncommitted and self._uncommitted[0].last_offset < high_watermark:
             last_offset, written_epoch, records = self._uncommitted.popleft()
             self.loader.load_batch(records, OffsetAndEpoch(last_offset, written_epoch), delta)
-            if not self.controller.in_transaction:  # an abort reverts to its start
+            if not self.controller.in_transaction:
                 self.controller.registry.delete_up_to(last_offset)
-        self.loader.committed(OffsetAndEpoch(high_watermark - 1, epoch))
-        self.committed_offset = high_watermark - 1
+        self._committed(OffsetAndEpoch(high_watermark - 1, epoch), delta)
+
+    def _committed(self, end: OffsetAndEpoch, delta: MetadataDelta) -> None:
+        """Notify the image's listeners."""
+        first, self._is_published = not self._is_published, True
+        self.loader.committed(end)
+        self.committed_offset = end.offset
         if first or not delta.is_empty:
             self.loader.publish_from(delta, everything=first)

@@ -94,9 +94,11 @@ class ControllerRuntime:
 
     # Events of the quorum
 
-    def became_leader(self, _epoch: int, epoch_start_offset: int) -> None:
+    def became_leader(self, _epoch: int, _epoch_start_offset: int) -> None:
         """Accept operations; in a new cluster, append the bootstrap records."""
-        self._replayed.begin_epoch(epoch_start_offset)
+        if self.failure is not None:
+            return
+        self._replayed.begin_epoch(self.driver.node.next_offset - 1)
         self.active = True
         if self.controller.in_transaction:  # the previous leader did not complete it
             self._append([MessageAndVersion(AbortTransactionRecord(reason="a new leader"), 0)])
@@ -117,8 +119,12 @@ class ControllerRuntime:
 
     def high_watermark_moved(self, offset: int) -> None:
         """Apply committed records to the image, notify its listeners and release responses."""
+        replayed = self._replayed
         try:
-            self._replayed.commit(offset, self.driver.node.epoch)
+            if self.active:
+                replayed.commit(offset, self.driver.node.epoch)
+            else:
+                replayed.replay(self.driver.log.read(replayed.committed_offset + 1), offset)
         except Exception as error:  # noqa: BLE001 - a record that cannot be applied stops this node
             self.failed(error)
             return
@@ -135,6 +141,7 @@ class ControllerRuntime:
     def resigned(self, _epoch: int) -> None:
         """Fail waiting operations: the next leader decides whether they are committed."""
         self.active = False
+        self._replayed.end_epoch()
         self._fail_all(KafkaError(ErrorCode.NOT_CONTROLLER))
 
     def failed(self, error: Exception) -> None:

@@ -75,7 +75,7 @@ class RaftListener(Protocol):
     """Receives the changes of the quorum's state."""
 
     def became_leader(self, epoch: int, epoch_start_offset: int, /) -> None:
-        """Handle that this node leads; its first record is written but not committed."""
+        """Handle that this node leads; its epoch's first record is committed."""
 
     def batch_appended(self, last_offset: int, size_bytes: int, /) -> None:
         """Handle that offered records are in the log, not yet durable."""

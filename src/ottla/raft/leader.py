@@ -49,6 +49,7 @@ class Leader:
         "epoch_start_offset",
         "fetched",
         "high_watermark",
+        "is_announced",
         "key",
         "leader",
         "observers",
@@ -76,6 +77,7 @@ class Leader:
         self.epoch_start_offset = epoch_start_offset
         self.high_watermark: int | None = None
         """None until a record of this epoch is committed: older records are not exposed before."""
+        self.is_announced = False
         self.accumulator = BatchAccumulator(epoch=epoch, next_offset=epoch_start_offset)
         self.timeouts = timeouts
         self.replicas: dict[int, Replica] = {}

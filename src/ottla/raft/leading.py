@@ -60,7 +60,6 @@ class Leading:
             messages.append(KRaftVersionRecord(version=0, kraft_version=version))
             messages.append(role.voters.to_record())
         self.append_control(role, messages)
-        member.effects.append(AnnounceLeader(role.epoch, role.epoch_start_offset))
 
     def append_control(self, role: Leader, messages: Sequence[ControlMessage]) -> None:
         """Write control records in a batch of their own, after what was offered before them."""
@@ -150,8 +149,16 @@ class Leading:
             member.flush()
 
     def _committed(self, role: Leader) -> None:
+        """Announce what is committed; the first time also that this node leads.
+
+        Only then is every record before the epoch known to be committed.
+        """
         assert role.high_watermark is not None
         self._member.raise_high_watermark(role.high_watermark)
+        if not role.is_announced:
+            role.is_announced = True
+            announced = AnnounceLeader(role.epoch, role.epoch_start_offset)
+            self._member.effects.append(announced)
 
     # Fetches
 

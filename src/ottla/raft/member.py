@@ -280,7 +280,7 @@ class Member:
         assert role.epoch >= self.epoch, "epochs never decrease"
         text = "quorum: node %d changes from %s to %s in epoch %d"
         log.info(text, self.key.node_id, old, new, role.epoch, extra={"event": "quorum.role"})
-        if isinstance(self.role, Leader):
+        if isinstance(self.role, Leader) and self.role.is_announced:
             self.effects.append(AnnounceResignation(self.epoch))
         self.role = role
         self.in_flight.forget()

@@ -168,7 +168,10 @@ class Respond(NamedTuple):
 
 
 class AnnounceLeader(NamedTuple):
-    """This node leads epoch; its first record has the offset epoch_start_offset."""
+    """This node leads epoch, and everything before it is committed.
+
+    Its first record has the offset epoch_start_offset.
+    """
 
     epoch: int
     epoch_start_offset: int

@@ -236,8 +236,10 @@ def test_an_unknown_record_stops_the_start() -> None:
     value = b"\x01\x63\x00\x00"
     data = encode_batch([(0, None, value, ())], base_offset=log.end_offset, leader_epoch=1)
     log.append(data, epoch=1, now_ms=0)
-    with pytest.raises(UnsupportedVersion):
-        harness.start()
+    harness.start()
+    harness.run_turn()
+    assert isinstance(harness.failures[0], UnsupportedVersion)
+    assert not harness.node.active
 
 
 def described_topics(*names: str) -> DescribeQuorumRequest:

@@ -1,4 +1,4 @@
-"""How a controller comes back: it replays its metadata log, then takes its place in the quorum.
+"""How a controller comes back: it loads its newest snapshot, then takes its place in the quorum.
 
 Kafka: org.apache.kafka.raft.KafkaRaftClient.initialize, KRaftControlRecordStateMachine.
 """
@@ -36,7 +36,7 @@ def take_part(
     rng: Random,
     path: str,
 ) -> RaftNode:
-    """Replay snapshot and log into `replayed`; return the member with the voters found there.
+    """Load the newest snapshot into `replayed`; return the member with the voters of the log.
 
     path is the log directory's name in the text of errors. KafkaError INCONSISTENT_VOTER_SET for
     a quorum that this node cannot serve.
@@ -72,7 +72,10 @@ def check_voters(voters: VoterSet, key: ReplicaKey) -> None:
 
 
 def _replay(log: ReplicatedLog, replayed: ReplayedLog, static_voters: VoterSet) -> VoterHistory:
-    """Replay everything; return the voters and the kraft.version by offset."""
+    """Load the newest snapshot; return the voters and the kraft.version by offset.
+
+    The records after it are replayed when they are known to be committed.
+    """
     voters, position = VoterHistory(static_voters), 0
     found = log.newest_readable_snapshot()
     if found is not None:
@@ -88,8 +91,6 @@ def _replay(log: ReplicatedLog, replayed: ReplayedLog, static_voters: VoterSet) 
         if batch.is_control:
             for record in batch.records():
                 voters.apply(record.offset, decode_control_message(record))
-        else:
-            replayed.load_batch(batch)
     return voters
 
 
