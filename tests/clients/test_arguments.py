@@ -16,6 +16,7 @@ from ottla.clients.admin.admin import AsyncAdmin
 from ottla.clients.admin.blocking import Admin
 from ottla.clients.blocking import Consumer, Producer
 from ottla.clients.consumer.consumer import AsyncConsumer
+from ottla.clients.consumer.offsets import OffsetAndMetadata
 from ottla.clients.producer.producer import AsyncProducer
 from ottla.errors import ClosedError, ConfigError, IllegalStateError
 from ottla.types import TopicPartition
@@ -63,6 +64,23 @@ def producer(kafka: Kafka) -> Iterator[Producer]:
         (lambda c: c.position("t"), "a partition must be TopicPartition(topic, partition), not"),
         (lambda c: c.offsets_for_times({T0: "1"}), "a timestamp must be int (ms since the epoch)"),
         (lambda c: c.subscribe([5]), "a topic must be str, not int: 5"),
+        (lambda c: c.poll("1"), "timeout must be a number of seconds, not str"),
+        (lambda c: c.poll(None), "timeout must be a number of seconds, not NoneType"),
+        (lambda c: c.poll_batches(1.0, "5"), "max_records must be int, not str: '5'"),
+        (lambda c: c.position(T0, timeout="1"), "timeout must be a number of seconds, not str"),
+        (lambda c: c.partitions_for(5), "a topic must be str, not int: 5"),
+        (
+            lambda c: c.commit({T0: OffsetAndMetadata("5")}),  # type: ignore[arg-type]
+            "an offset must be int or OffsetAndMetadata, not str: OffsetAndMetadata(offset='5'",
+        ),
+        (
+            lambda c: c.subscribe("t", listener=print),
+            "listener must be a RebalanceListener, not builtin_function_or_method",
+        ),
+        (
+            lambda _: Consumer(config=["group.id=g"]),  # type: ignore[arg-type]
+            "config must be a mapping of settings, not list",
+        ),
         (
             lambda _: Consumer({"bootstrap.servers": "h:1", "sasl.password": "secret"}),  # type: ignore[arg-type]
             "a topic must be str, not a mapping; settings are keywords, or config={...}",
@@ -100,6 +118,8 @@ def test_wrong_types_are_an_error_of_the_consumers_call(
         (lambda p: p.send_many("t", "abc"), "values must be a list, not str: ['abc']"),
         (lambda p: p.send_many(5, [b"v"]), "a topic must be str, not int: 5"),
         (lambda p: p.partitions_for(5), "a topic must be str, not int: 5"),
+        (lambda p: p.flush("1"), "timeout must be a number of seconds, not str"),
+        (lambda p: p.close("1"), "timeout must be a number of seconds, not str"),
     ],
 )
 def test_wrong_types_are_an_error_of_the_producers_call(
@@ -110,6 +130,14 @@ def test_wrong_types_are_an_error_of_the_producers_call(
         call(producer)
     assert str(caught.value).startswith(text)
     assert not producer._core.accumulator.unfinished
+
+
+def test_a_wrong_timeout_of_a_delivery_is_an_error_of_its_call(producer: Producer) -> None:
+    """The record is delivered all the same."""
+    delivery = producer.send("t", b"v")
+    with pytest.raises(TypeError, match="timeout must be a number of seconds, not str"):
+        delivery.result("1")  # type: ignore[arg-type]
+    assert delivery.result(10).topic == "t"
 
 
 @pytest.mark.parametrize("timestamp_ms", [-1, 1 << 63])
@@ -128,7 +156,12 @@ def test_a_timestamp_that_no_record_can_have_is_refused(
     ("call", "text"),
     [
         (lambda a: a.create_topic(5), "a topic must be str, not int: 5"),
-        (lambda a: a.create_topic("t", "3"), "partitions must be int, not '3'"),
+        (lambda a: a.create_topic("t", "3"), "partitions must be int, not str: '3'"),
+        (lambda a: a.create_topic("t", configs=["a=b"]), "configs must be a mapping, not list"),
+        (lambda a: a.create_partitions({"t": "3"}), "a partition count must be int, not str: '3'"),
+        (lambda a: a.list_offsets({T0: "1"}), "a timestamp must be int, not str: '1'"),
+        (lambda a: a.delete_records({T0: "1"}), "an offset must be int, not str: '1'"),
+        (lambda a: a.list_topics(timeout="1"), "timeout must be a number of seconds, not str"),
         (lambda a: a.delete_topics("abc"), "topics must be a list, not str: ['abc']"),
         (lambda a: a.delete_topics([5]), "a topic must be str, not int: 5"),
         (lambda a: a.describe_topics("abc"), "topics must be a list, not str: ['abc']"),

@@ -14,10 +14,12 @@ import pytest
 from ottla.clients.blocking import Consumer
 from ottla.clients.connection_errors import connect_error, with_hint
 from ottla.clients.consumer.coordinator import Coordinator
+from ottla.clients.login import make_login
 from ottla.clients.outages import Outages
-from ottla.errors import ErrorCode, KafkaError, SslAuthenticationError
+from ottla.errors import ErrorCode, IllegalSaslStateError, KafkaError, SslAuthenticationError
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.apis.metadata import MetadataRequest
+from ottla.protocol.apis.sasl_handshake import SaslHandshakeResponse
 from ottla.types import TopicPartition
 from tests.clients.simulated import (
     LOSE_REQUEST,
@@ -130,7 +132,7 @@ def test_an_unknown_coordinator_is_warned_of_within_a_second(
     def refuse(_request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         found = FindCoordinatorResponse.Coordinator(
-            key="g", node_id=-1, host="", port=-1, error_code=code, error_message=None
+            key="g", node_id=-1, host="", port=-1, error_code=code, error_message=""
         )
         return FindCoordinatorResponse(coordinators=[found])
 
@@ -148,6 +150,16 @@ def test_an_unknown_coordinator_is_warned_of_within_a_second(
     ]
     sim.run(lambda: coordinator.known)
     assert "the coordinator of group 'g': works again after " in lines()[1]
+
+
+def test_a_login_that_the_listener_does_not_ask_for_is_named() -> None:
+    """Kafka's text for it says nothing of the setting."""
+    account = {"sasl_username": "u", "sasl_password": "p", "security_protocol": "SASL_PLAINTEXT"}
+    login = make_login(producer_settings(sasl_mechanism="PLAIN", **account))
+    assert login.next_request(None)
+    refused = SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+    with pytest.raises(IllegalSaslStateError, match="check security_protocol"):
+        login.next_request(refused)
 
 
 def test_causes_are_few() -> None:

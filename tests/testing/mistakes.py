@@ -68,6 +68,16 @@ def test_topic_twice(kafka: Kafka) -> None:
     kafka.topic("twice", exact=True)
 
 
+def test_time_limit(kafka: Kafka) -> None:
+    """within(seconds) takes a number of seconds, not '2'"""
+    kafka.topic("orders").expect().within("2").exactly(0)  # type: ignore[arg-type]
+
+
+def test_count(kafka: Kafka) -> None:
+    """exactly(count) takes a number of records, not '1'"""
+    kafka.topic("orders").expect().exactly("1")  # type: ignore[arg-type]
+
+
 def test_unchecked(kafka: Kafka) -> None:
     """with key '1' checks nothing: end it with .exactly(n) or .at_least(n)"""
     kafka.topic("orders").expect(key="1").within(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from ottla.clients import blocking
 from ottla.config.problems import ConfigErrors
@@ -162,3 +164,18 @@ def test_threads_share_the_fixtures_clients(kafka: Kafka, monkeypatch: pytest.Mo
         for thread in threads:
             thread.join()
     assert made == ["producer", "admin"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_tests_take_the_same_exact_name_one_after_the_other(kafka: Kafka, number: int) -> None:
+    """The topic is gone at the end of a test: applications have fixed names of topics."""
+    topic = kafka.topic("the-same-for-each-test", exact=True).produce([str(number)])
+    assert topic.values() == [str(number)]
+
+
+def test_pytest_does_not_warn_of_the_package_that_every_process_imports(
+    pytestconfig: pytest.Config,
+) -> None:
+    """`pytest -W error` ended with a PytestAssertRewriteWarning wherever Ottla was installed."""
+    importlib.import_module("pyspark_ottla")
+    AssertionRewritingHook(pytestconfig).mark_rewrite("pyspark_ottla")

@@ -56,6 +56,25 @@ def listed(what: str, given: Iterable[T]) -> Iterable[T]:
     return given
 
 
+def check_timeout(timeout: Any, *, may_be_none: bool = True) -> None:
+    """Raise TypeError for a timeout that is no number of seconds."""
+    if not isinstance(timeout, (int, float)) and not (may_be_none and timeout is None):
+        raise TypeError(f"timeout must be a number of seconds, not {type(timeout).__name__}")
+
+
+def check_poll(timeout: Any, max_records: Any) -> None:
+    """Raise TypeError for wrong arguments of a poll."""
+    if type(timeout) is not float or max_records is not None:
+        check_timeout(timeout, may_be_none=False)
+        check_int("max_records", 0 if max_records is None else max_records)
+
+
+def check_int(what: str, given: Any) -> None:
+    """Raise TypeError for a number that is no int."""
+    if not isinstance(given, int):
+        raise TypeError(f"{what} must be int, not {type(given).__name__}: {given!r}")
+
+
 def check_callback(given: object) -> None:
     """Raise TypeError for an on_delivery that cannot be called."""
     if not callable(given):

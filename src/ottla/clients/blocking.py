@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.clients.admin.blocking import Admin
-from ottla.clients.arguments import check_callback
+from ottla.clients.arguments import check_callback, check_poll, check_timeout
 from ottla.clients.consumer.consumer import AsyncConsumer
 from ottla.clients.consumer.core import ConsumerCore, call_listener
 from ottla.clients.interceptors import ProducerRecord
@@ -169,6 +169,7 @@ class Producer(Blocking):
         Raises DeliveryError, as `flush`, when everything is closed. Inside on_delivery it cannot
         wait: pending deliveries fail, as in Kafka.
         """
+        check_timeout(timeout)
         if self._thread.is_current:
             if not self._core.accumulator.closing:
                 self._thread.end_with(self._async.close(0))
@@ -237,6 +238,7 @@ class Consumer(Blocking):
     def _next_batches(
         self, timeout: float, max_records: int | None, *, with_topic: bool
     ) -> list[tuple[TopicPartition, list[Any]]]:
+        check_poll(timeout, max_records)
         core = self._core
         runtime = core.runtime
         with runtime.lock:

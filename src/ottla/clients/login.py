@@ -13,6 +13,7 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Any
 
+from ottla.clients.connection_errors import NO_LOGIN
 from ottla.errors import ConfigError, ErrorCode, KafkaError
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
@@ -84,6 +85,8 @@ class MechanismLogin:
             if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
                 offered = ", ".join(answer.mechanisms)
                 message = f"the broker offers {offered} and not {self._mechanism}"
+            elif answer.error_code == ErrorCode.ILLEGAL_SASL_STATE and not self._started:
+                message = NO_LOGIN
             raise KafkaError(answer.error_code, message)
         try:
             if self._started:

@@ -10,6 +10,7 @@ consumer.ConsumerConfig, admin.AdminClientConfig}.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,7 @@ from ottla.config.problems import ConfigErrors, nearest
 from ottla.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from ottla.config.definition import ConfigTable, Key
 
@@ -184,6 +185,8 @@ def read_settings(
     Keyword arguments take precedence. Raises ConfigError with all invalid entries, unknown names
     with the nearest known one.
     """
+    if mapping is not None and not isinstance(mapping, Mapping):
+        raise TypeError(f"config must be a mapping of settings, not {type(mapping).__name__}")
     by_keyword = {name.replace(".", "_"): name for name in table}
     values: dict[str, Any] = {}
     problems: list[str] = []

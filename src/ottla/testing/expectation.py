@@ -43,14 +43,18 @@ class Expectation:
     def __repr__(self) -> str:
         return f"{self._topic!s}.expect(){self._criteria}"
 
+    @raised_at_the_call
     def within(self, seconds: float) -> Self:
         """Set the time limit: 0, as without it, looks at the records that are there now."""
+        if not isinstance(seconds, int | float):
+            raise TypeError(f"within(seconds) takes a number of seconds, not {seconds!r}")
         self._timeout_s = seconds
         return self
 
     @raised_at_the_call
     def at_least(self, count: int) -> list[ConsumerRecord]:
         """Return the matching records as soon as there are so many; AssertionError at the limit."""
+        _check_count("at_least", count)
         with self._reader() as reader:
             for found in self._readings(reader):
                 if len(found) >= count:
@@ -63,6 +67,7 @@ class Expectation:
 
         It waits until the limit to prove that no more come; AssertionError as soon as one does.
         """
+        _check_count("exactly", count)
         with self._reader() as reader:
             for found in self._readings(reader):
                 if len(found) > count:
@@ -99,6 +104,11 @@ class Expectation:
             f"expected {expected}{self._criteria} in {self._topic!s}{limit}, found {found}{when}; "
             f"the topic holds:\n{table(reader.records)}"
         )
+
+
+def _check_count(called: str, count: object) -> None:
+    if not isinstance(count, int):
+        raise TypeError(f"{called}(count) takes a number of records, not {count!r}")
 
 
 def _records(count: int) -> str:

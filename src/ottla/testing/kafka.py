@@ -9,6 +9,7 @@ import itertools
 import secrets
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.errors import KafkaError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.testing.expectation import Expectation
 
 _POLL_S = 0.02
+_REMOVAL_S = 5.0
 _NAMES = itertools.count(1)
 
 
@@ -52,6 +54,7 @@ class Kafka:
         self.cluster = cluster
         self.topics: list[TestTopic] = []
         self.groups: list[str] = []
+        self._exact: list[str] = []
         self.sent: dict[tuple[str, int, int], tuple[bytes | None, Any]] = {}
         """What `produce` was given, by topic, partition and offset, with its bytes."""
         self.unchecked: list[Expectation] = []
@@ -118,6 +121,8 @@ class Kafka:
             10.0,
             lambda: f"topic {full} was created, but its partitions have no leaders after 10 s",
         )
+        if exact:
+            self._exact.append(full)
         created = TestTopic(full, self)
         self.topics.append(created)
         return created
@@ -265,6 +270,12 @@ class Kafka:
         except Exception as error:  # noqa: BLE001 - a report must not hide the test's own failure
             lines.append(f"(the broker could not be asked: {error})")
         return "\n".join(lines)
+
+    def remove_exact_topics(self) -> None:
+        """Delete the topics whose names other tests may use as well."""
+        if self._exact and self.cluster.is_running:
+            with suppress(KafkaError):
+                self.admin.delete_topics(self._exact, timeout=_REMOVAL_S)
 
     def close(self) -> None:
         """Close the clients that the fixture made."""

@@ -141,6 +141,8 @@ def _opened(request: pytest.FixtureRequest) -> Iterator[Kafka]:
                 cluster.start()
         fixture = Kafka(cluster)
         opened.callback(_close, fixture)
+        if not options:
+            opened.callback(fixture.remove_exact_topics)
         _remember(request, fixture)
         yield fixture
 

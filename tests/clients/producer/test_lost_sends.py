@@ -43,7 +43,7 @@ def small(kafka: Kafka) -> tuple[str, str]:
 def test_flush_and_the_end_of_with_name_topic_count_and_first_cause(
     small: tuple[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once each; the ERROR line comes when the first record fails."""
+    """Once each; an ERROR line comes when the first record fails, and one with the count of all."""
     bootstrap, topic = small
     cause = f"MESSAGE_TOO_LARGE: topic {topic!r}: {TOO_LARGE}"
 
@@ -67,8 +67,11 @@ def test_flush_and_the_end_of_with_name_topic_count_and_first_cause(
     assert seen[0].code == ErrorCode.MESSAGE_TOO_LARGE
     assert at_the_end.value.counts == {topic: 1}
     lines = [one for one in caplog.records if one.levelno == logging.ERROR]
-    assert len(lines) == 2
-    assert lines[0].getMessage().endswith(f"for topic {topic!r} were not delivered: {cause}")
+    assert [one.getMessage() for one in lines] == [
+        f"1 record(s) for topic {topic!r} were not delivered: {cause}",
+        text,
+        f"1 record(s) for topic {topic!r} were not delivered: {cause}",
+    ]
 
 
 def test_what_was_asked_for_is_not_reported_again(small: tuple[str, str]) -> None:
@@ -207,3 +210,26 @@ def test_failures_that_nobody_reads_take_little_memory() -> None:
     assert error is not None
     assert error.counts == {"t": MAX_BATCHES + 5}
     assert failures.take() is None
+
+
+def test_a_producer_that_is_not_closed_warns_at_exit(
+    kafka: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its daemon thread ends with the interpreter, as in Kafka, and so do queued records."""
+    topic = str(kafka.topic("unsent"))
+    with Producer(bootstrap_servers=kafka.bootstrap, linger_ms=60_000, client_id="p") as producer:
+        producer.send(topic, b"1")
+        producer.send(topic, b"2")
+        warning = producer._core.exit_warning
+        assert warning is not None
+        assert warning.atexit
+        alive = warning.peek()
+        assert alive is not None
+        core, warn, given, _ = alive
+        warn(*given)
+    text = f"not closed at exit, which may lose records: 2 for topic {topic!r}. Use `with`, or call"
+    assert [one.getMessage() for one in caplog.records] == [f"[Producer clientId=p] {text} close()"]
+    assert not warning.alive
+    warn(*given)
+    assert len(caplog.records) == 1
+    assert core.client.closed

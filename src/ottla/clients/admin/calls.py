@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ottla.clients.admin.controllers import ControllerMetadata, refuse_for_controllers
+from ottla.clients.arguments import check_timeout
 from ottla.clients.client import ANY_NODE
 from ottla.clients.consumer.coordinator import GROUP, Coordinator
 from ottla.clients.consumer.offset_query import RETRIED_CODES
@@ -67,6 +68,7 @@ class AdminCalls:
         self._topics_in_calls: Counter[str] = Counter()  # topics of the calls that are running
 
     def _deadline_ms(self, timeout: float | None) -> float:
+        check_timeout(timeout)
         self._check_open()
         self._runtime.attach()
         limit = self._settings.default_api_timeout_ms if timeout is None else timeout * 1000

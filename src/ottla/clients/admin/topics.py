@@ -6,11 +6,12 @@ Kafka: org.apache.kafka.clients.admin.{Admin, NewTopic, TopicDescription, NewPar
 from __future__ import annotations
 
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
+from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.clients.admin.calls import AdminCalls, error_or_none, topic_error_or_none
-from ottla.clients.arguments import as_partition, check_topic, listed
+from ottla.clients.arguments import as_partition, check_int, check_timeout, check_topic, listed
 from ottla.clients.consumer.offsets import OffsetAndTimestamp, list_offsets_request
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest
@@ -21,7 +22,7 @@ from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.types import Node, TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     Answered = tuple[int, dict[Any, Any]]  # throttle time in ms, outcomes by topic
 
@@ -231,6 +232,9 @@ class TopicsAdmin(AdminCalls):
 
         For quotas, see `create_topics`.
         """
+        for name, count in counts.items():
+            check_topic(name)
+            check_int("a partition count", count)
         topic_type = CreatePartitionsRequest.CreatePartitionsTopic
         placed = assignments or {}
 
@@ -299,6 +303,8 @@ class TopicsAdmin(AdminCalls):
 
         Offset -1: there is no such record.
         """
+        for timestamp in timestamps.values():
+            check_int("a timestamp", timestamp)
 
         def build(part: Mapping[TopicPartition, int]) -> Any:
             return list_offsets_request(
@@ -325,6 +331,8 @@ class TopicsAdmin(AdminCalls):
         timeout: float | None = None,
     ) -> dict[TopicPartition, int | KafkaError]:
         """Delete records below offsets (-1: all); returns the new log start offsets."""
+        for offset in before_offsets.values():
+            check_int("an offset", offset)
         topic_type = DeleteRecordsRequest.DeleteRecordsTopic
 
         def build(part: Mapping[TopicPartition, int]) -> Any:
@@ -436,6 +444,7 @@ class TopicsAdmin(AdminCalls):
         return by_leader
 
     def _request_timeout_ms(self, timeout: float | None) -> int:
+        check_timeout(timeout)
         limit: int = self._settings.request_timeout_ms
         return limit if timeout is None else min(limit, int(timeout * 1000))
 
@@ -462,9 +471,10 @@ def _topics(given: Iterable[str | Uuid]) -> list[str | Uuid]:
 def _creatable(topic: NewTopic | str) -> CreateTopicsRequest.CreatableTopic:
     new = topic if isinstance(topic, NewTopic) else NewTopic(topic)
     check_topic(new.name)
-    for name in ("partitions", "replication_factor"):
-        if not isinstance(getattr(new, name), int):
-            raise TypeError(f"{name} must be int, not {getattr(new, name)!r}")
+    check_int("partitions", new.partitions)
+    check_int("replication_factor", new.replication_factor)
+    if new.configs is not None and not isinstance(new.configs, Mapping):
+        raise TypeError(f"configs must be a mapping, not {type(new.configs).__name__}")
     cls = CreateTopicsRequest.CreatableTopic
     return cls(
         name=new.name,

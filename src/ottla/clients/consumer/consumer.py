@@ -10,7 +10,7 @@ import inspect
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.arguments import as_partition, topic_names
+from ottla.clients.arguments import as_partition, check_poll, topic_names
 from ottla.clients.consumer.core import ConsumerCore, GroupMetadata, as_offsets, call_listener
 from ottla.clients.consumer.metrics import partition_metrics
 from ottla.clients.consumer.queries import Queries
@@ -175,12 +175,14 @@ class AsyncConsumer:
     async def _poll_with_topic(
         self, timeout: float, max_records: int | None
     ) -> list[tuple[TopicPartition, list[Any]]]:
+        check_poll(timeout, max_records)
         self._runtime.attach()
         deadline_ms = self._core.now_ms() + timeout * 1000
         return await self._next_batches(deadline_ms, max_records, with_topic=True)
 
     async def poll_batches(self, timeout: float = 1.0, max_records: int | None = None) -> Batches:
         """Return (partition, records) pairs as they arrived, without deserializers: the fastest."""
+        check_poll(timeout, max_records)
         self._runtime.attach()
         deadline_ms = self._core.now_ms() + timeout * 1000
         return await self._next_batches(deadline_ms, max_records, with_topic=False)

@@ -92,7 +92,7 @@ class Coordinator:
                 self._failures = 0
                 self.client.outages.resolve(self._subject, self.client.now_ms)
                 return
-            error = KafkaError(found.error_code, found.error_message)
+            error = KafkaError(found.error_code, found.error_message or None)
         self._failures += 1
         self._retry_at_ms = self.client.now_ms + self.client.backoff.after(self._failures)
         if isinstance(error, KafkaError) and not error.is_retriable:

@@ -70,6 +70,13 @@ class RebalanceListener:
         return self.on_partitions_revoked(partitions)
 
 
+def check_listener(listener: object) -> None:
+    """Raise TypeError for a listener that has not the methods of RebalanceListener."""
+    names = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
+    if listener is not None and not all(callable(getattr(listener, one, None)) for one in names):
+        raise TypeError(f"listener must be a RebalanceListener, not {type(listener).__name__}")
+
+
 class GroupMetadata(NamedTuple):
     """A consumer's group membership; generation -1 outside a group."""
 
@@ -164,6 +171,7 @@ class ConsumerCore:
         """Subscribe to topics by name or by pattern."""
         self.require_open()
         names = topic_names(topics)
+        check_listener(listener)
         self.require_coordinator()
         if (topics is None) == (pattern is None):
             raise KafkaError(
@@ -427,9 +435,8 @@ def as_offsets(
 
 
 def _as_offset(value: Any) -> OffsetAndMetadata:
-    if isinstance(value, OffsetAndMetadata):
-        return value
-    if not isinstance(value, int):
-        text = f"an offset must be int or OffsetAndMetadata, not {type(value).__name__}: {value!r}"
+    offset = value.offset if isinstance(value, OffsetAndMetadata) else value
+    if not isinstance(offset, int):
+        text = f"an offset must be int or OffsetAndMetadata, not {type(offset).__name__}: {value!r}"
         raise TypeError(text)
-    return OffsetAndMetadata(value)
+    return value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(offset)

@@ -8,7 +8,7 @@ from __future__ import annotations
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 from typing import TYPE_CHECKING
 
-from ottla.clients.arguments import as_partition
+from ottla.clients.arguments import as_partition, check_timeout, check_topic
 from ottla.clients.consumer.offset_query import RETRIED_CODES, OffsetQuery
 from ottla.clients.consumer.offsets import (
     OffsetAndMetadata,
@@ -34,6 +34,7 @@ class Deadline:
 
     def __init__(self, core: ConsumerCore, what: str, timeout: float | None) -> None:
         core.require_open()
+        check_timeout(timeout)
         default_ms: int = core.settings.default_api_timeout_ms
         self._limit_ms = default_ms if timeout is None else timeout * 1000
         self._what = what
@@ -94,6 +95,7 @@ class Queries:
         from ottla.clients.consumer.core import as_offsets
 
         deadline = Deadline(self._core, "successfully committing offsets", timeout)
+        self._core.require_coordinator()
         requested = self._core.consumed() if offsets is None else as_offsets(offsets)
         if not requested:
             return
@@ -182,6 +184,7 @@ class Queries:
 
     async def partitions_for(self, topic: str, timeout: float | None) -> list[PartitionMetadata]:
         """Wait for the topic's metadata."""
+        check_topic(topic)
         self._core.runtime.attach()
         deadline = Deadline(self._core, f"the partitions of topic {topic!r} were known", timeout)
         metadata = self._client.metadata

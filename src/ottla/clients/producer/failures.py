@@ -27,7 +27,7 @@ class FailedSends:
         self._batches: deque[ProducerBatch] = deque()
         self._counts: Counter[str] = Counter()  # of batches that are no longer kept
         self._first: KafkaError | None = None
-        self._logged: set[str] = set()
+        self._logged: Counter[str] = Counter()
 
     def add(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Keep a failed batch; log the first of a topic whose results are not awaited."""
@@ -37,7 +37,7 @@ class FailedSends:
         batch.error = error
         topic = batch.topic_partition.topic
         if _unasked(batch) and topic not in self._logged:
-            self._logged.add(topic)
+            self._logged[topic] = _unasked(batch)
             text = "%d record(s) for topic %r were not delivered: %s: %s"
             _log.error(text, _unasked(batch), topic, error.code.name, error.message)
         self._batches.append(batch)
@@ -54,11 +54,16 @@ class FailedSends:
         """Return the error for all records whose results were not asked for, and forget them."""
         while self._batches:
             self._count(self._batches.popleft())
-        counts, first = dict(self._counts), self._first
+        counts, first, logged = dict(self._counts), self._first, self._logged.total()
         self._counts.clear()
         self._first = None
         self._logged.clear()
-        return DeliveryError(counts, first) if first is not None else None
+        if first is None:
+            return None
+        error = DeliveryError(counts, first)
+        if sum(counts.values()) > logged:  # those lines have counted the first batches only
+            _log.error("%s", error.message)
+        return error
 
 
 def _unasked(batch: ProducerBatch) -> int:

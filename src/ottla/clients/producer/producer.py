@@ -8,11 +8,14 @@ from __future__ import annotations
 # ruff: noqa: ASYNC109 - as in Kafka, a call's timeout covers its retries; it is no cancellation
 import asyncio
 import builtins
+import logging
 import threading
+import weakref
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ottla.clients.arguments import check_callback, check_topic, listed
+from ottla.clients.arguments import check_callback, check_timeout, check_topic, listed
 from ottla.clients.interceptors import Interceptors, ProducerRecord
 from ottla.clients.producer.accumulator import Accumulator, producer_closed
 from ottla.clients.producer.batches import Deliveries, ProducerBatch, run_callback
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
     from ottla.clients.settings import Settings
 
     HeadersInput = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
+
+_log = logging.getLogger("ottla.clients")
 
 
 class ProducerCore:
@@ -77,6 +82,7 @@ class ProducerCore:
         self._woken_ms = -MAX_INT
         """When a blocked append last requested a poll."""
         self.interceptors = Interceptors(settings.interceptor_classes)
+        self.exit_warning = _warn_at_exit(self) if environment is None else None
         warn_not_compiled()
 
     def require_open(self) -> None:
@@ -128,6 +134,7 @@ class ProducerCore:
 
     def wait(self, delivery: Delivery, timeout: float | None) -> None:
         """Block this thread until the record's batch is done; raises TimeoutError."""
+        check_timeout(timeout)
         batch = delivery.batch
         with self.runtime.progress:
             delivery.ask()
@@ -166,6 +173,27 @@ class ProducerCore:
             error = self.accumulator.failures.take()
         if error is not None:
             raise error
+
+
+def _warn_at_exit(
+    core: ProducerCore,
+) -> weakref.finalize[[weakref.ref[ProducerCore]], ProducerCore]:
+    """Warn if the interpreter ends before the producer is closed; `detach` when it is."""
+    return weakref.finalize(core, _warn_of_unsent, weakref.ref(core))
+
+
+def _warn_of_unsent(producer: weakref.ref[ProducerCore]) -> None:
+    core = producer()
+    if core is None:  # collected before the end
+        return
+    counts: Counter[str] = Counter()
+    with core.accumulator.lock:
+        for batch in core.accumulator.unfinished:
+            counts[batch.topic_partition.topic] += batch.record_count
+    if counts:
+        text = "[Producer clientId=%s] not closed at exit, which may lose records: %s. Use `with`, "
+        topics = ", ".join(f"{count} for topic {topic!r}" for topic, count in counts.items())
+        _log.warning(text + "or call close()", core.settings.client_id, topics)
 
 
 def _check_delivery_timeout(settings: Settings) -> None:
@@ -323,6 +351,7 @@ class AsyncProducer:
         and whose results were not asked for: by `result`, `await`, `error` or `on_delivery`.
         """
         self._core.require_open()
+        check_timeout(timeout)
         await self._wait_for_all(timeout)
         self._core.raise_failures()
 
@@ -367,6 +396,7 @@ class AsyncProducer:
 
         Raises DeliveryError, as `flush`, when everything is closed.
         """
+        check_timeout(timeout)
         if self._core.client.closed:
             return
         self._core.accumulator.close()
@@ -377,6 +407,8 @@ class AsyncProducer:
             self._core.sender.abort_all()
         self._interceptors.close()
         await self._runtime.aclose()
+        if self._core.exit_warning is not None:
+            self._core.exit_warning.detach()
         with self._runtime.lock:  # batches that a late response returned to the queue
             self._core.sender.abort_all()
         self._core.raise_failures()

@@ -19,6 +19,15 @@ TRANSACTION_STATE_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC})
 
+REPLICATION_FACTORS: Mapping[str, str] = MappingProxyType(
+    {
+        OFFSETS_TOPIC: "offsets.topic.replication.factor",
+        TRANSACTION_STATE_TOPIC: "transaction.state.log.replication.factor",
+        SHARE_STATE_TOPIC: "share.coordinator.state.topic.replication.factor",
+    }
+)
+"""The settings of their replication factors."""
+
 
 class InternalTopic(NamedTuple):
     """How an internal topic is created."""

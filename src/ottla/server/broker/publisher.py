@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 _NOT_REMOVED = "a partition is not removed: %s; check the disk, a restart removes it again"
-_NOT_SERVED = "a partition is not served: %s; stop the node and run ottla log-repair"
+_NOT_SERVED = "a partition is not served: %s"
+_CHECK_DISK = "; check the disk, and the line about its log directory"
 
 
 class MetadataPublisher:
@@ -105,7 +106,10 @@ class MetadataPublisher:
                 raise
             if str(error) not in self._reported:  # one log that cannot be opened stops no other
                 self._reported.add(str(error))
-                log.error(_NOT_SERVED, error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
+                text = (
+                    _NOT_SERVED if "ottla log-repair" in str(error) else _NOT_SERVED + _CHECK_DISK
+                )
+                log.error(text, error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
             return
         partition.assign(image.replicas, image.isr, image.partition_epoch)
         partition.reconfigure(self._metadata.log_config(name).min_insync_replicas)

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
-from ottla.server.broker.internal_topics import internal_topic_settings
+from ottla.server.broker.internal_topics import (
+    INTERNAL_TOPICS,
+    REPLICATION_FACTORS,
+    internal_topic_settings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +37,8 @@ class TopicAutoCreation:
         self._metadata = metadata
         self._controller = controller
         self._creating: set[str] = set()
+        self._failures: dict[str, str | None] = {}
+        """What was reported of internal topics: clients that wait for them ask every second."""
 
     def create(self, names: Sequence[str], requester: Requester | None = None) -> None:
         """Begin to create topics, counted in the mutation quota of the requester."""
@@ -58,11 +64,18 @@ class TopicAutoCreation:
         for topic in created.value.topics:
             code = ErrorCode(topic.error_code)
             if code not in _CREATED:
-                text = (
-                    "Auto topic creation failed for %s with error '%s': %s; correct the settings "
-                    "of new topics, or create it with ottla topics"
-                )
-                log.warning(text, topic.name, code.name, topic.error_message)
+                self._report(topic.name, code, topic.error_message)
+
+    def _report(self, name: str, code: ErrorCode, message: str | None) -> None:
+        if name in INTERNAL_TOPICS:
+            if self._failures.get(name) == message:
+                return
+            self._failures[name] = message
+        advice = "correct the settings of new topics, or create it with ottla topics"
+        if code is ErrorCode.INVALID_REPLICATION_FACTOR and name in REPLICATION_FACTORS:
+            advice = f"set {REPLICATION_FACTORS[name]} to the number of brokers, then restart"
+        text = "Auto topic creation failed for %s with error '%s': %s; %s"
+        log.warning(text, name, code.name, message, advice)
 
     def _creatable(self, name: str) -> CreateTopicsRequest.CreatableTopic:
         topic = CreateTopicsRequest.CreatableTopic
