@@ -7,6 +7,7 @@ everything else. `QuorumChecks` looks at what the members announce.
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from heapq import heappop, heappush
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from ottla.raft.member import MemberSettings
 from ottla.raft.node import RaftNode
 from ottla.raft.quorum_state import QuorumStateStore
 from ottla.raft.replicated_log import ReplicatedLog
-from ottla.raft.requests import ReplicaKey
+from ottla.raft.requests import AddVoter, RemoveVoter, ReplicaKey
 from ottla.raft.snapshot import encode_snapshot
 from ottla.raft.timeouts import Timeouts
 from ottla.raft.voter_history import VoterHistory
@@ -74,6 +75,7 @@ class SimulatedMember:
         self.disk = SimulatedDisk(quorum.rng.randrange(1 << 30))
         self.life = 0
         self.driver: RaftDriver | None = None
+        self.port = 9093
         self.checked_offset = 0
         """All below was compared with what others committed."""
         self._tick_ms = -1
@@ -97,7 +99,7 @@ class SimulatedMember:
         log = ReplicatedLog.open(self.disk, now_ms=quorum.clock.ms)
         store = QuorumStateStore(self.disk, METADATA_LOG)
         bootstrap_count = 0 if self.node_id in quorum.first_voters else len(quorum.first_voters)
-        endpoints = voter(self.node_id).endpoints
+        endpoints = (VoterEndpoint("CONTROLLER", f"node{self.node_id}", self.port),)
         node = RaftNode(
             MemberSettings(self.key, endpoints, bootstrap_count, quorum.timeouts),
             log=log,
@@ -229,6 +231,26 @@ class SimulatedMember:
         value = f"{self.node_id}.{self.life}.{self._offered}".encode()
         self.driver.offer([value] * self.quorum.rng.randrange(1, 4), self.quorum.clock.ms)
 
+    def change_voters(self) -> None:
+        """Add an observer as a voter, or remove a voter, if this node leads."""
+        if self.driver is None or not isinstance(self.driver.node.role, Leader):
+            return
+        rng, voters = self.quorum.rng, self.driver.node.voters
+        other = rng.choice(list(self.quorum.members.values()))
+        if voters.get(other.node_id) is None:
+            added = Voter(other.node_id, other.key.directory_id, voter(other.node_id).endpoints)
+            request: AddVoter | RemoveVoter = AddVoter(added, rng.random() < 0.5, 5000)
+        elif len(voters) > 2:
+            request = RemoveVoter(other.key, 5000)
+        else:
+            return
+        self.driver.request(request).on_done(self._voters_changed)
+
+    def _voters_changed(self, done: Pending[Any]) -> None:
+        code = done.value.error.name
+        self.quorum.voter_changes[code] += 1
+        self.quorum.note(f"{self.node_id} voters {code}")
+
     def write_snapshot(self) -> None:
         """Write a snapshot of what is committed, and let go of the log before it."""
         driver = self.driver
@@ -259,6 +281,7 @@ class SimulatedQuorum:
 
     def __init__(self, seed: int, *, voters: int = 3, observers: int = 1) -> None:
         self.seed = seed
+        self.voter_change_probability = 0.0
         self.rng = Random(seed)
         self.clock = SimulatedClock()
         self.timeouts = Timeouts()
@@ -274,6 +297,8 @@ class SimulatedQuorum:
         self.cut: set[tuple[int, int]] = set()
         """Links on which nothing passes, as (from, to)."""
         self.trace = 0
+        self.voter_changes: Counter[str] = Counter()
+        """Answers to changes of the voters, by name of the error."""
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
         for member in self.members.values():
@@ -368,6 +393,7 @@ class SimulatedQuorum:
         kind = rng.randrange(8)
         if kind <= 1 and member.is_alive:
             member.stop(power_cut=kind == 0)
+            member.port += rng.random() < 0.2
             self.restart_later(member)
         elif kind == 2 and member.is_alive:
             member.disk.crash_at(member.disk.calls + rng.randrange(1, 30))
@@ -409,6 +435,8 @@ class SimulatedQuorum:
             member.guarded(member.life, member.offer)
             if self.rng.random() < 0.02:
                 member.guarded(member.life, member.write_snapshot)
+            if self.rng.random() < self.voter_change_probability:
+                member.guarded(member.life, member.change_voters)
 
     def leaders(self) -> list[SimulatedMember]:
         """Return the members that lead."""

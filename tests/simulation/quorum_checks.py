@@ -84,3 +84,11 @@ class QuorumChecks:
             log = member.driver.log
             ends.add((log.end_offset, log.log.high_watermark, log.epoch_at_end()))
         assert len(ends) == 1, f"the logs end differently: {ends}"
+        self._voters_are_known_by_their_addresses()
+
+    def _voters_are_known_by_their_addresses(self) -> None:
+        leader = self._quorum.leaders()[0].driver
+        assert leader is not None
+        for known in leader.node.voters:
+            port = self._quorum.members[known.voter_id].port
+            assert [one.port for one in known.endpoints] == [port]

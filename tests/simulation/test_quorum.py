@@ -10,6 +10,7 @@ from tests.simulation.quorum import SimulatedQuorum
 def run_seed(seed: int, *, rounds: int = 30) -> SimulatedQuorum:
     """Run a quorum through faults, then without, and check what must hold."""
     quorum = SimulatedQuorum(seed, voters=3 + 2 * (seed % 2), observers=1 + seed % 2)
+    quorum.voter_change_probability = 0.1 * (seed % 3)
     for _ in range(rounds):
         for _ in range(quorum.rng.randrange(1, 10)):
             quorum.run(quorum.rng.randrange(1, 400))
@@ -24,6 +25,7 @@ def run_seed(seed: int, *, rounds: int = 30) -> SimulatedQuorum:
         quorum.run(1_000)
     assert quorum.checks.end_offset > before, "a healed quorum commits"
     quorum.run(2_000)
+    quorum.run(10_000)
     quorum.checks.agreed()
     return quorum
 

@@ -79,7 +79,10 @@ class Following:
             if member.is_voter:
                 member.become_prospective(now_ms)
                 return now_ms
-            return self._fetch_from_anyone(now_ms)  # an observer asks who leads now
+            # An observer asks who leads now. It may have become a voter without knowing it: its
+            # vote is no longer the silent leader's.
+            role.has_fetched = False
+            return self._fetch_from_anyone(now_ms)
         if role.snapshot is not None and member.is_storing:
             return role.deadline_ms
         if member.durable_end_offset < member.log.end_offset:

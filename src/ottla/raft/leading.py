@@ -20,6 +20,7 @@ from ottla.raft.requests import (
     FetchSnapshotResponse,
     ReplicaKey,
 )
+from ottla.raft.voter_set import VoterSet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,11 +56,23 @@ class Leading:
         member = self._member
         role = member.become_leader(now_ms)
         messages: list[ControlMessage] = [leader_change(member.key.node_id, role.voters, granting)]
+        voters = self._with_own_endpoints()
         if member.voters.kraft_version > 0 and not member.voters.is_in_log:
             version = member.voters.kraft_version
             messages.append(KRaftVersionRecord(version=0, kraft_version=version))
-            messages.append(role.voters.to_record())
+            messages.append(voters.to_record())
+        elif member.voters.kraft_version > 0 and voters != role.voters:
+            messages.append(voters.to_record())
         self.append_control(role, messages)
+
+    def _with_own_endpoints(self) -> VoterSet:
+        """Return the voters with the addresses at which this leader serves now."""
+        member, voters = self._member, self._member.voters.latest
+        own = voters.get(member.key.node_id)
+        if own is None or not member.endpoints:
+            return voters
+        moved = own._replace(endpoints=member.endpoints)
+        return VoterSet(moved if one is own else one for one in voters)
 
     def append_control(self, role: Leader, messages: Sequence[ControlMessage]) -> None:
         """Write control records in a batch of their own, after what was offered before them."""
@@ -71,6 +84,11 @@ class Leading:
         for number, message in enumerate(messages):
             self._member.voters.apply(base + number, message)
         role.change_voters(self._member.voters.latest)
+
+    def leader_role(self) -> Leader | None:
+        """Return the leader's role, None where this node does not lead."""
+        role = self._member.role
+        return role if isinstance(role, Leader) else None
 
     def resign(self, now_ms: int) -> None:
         """Lead no more; the voter with the longest log should be the next leader."""

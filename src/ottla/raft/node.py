@@ -18,17 +18,21 @@ from ottla.raft.messages import (
     LogFlushed,
     RecordsOffered,
     RequestReceived,
+    Respond,
     ResponseReceived,
     ShutdownRequested,
 )
+from ottla.raft.reconfiguration import Reconfiguration
 from ottla.raft.requests import (
     BeginQuorumEpoch,
+    DescribeVersions,
     EndQuorumEpoch,
     EpochResponse,
     Fetch,
     FetchResponse,
     FetchSnapshot,
     FetchSnapshotResponse,
+    VersionsResponse,
     Vote,
     VoteResponse,
 )
@@ -52,7 +56,15 @@ if TYPE_CHECKING:
 class RaftNode:
     """A deterministic state machine: the same events give the same effects."""
 
-    __slots__ = ("_elections", "_following", "_is_stopping", "_leading", "_member", "deadline_ms")
+    __slots__ = (
+        "_elections",
+        "_following",
+        "_is_stopping",
+        "_leading",
+        "_member",
+        "_reconfiguration",
+        "deadline_ms",
+    )
 
     def __init__(
         self,
@@ -81,6 +93,7 @@ class RaftNode:
         self._elections = Elections(self._member)
         self._following = Following(self._member)
         self._leading = Leading(self._member)
+        self._reconfiguration = Reconfiguration(self._member, self._leading)
         self._is_stopping = False
         self.deadline_ms = now_ms
         """When to poll again."""
@@ -175,6 +188,7 @@ class RaftNode:
         member = self._member
         if not isinstance(member.role, Leader):
             self._leading.end_waiting()
+            self._reconfiguration.end()
         effects, member.effects = member.effects, []
         return effects
 
@@ -190,6 +204,11 @@ class RaftNode:
                 self._leading.fetch(request, token, now_ms)
             case FetchSnapshot():
                 self._leading.fetch_snapshot(request, token)
+            case DescribeVersions():
+                response = VersionsResponse(ErrorCode.NONE, self._member.leader)
+                self._member.effects.append(Respond(token, response))
+            case _:
+                self._reconfiguration.requested(request, token, now_ms)
 
     def _answered(self, sent: Sent, response: Response | None, now_ms: int) -> None:
         """Take a response: first what it says of the epoch, then what it answers."""
@@ -207,6 +226,8 @@ class RaftNode:
             self._following.fetched(sent.request, response, now_ms)
         elif isinstance(response, VoteResponse):
             self._elections.voted(sent.node_id, sent.request, response)
+        elif isinstance(response, VersionsResponse):
+            self._reconfiguration.described(response, now_ms)
         elif isinstance(response, EpochResponse):
             self._leading.acknowledged(sent.node_id, now_ms)
             self._elections.resignation_acknowledged(sent.node_id)
@@ -235,10 +256,16 @@ class RaftNode:
         if self._is_stopping and not isinstance(role, Resigned):
             return 1 << 62
         if isinstance(role, Leader):
-            return self._leading.poll(role, now_ms)
+            due_ms = self._leading.poll(role, now_ms)
+            if self._member.role is role:
+                due_ms = min(due_ms, self._reconfiguration.poll(role, now_ms))
+            return due_ms
         if isinstance(role, Candidate) and role.ballot.is_won:
             self._leading.begin(frozenset(role.ballot.granted), now_ms)
             return now_ms
         if isinstance(role, Unattached | Follower):
-            return self._following.poll(role, now_ms)
+            update_ms = 1 << 62
+            if isinstance(role, Follower):
+                update_ms = self._reconfiguration.poll_follower(role, now_ms)
+            return min(update_ms, self._following.poll(role, now_ms))
         return self._elections.poll(role, now_ms)

@@ -97,7 +97,39 @@ class UpdateVoter(NamedTuple):
     epoch: int
 
 
-Request: TypeAlias = Vote | BeginQuorumEpoch | EndQuorumEpoch | Fetch | FetchSnapshot | UpdateVoter
+class AddVoter(NamedTuple):
+    """An operator adds a voter, which must be an observer with the whole log."""
+
+    voter: Voter
+    ack_when_committed: bool
+    """Whether to answer when the new voters are committed, or when they are written."""
+    timeout_ms: int
+
+
+class RemoveVoter(NamedTuple):
+    """An operator removes a voter."""
+
+    key: ReplicaKey
+    timeout_ms: int
+
+
+class DescribeVersions(NamedTuple):
+    """The leader asks a new voter which kraft.version levels it supports (ApiVersions)."""
+
+    epoch: int
+
+
+Request: TypeAlias = (
+    Vote
+    | BeginQuorumEpoch
+    | EndQuorumEpoch
+    | Fetch
+    | FetchSnapshot
+    | UpdateVoter
+    | AddVoter
+    | RemoveVoter
+    | DescribeVersions
+)
 
 
 class VoteResponse(NamedTuple):
@@ -109,7 +141,7 @@ class VoteResponse(NamedTuple):
 
 
 class EpochResponse(NamedTuple):
-    """The response to BeginQuorumEpoch, EndQuorumEpoch and UpdateVoter."""
+    """The response to BeginQuorumEpoch and EndQuorumEpoch."""
 
     error: ErrorCode
     leader: LeaderAndEpoch
@@ -140,4 +172,28 @@ class FetchSnapshotResponse(NamedTuple):
     data: Buffer = b""
 
 
-Response: TypeAlias = VoteResponse | EpochResponse | FetchResponse | FetchSnapshotResponse
+class VoterChangeResponse(NamedTuple):
+    """Whether the voters were changed; the text says why not."""
+
+    error: ErrorCode
+    leader: LeaderAndEpoch
+    message: str = ""
+
+
+class VersionsResponse(NamedTuple):
+    """The kraft.version levels that a node supports."""
+
+    error: ErrorCode
+    leader: LeaderAndEpoch
+    lowest: int = 0
+    highest: int = 1
+
+
+Response: TypeAlias = (
+    VoteResponse
+    | EpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+    | VoterChangeResponse
+    | VersionsResponse
+)

@@ -48,6 +48,7 @@ class Follower:
         "leader_high_watermark",
         "snapshot",
         "unwritten",
+        "update_due_ms",
         "voted",
     )
 
@@ -59,6 +60,8 @@ class Follower:
         self.voted = voted
         self.has_fetched = False
         self.leader_high_watermark = -1
+        self.update_due_ms = deadline_ms
+        """When this voter may tell the leader its new address."""
         self.unwritten: deque[Buffer] = deque()
         """Batches of the last response that are not in the log yet."""
         self.snapshot: Download | None = None

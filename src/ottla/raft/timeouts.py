@@ -31,6 +31,11 @@ class Timeouts(NamedTuple):
         return int(self.fetch_ms * CHECK_QUORUM_FACTOR)
 
     @property
+    def update_voter_ms(self) -> int:
+        """How long a voter fetches before it tells the leader its new address."""
+        return 3 * self.fetch_ms
+
+    @property
     def begin_epoch_ms(self) -> int:
         """How often a leader tells its election to voters that do not fetch."""
         return self.fetch_ms // 2
