@@ -54,6 +54,21 @@ def test_an_illegal_size_is_refused(size: int) -> None:
         reader_of(1000).take(memoryview(struct.pack(">i", size)))
 
 
+@pytest.mark.parametrize(
+    ("start", "hint"),
+    [
+        (b"\x16\x03\x01\x00\xa5", ": the client speaks TLS, the listener does not; check its"),
+        (b"GET / HTTP/1.0", ": the client speaks HTTP; check its port"),
+        (b"\x7f\xff\xff\xff", " larger than 1000)"),
+    ],
+)
+def test_another_protocol_is_named(start: bytes, hint: str) -> None:
+    """The text stands in the node's log: operators look for the cause there."""
+    with pytest.raises(KafkaError) as caught:
+        reader_of(1000).take(memoryview(start))
+    assert hint in caught.value.message
+
+
 def test_the_buffer_grows_with_what_arrived() -> None:
     """A hundred announced megabytes with two bytes sent cost one small buffer."""
     reader = reader_of(1 << 30)

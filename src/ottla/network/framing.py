@@ -9,7 +9,7 @@ outlive the read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 
@@ -22,6 +22,9 @@ FIRST_BYTES = 64 * 1024
 NO_ROOM = memoryview(bytearray())
 """The empty buffer that `space` returns while the node's frame budget is used up."""
 _from_bytes = int.from_bytes
+
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+_HTTP_METHODS: Final = frozenset({b"GET ", b"HEAD", b"POST", b"PUT "})
 
 
 class FrameReader:
@@ -112,7 +115,8 @@ class FrameReader:
         if not 0 <= size <= self.max_bytes:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"Invalid receive (size = {size} larger than {self.max_bytes})",
+                f"Invalid receive (size = {size} larger than {self.max_bytes})"
+                f"{_other_protocol(bytes(left[:4]))}",
             )
         if available >= size:
             frame = memoryview(bytearray(left[4 : size + 4]))
@@ -129,3 +133,12 @@ class FrameReader:
         self._frame[:filled] = begun[4:]
         self.is_inside_frame = True
         self.left = b""
+
+
+def _other_protocol(start: bytes) -> str:
+    """Return what a client speaks whose first bytes are no size, for the line in the log."""
+    if start.startswith(_TLS_HANDSHAKE):
+        return ": the client speaks TLS, the listener does not; check its security.protocol"
+    if start in _HTTP_METHODS:
+        return ": the client speaks HTTP; check its port"
+    return ""

@@ -47,6 +47,7 @@ class Expectation:
     def within(self, seconds: float) -> Self:
         """Set the time limit: 0, as without it, looks at the records that are there now."""
         if not isinstance(seconds, int | float):
+            self._topic.checked(self)  # one error is enough
             raise TypeError(f"within(seconds) takes a number of seconds, not {seconds!r}")
         self._timeout_s = seconds
         return self
@@ -54,7 +55,7 @@ class Expectation:
     @raised_at_the_call
     def at_least(self, count: int) -> list[ConsumerRecord]:
         """Return the matching records as soon as there are so many; AssertionError at the limit."""
-        _check_count("at_least", count)
+        self._check_count("at_least", count)
         with self._reader() as reader:
             for found in self._readings(reader):
                 if len(found) >= count:
@@ -67,7 +68,7 @@ class Expectation:
 
         It waits until the limit to prove that no more come; AssertionError as soon as one does.
         """
-        _check_count("exactly", count)
+        self._check_count("exactly", count)
         with self._reader() as reader:
             for found in self._readings(reader):
                 if len(found) > count:
@@ -77,8 +78,12 @@ class Expectation:
                 raise AssertionError(self._text(f"exactly {_records(count)}", reader))
             return found
 
-    def _reader(self) -> Reader:
+    def _check_count(self, called: str, count: object) -> None:
         self._topic.checked(self)
+        if not isinstance(count, int):
+            raise TypeError(f"{called}(count) takes a number of records, not {count!r}")
+
+    def _reader(self) -> Reader:
         self._started_s = time.monotonic()
         return self._topic.reader(read_committed=self._read_committed)
 
@@ -104,11 +109,6 @@ class Expectation:
             f"expected {expected}{self._criteria} in {self._topic!s}{limit}, found {found}{when}; "
             f"the topic holds:\n{table(reader.records)}"
         )
-
-
-def _check_count(called: str, count: object) -> None:
-    if not isinstance(count, int):
-        raise TypeError(f"{called}(count) takes a number of records, not {count!r}")
 
 
 def _records(count: int) -> str:

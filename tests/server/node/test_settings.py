@@ -116,7 +116,12 @@ def test_strange_names_are_told_and_passed_over() -> None:
         "num.partitions is given twice, s.properties:9 counts, not s.properties:7",
         "Unknown configuration xyzzy.enable (s.properties:8)",
         "Unknown configuration frobnicate (KAFKA_FROBNICATE)",
+        (
+            "offsets.topic.replication.factor is 3, the cluster has one broker: "
+            "__consumer_offsets cannot be created, and groups find no coordinator; set it to 1"
+        ),
     )
+    assert not node_settings(None, {}).warnings
 
 
 def test_one_of_ottlas_own_settings_hides_no_other_problem() -> None:

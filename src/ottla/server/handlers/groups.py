@@ -6,7 +6,8 @@ coordinator.group.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.context import RequestContext
 from ottla.errors import ErrorCode
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import Context
     from ottla.types import Node
 
+log: Final = logging.getLogger("ottla.dispatch")
 Coordinator = FindCoordinatorResponse.Coordinator
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _MANY_KEYS_FROM = 4
@@ -60,6 +62,8 @@ def find_coordinator(ctx: Context, request: FindCoordinatorRequest) -> FindCoord
 
 def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     if key_type == _TRANSACTION:
+        extra = {"event": "transaction.refused", "client": ctx.client, "client_id": ctx.client_id}
+        log.info("refused: transactions are not supported; unset transactional.id", extra=extra)
         return _not_found(
             key,
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
