@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ottla.broker")
 _NOT_REMOVED = "a partition is not removed: %s; check the disk, a restart removes it again"
-_NOT_SERVED = "a partition is not served: %s"
-_CHECK_DISK = "; check the disk, and the line about its log directory"
 
 
 class MetadataPublisher:
@@ -106,9 +104,9 @@ class MetadataPublisher:
                 raise
             if str(error) not in self._reported:  # one log that cannot be opened stops no other
                 self._reported.add(str(error))
-                text = (
-                    _NOT_SERVED if "ottla log-repair" in str(error) else _NOT_SERVED + _CHECK_DISK
-                )
+                text = "a partition is not served: %s"
+                if "ottla log-repair" not in str(error):
+                    text = "a partition is not served: %s; check the disk, and the line about it"
                 log.error(text, error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
             return
         partition.assign(image.replicas, image.isr, image.partition_epoch)
