@@ -84,9 +84,8 @@ def main() -> None:
     config = {"metrics.listener": "127.0.0.1:0", "metrics.partition.level": "partition"}
     with Cluster(config=config) as cluster:
         prepare(cluster, partitions)
-        health = cluster.run(lambda node: node.http.health)
-        assert health.metrics is not None
-        probe = LagProbe(health.metrics.loop)
+        metrics = cluster.run(lambda node: node.http.metrics)
+        probe = LagProbe(metrics.loop)
         time.sleep(1)
         print(f"{partitions} partitions; loop lag without scrapes {probe.worst_ms()} ms")
         for encoding in ("identity", "gzip"):
@@ -109,8 +108,8 @@ def measure(cluster: Cluster, encoding: str, scrapes: int, probe: LagProbe) -> N
         with urllib.request.urlopen(request) as answer:
             size = sum(map(len, iter(lambda: answer.read(1 << 20), b"")))
         wall_s.append(time.perf_counter() - before)
-        loop_s.append(cluster.run(lambda node: node.http.health.metrics.last_scrape_s))
-        cpu_s.append(cluster.run(lambda node: node.http.health.metrics.last_scrape_cpu_s))
+        loop_s.append(cluster.run(lambda node: node.http.metrics.last_scrape_s))
+        cpu_s.append(cluster.run(lambda node: node.http.metrics.last_scrape_cpu_s))
         time.sleep(0.2)
     print(
         f"{encoding}: loop {statistics.median(loop_s) * 1000:.1f} ms a scrape "
@@ -126,7 +125,7 @@ def render_alone(cluster: Cluster) -> None:
     for what in ("first", "with templates kept"):
         cluster.run(grow)
         series = cluster.run(
-            lambda node: [one for one in node.http.health.metrics.collect() if one is not None]
+            lambda node: [one for one in node.http.metrics.collect() if one is not None]
         )
         before = time.perf_counter()
         size = sum(map(len, exposition.render(series)))

@@ -257,7 +257,7 @@ def test_metrics_tell_what_is_left(disk: FakeDisk) -> None:
 
 
 def _series(node: Any) -> list[Any]:
-    found: list[Any] = list(node.http._metrics._disks())
+    found: list[Any] = list(node.http.metrics._disks())
     return found
 
 

@@ -50,6 +50,7 @@ def started() -> tuple[list[FakePartition], PartitionMetrics]:
     there = [FakePartition(TopicPartition(name, 0), FakeLog(7)) for name in "abc"]
     replicas = cast("ReplicaSet", cast("Any", there))
     metrics = PartitionMetrics(replicas, level="partition", now_s=0.0)
+    metrics.start()
     there[1].log.log_end_offset += 5
     return there, metrics
 

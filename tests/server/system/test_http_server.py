@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from starlette.requests import Request
@@ -40,9 +40,9 @@ async def application(scope: Scope, _receive: Receive, send: Send) -> None:
 @pytest.fixture
 def server() -> Iterator[HttpServer]:
     """Run a server."""
-    running = HttpServer("127.0.0.1", 0, lambda: application)
+    running = HttpServer("127.0.0.1", 0)
     running.node_started()
-    running.start()
+    running.start(lambda: application)
     yield running
     running.stop()
 
@@ -151,7 +151,8 @@ def test_scrapes_are_bounded_and_probes_are_not(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(app, "SCRAPES_MAX", 1)
 
     async def run() -> list[int]:
-        health = NodeHealth()
+        nothing: Any = None
+        health = NodeHealth(nothing, nothing, nothing)
         may_go_on = asyncio.Event()
 
         async def gather() -> list[Series]:

@@ -1,16 +1,17 @@
 """The metrics and probes of a node: one method for each phase of its life.
 
-Without `metrics.listener` the methods do nothing, and neither the HTTP library nor the modules that
-gather metrics are imported.
+The port is bound with the node's other ports. The endpoint is built when the node's parts are, and
+serves from then on: requests wait in the backlog while the metadata log is loaded. Without
+`metrics.listener` the methods do nothing, and neither the HTTP library nor the modules that gather
+metrics are imported.
 
 Kafka: kafka.server.{KafkaRaftServer, BrokerServer}, which register MBeans as they start.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.server.http.health import NodeHealth
 from ottla.server.node.startup import port_taken
 
 if TYPE_CHECKING:
@@ -23,36 +24,31 @@ if TYPE_CHECKING:
     from ottla.network.server import Listener
     from ottla.server.broker.broker import Broker
     from ottla.server.controller.controller_node import ControllerNode
+    from ottla.server.http.health import NodeHealth
     from ottla.server.metrics.node import NodeMetrics
     from ottla.server.metrics.requests import RequestMetrics
-    from ottla.server.system.environment import Environment, HttpService, Network
+    from ottla.server.system.environment import HttpService, Network, Stopwatch
     from ottla.storage.directories.loader import FoundLog
     from ottla.storage.directories.log_dir import LogDirectory
 
 
-class HttpEndpoint:
-    """The HTTP server of one node and its content."""
+class HttpPort:
+    """The bound port of `metrics.listener`, if that is set; it serves nothing yet."""
 
-    def __init__(self, settings: MetricsSettings, environment: Environment) -> None:
-        """Take the port and start the thread, where `metrics.listener` is set. Raises PortTaken."""
-        self._settings = settings
-        self._stopwatch = environment.stopwatch
-        self.health = NodeHealth()
-        self.requests = None if settings.address is None else _request_metrics()
-        """What the node's dispatchers count; None where nothing is to be scraped."""
-        self._metrics: NodeMetrics | None = None
-        """None before the node runs."""
-        self._server = self._bind(environment.network)
-        if self._server is not None:
-            self.health.starting()
-            self._server.start()
+    def __init__(self, settings: MetricsSettings, network: Network) -> None:
+        """Bind the port. Raises PortTaken."""
+        self.settings = settings
+        self.service = self._bind(network)
+        """None where nothing is to be scraped."""
+        self.requests = None if self.service is None else _request_metrics()
+        """What the node's dispatchers count."""
 
     def _bind(self, network: Network) -> HttpService | None:
-        address = self._settings.address
+        address = self.settings.address
         if address is None:
             return None
         try:
-            return network.serve_http(address.host, address.port, self._make_app)
+            return network.bind_http(address.host, address.port)
         except OSError as error:
             raise port_taken(
                 address.host,
@@ -63,6 +59,53 @@ class HttpEndpoint:
                 overrides=lambda port: [f"metrics.listener={address.host}:{port}"],
             ) from error
 
+    def close(self) -> None:
+        """Close the server."""
+        if self.service is not None:
+            self.service.stop()
+
+
+class _Served(NamedTuple):
+    """What exists where `metrics.listener` is set."""
+
+    service: HttpService
+    metrics: NodeMetrics
+    health: NodeHealth
+
+
+class HttpEndpoint:
+    """The HTTP server of one node and its content."""
+
+    def __init__(
+        self,
+        port: HttpPort,
+        broker: Broker,
+        controller: ControllerNode,
+        listeners: Sequence[Listener],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        stopwatch: Stopwatch,
+    ) -> None:
+        """Take the bound port and the parts of the node that are measured."""
+        self._settings = port.settings
+        self._served: _Served | None = None
+        if port.service is None:
+            return
+        from ottla.server.http.health import NodeHealth
+        from ottla.server.metrics.node import NodeMetrics
+
+        assert port.requests is not None, "it is there with the port"
+        metrics = NodeMetrics(
+            broker,
+            controller,
+            listeners,
+            loop,
+            level=port.settings.metrics_partition_level,
+            requests=port.requests,
+            stopwatch=stopwatch,
+        )
+        self._served = _Served(port.service, metrics, NodeHealth(broker, controller, metrics))
+
     def _make_app(self) -> ASGIApp:
         from ottla.metrics.families import Spelling
         from ottla.server.http.app import make_app
@@ -70,9 +113,21 @@ class HttpEndpoint:
         return make_app(self.health, Spelling(self._settings.metrics_names))
 
     @property
+    def health(self) -> NodeHealth:
+        """The node's state as the pages show it; only where `metrics.listener` is set."""
+        assert self._served is not None, "metrics.listener is not set"
+        return self._served.health
+
+    @property
+    def metrics(self) -> NodeMetrics:
+        """What is scraped; only where `metrics.listener` is set."""
+        assert self._served is not None, "metrics.listener is not set"
+        return self._served.metrics
+
+    @property
     def address(self) -> tuple[str, int] | None:
         """Where it listens; None when it does not."""
-        return None if self._server is None else self._server.address
+        return None if self._served is None else self._served.service.address
 
     @property
     def url(self) -> str | None:
@@ -83,62 +138,50 @@ class HttpEndpoint:
         shown = {"0.0.0.0": "localhost", "::": "localhost"}.get(host, host)  # noqa: S104 - shown
         return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/metrics"
 
+    def start(self) -> None:
+        """Answer probes: the node starts."""
+        if self._served is not None:
+            self._served.health.starting()
+            self._served.service.start(self._make_app)
+
     def recovering(self, log_dirs: Iterable[LogDirectory]) -> None:
         """Report that the node begins to open its logs."""
-        if self._server is not None:
-            self.health.recovering(log_dirs)
+        if self._served is not None:
+            self._served.health.recovering(log_dirs)
 
     def opened(self, log: FoundLog) -> None:
         """Report an opened log."""
-        if self._server is not None:
-            self.health.opened(log)
+        if self._served is not None:
+            self._served.health.opened(log)
 
     def recovered(self) -> None:
         """Report that all logs are open."""
-        if self._server is not None:
-            self.health.recovered()
+        if self._served is not None:
+            self._served.health.recovered()
 
-    def running(
-        self,
-        broker: Broker,
-        controller: ControllerNode,
-        listeners: Sequence[Listener],
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
+    def running(self) -> None:
         """Report that the node serves requests, and begin to gather metrics."""
-        if self._server is None:
-            return
-        from ottla.server.metrics.node import NodeMetrics
-
-        assert self.requests is not None, "the endpoint is configured"
-        self._metrics = NodeMetrics(
-            broker,
-            controller,
-            listeners,
-            loop,
-            level=self._settings.metrics_partition_level,
-            requests=self.requests,
-            stopwatch=self._stopwatch,
-        )
-        self._metrics.start()
-        self.health.running(broker, controller, self._metrics)
-        self._server.node_started()
+        if self._served is not None:
+            self._served.metrics.start()
+            self._served.health.running()
+            self._served.service.node_started()
 
     def failed(self, error: Exception) -> None:
         """Report that the node halts: it is not ready any more."""
-        self.health.failed(error)
+        if self._served is not None:
+            self._served.health.failed(error)
 
     def stopping(self) -> None:
         """Report that the node stops; gathering ends."""
-        self.health.stopping()
-        if self._metrics is not None:
-            self._metrics.stop()
+        if self._served is not None:
+            self._served.health.stopping()
+            self._served.metrics.stop()
 
     def stop(self) -> None:
         """Close the server."""
         self.stopping()
-        if self._server is not None:
-            self._server.stop()
+        if self._served is not None:
+            self._served.service.stop()
 
 
 def _request_metrics() -> RequestMetrics:

@@ -46,12 +46,12 @@ class BrokerState(IntEnum):
 class NodeHealth:
     """Written by the node's loop, read by other threads: plain attributes only."""
 
-    def __init__(self) -> None:
+    def __init__(self, broker: Broker, controller: ControllerNode, metrics: NodeMetrics) -> None:
         self.state = BrokerState.NOT_RUNNING
         self.failure: Exception | None = None
-        self.metrics: NodeMetrics | None = None
-        self._broker: Broker | None = None
-        self._controller: ControllerNode | None = None
+        self._broker = broker
+        self._controller = controller
+        self._metrics = metrics
         self._paths: dict[int, str] = {}
         self._total: dict[str, int] = {}
         self.opened_counts: dict[str, int] = {}
@@ -70,7 +70,6 @@ class NodeHealth:
     def stopping(self) -> None:
         """Set the state of a node that stops: its loop is not asked any more."""
         self.state = BrokerState.SHUTTING_DOWN
-        self.metrics = None
 
     def recovering(self, log_dirs: Iterable[LogDirectory]) -> None:
         """Count the logs that are about to be opened."""
@@ -92,9 +91,8 @@ class NodeHealth:
         self.opened_counts.update(self._total)
         self.state = BrokerState.STARTING
 
-    def running(self, broker: Broker, controller: ControllerNode, metrics: NodeMetrics) -> None:
+    def running(self) -> None:
         """Set the state of a node that serves requests."""
-        self._broker, self._controller, self.metrics = broker, controller, metrics
         self.state = BrokerState.RUNNING
 
     # Read by other threads
@@ -117,8 +115,6 @@ class NodeHealth:
     def checks(self) -> dict[str, bool]:
         """Return the conditions of a ready node; on the node's loop."""
         broker, controller = self._broker, self._controller
-        assert broker is not None, "asked of a running node only"
-        assert controller is not None, "as above"
         registration = controller.image.cluster.brokers.get(broker.node_id)
         applied = controller.image.offset_and_epoch.offset
         return {
@@ -130,8 +126,7 @@ class NodeHealth:
 
     async def ask(self, question: Callable[[], T]) -> T:
         """Call a function on the node's loop; TimeoutError when it does not answer in time."""
-        metrics = self.metrics
-        if metrics is None:
+        if self.state is not BrokerState.RUNNING:
             raise TimeoutError("the node does not run")
         answer: Future[T] = Future()
         answer.set_running_or_notify_cancel()  # an asker that gave up is answered all the same
@@ -142,22 +137,20 @@ class NodeHealth:
             except Exception as error:  # noqa: BLE001 - handed to whom it concerns
                 answer.set_exception(error)
 
-        _on(metrics, run)
+        self._on_loop(run)
         return await asyncio.wait_for(asyncio.wrap_future(answer), LIVE_LIMIT_S)
 
     async def gather(self) -> list[Series]:
         """Return all series of the node; TimeoutError when its loop does not answer."""
-        metrics = self.metrics
-        if metrics is None:
+        if self.state is not BrokerState.RUNNING:
             return []
         answer: Future[list[Series]] = Future()
         answer.set_running_or_notify_cancel()
-        _on(metrics, lambda: metrics.gather(answer.set_result, answer.set_exception))
+        self._on_loop(lambda: self._metrics.gather(answer.set_result, answer.set_exception))
         return await asyncio.wait_for(asyncio.wrap_future(answer), 2 * LIVE_LIMIT_S)
 
-
-def _on(metrics: NodeMetrics, call: Callable[[], None]) -> None:
-    try:
-        metrics.loop.call_soon_threadsafe(call)
-    except RuntimeError as error:  # the loop is closed
-        raise TimeoutError(str(error)) from error
+    def _on_loop(self, call: Callable[[], None]) -> None:
+        try:
+            self._metrics.loop.call_soon_threadsafe(call)
+        except RuntimeError as error:  # the loop is closed
+            raise TimeoutError(str(error)) from error

@@ -175,7 +175,10 @@ class PartitionMetrics:
         self._meters = [Meter(now_s) for _ in TRAFFIC]
         self._is_stale = False
         """Whether metadata changed since the last scrape; partitions do not change otherwise."""
-        self._rebuild(list(replicas), is_first=True)
+
+    def start(self) -> None:
+        """Begin to count: what the logs hold now is from before the start of the node."""
+        self._rebuild(list(self._replicas), is_first=True)
 
     def metadata_changed(self) -> None:
         """Read partitions, replicas and in-sync sets again with the next scrape."""

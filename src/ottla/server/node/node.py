@@ -30,6 +30,7 @@ from ottla.server.broker.producer_ids import ProducerIds
 from ottla.server.broker.publisher import MetadataPublisher
 from ottla.server.broker.telemetry import Telemetry
 from ottla.server.controller.controller_node import ControllerNode
+from ottla.server.http.endpoint import HttpEndpoint
 from ottla.server.logging.limits import report_suppressed
 from ottla.server.node.dynamic_settings import DynamicSettings, cordoned_directories
 from ottla.server.node.lifecycle import BrokerLifecycle
@@ -76,7 +77,6 @@ class Node:
         self.failure: Exception | None = None
         self.halted = asyncio.Event()
         self._resources = NodeResources(config, environment, may_format=may_format)
-        self.http = self._resources.http
         try:
             self._build()
         except BaseException:
@@ -117,6 +117,14 @@ class Node:
         )
         self._listeners = NodeListeners(
             resources.loop, config, resources.environment, resources.ports, self._role_of
+        )
+        self.http = HttpEndpoint(
+            resources.http_port,
+            self.broker,
+            self.controller,
+            self._listeners.open,
+            loop=resources.loop,
+            stopwatch=resources.environment.stopwatch,
         )
 
     def _make_controller(self, loader: MetadataLoader) -> ControllerNode:
@@ -181,7 +189,8 @@ class Node:
         """Return who answers on a listener: the broker's APIs or the controller's."""
         is_controller = listener in self._resources.controller_addresses
         elapsed_s = self._resources.environment.stopwatch.elapsed_s
-        times = None if self.http.requests is None else self.http.requests.times
+        requests = self._resources.http_port.requests
+        times = None if requests is None else requests.times
         kind = "controller" if is_controller else "broker"
         pace = None if is_controller else self._quotas.connections
         dispatcher = Dispatcher(self.broker, kind, elapsed_s, times)
@@ -236,6 +245,7 @@ class Node:
 
         Raises KafkaError, OSError for the disk; the resources are released then.
         """
+        self.http.start()
         try:
             is_ready = self.controller.start()
             self._tick_controller(0)
@@ -253,8 +263,7 @@ class Node:
         log_listening(self.addresses, self.http.url)
         elapsed_ms = self.clock.monotonic_ms() - self._created_ms
         log.info("started in %d ms", elapsed_ms, extra={"event": "node.started"})
-        loop = self._resources.loop
-        self.http.running(self.broker, self.controller, self._listeners.open, loop)
+        self.http.running()
         self._sweep_connections(self.clock.monotonic_ms())
 
     def _load_logs(self) -> None:

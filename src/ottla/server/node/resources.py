@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from ottla.metadata.broker import ListenerAddress
-from ottla.server.http.endpoint import HttpEndpoint
+from ottla.server.http.endpoint import HttpPort
 from ottla.server.node.identity import identify
 from ottla.server.node.listeners import BoundPorts
 from ottla.server.node.plugins import load_policies
@@ -59,8 +59,8 @@ class NodeResources:
             held.callback(self.timer.close)
             self.ports = BoundPorts(config, environment)
             held.callback(self.ports.close)
-            self.http = HttpEndpoint(config.own, environment)
-            held.callback(self.http.stop)
+            self.http_port = HttpPort(config.own, environment.network)
+            held.callback(self.http_port.close)
             self.log_dirs: list[LogDirectory] = []
             held.callback(self.release_directories)
             for path in config.data_directories:

@@ -49,8 +49,8 @@ class HttpService(Protocol):
 
     address: tuple[str, int]
 
-    def start(self) -> None:
-        """Begin to serve, at the latest a second from now."""
+    def start(self, make_app: Callable[[], ASGIApp]) -> None:
+        """Begin to serve an application, at the latest a second from now."""
 
     def node_started(self) -> None:
         """Serve from now on."""
@@ -82,8 +82,8 @@ class Network(Protocol):
     def holder_of_port(self, port: int) -> str | None:
         """Name the process that listens on a port: "pid 12 (java)"; None when unknown."""
 
-    def serve_http(self, host: str, port: int, make_app: Callable[[], ASGIApp]) -> HttpService:
-        """Bind an HTTP server, whose application is made when it starts; OSError."""
+    def bind_http(self, host: str, port: int) -> HttpService:
+        """Bind an HTTP server; OSError."""
 
 
 class Limits(NamedTuple):

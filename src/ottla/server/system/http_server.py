@@ -14,6 +14,7 @@ import asyncio
 import logging
 import socket
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,9 +34,8 @@ _KEEP_ALIVE_S = 12
 class HttpServer:
     """Serves one ASGI application; `bind`, `start`, then `stop` from any thread."""
 
-    def __init__(self, host: str, port: int, make_app: Callable[[], ASGIApp]) -> None:
-        """make_app() is called on the server's thread. OSError when the port is taken."""
-        self._make_app = make_app
+    def __init__(self, host: str, port: int) -> None:
+        """Bind the port; connections wait in its backlog. OSError when it is taken."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
@@ -44,10 +44,12 @@ class HttpServer:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped: asyncio.Event | None = None
-        self._thread = threading.Thread(target=self._run, name="ottla-http", daemon=True)
+        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Start the thread; it waits for `node_started`, or a second."""
+    def start(self, make_app: Callable[[], ASGIApp]) -> None:
+        """Start the thread; it waits for `node_started`, or a second, then calls make_app()."""
+        run = partial(self._run, make_app)
+        self._thread = threading.Thread(target=run, name="ottla-http", daemon=True)
         self._thread.start()
 
     def node_started(self) -> None:
@@ -61,27 +63,27 @@ class HttpServer:
             if self._loop is not None and self._stopped is not None:
                 self._loop.call_soon_threadsafe(self._stopped.set)
         self._may_begin.set()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join(STOP_LIMIT_S)
         self._socket.close()
 
-    def _run(self) -> None:
+    def _run(self, make_app: Callable[[], ASGIApp]) -> None:
         self._may_begin.wait(START_DELAY_S)
         if not self._is_stopping:
             try:
-                asyncio.run(self._serve())
+                asyncio.run(self._serve(make_app))
             except Exception:
                 text = "metrics and probes are not served any more; restart the node to serve them"
                 log.exception(text, extra={"event": "http.failed"})
 
-    async def _serve(self) -> None:
+    async def _serve(self, make_app: Callable[[], ASGIApp]) -> None:
         import uvicorn
 
         from ottla.server.http.connection import HttpConnection
 
         stopped = asyncio.Event()
         config = uvicorn.Config(
-            self._make_app(),
+            make_app(),
             loop="asyncio",
             http=HttpConnection,
             ws="none",

@@ -24,9 +24,6 @@ from ottla.server.system.workers import Workers
 if TYPE_CHECKING:
     import asyncio
     import socket
-    from collections.abc import Callable
-
-    from starlette.types import ASGIApp
 
     from ottla.clock import Clock
     from ottla.server.system.environment import (
@@ -65,11 +62,11 @@ class RealNetwork:
         """Name the process that listens on a port."""
         return holder_of_port(port)
 
-    def serve_http(self, host: str, port: int, make_app: Callable[[], ASGIApp]) -> HttpService:
-        """Bind an HTTP server on a thread of its own; OSError."""
+    def bind_http(self, host: str, port: int) -> HttpService:
+        """Bind an HTTP server, which has a thread of its own; OSError."""
         from ottla.server.system.http_server import HttpServer
 
-        return HttpServer(host, port, make_app)
+        return HttpServer(host, port)
 
 
 class RealEnvironment:

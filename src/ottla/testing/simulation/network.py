@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from random import Random
 
-    from starlette.types import ASGIApp
-
     from ottla.server.system.environment import HttpService, SocketOptions
     from ottla.testing.simulation.loop import SimulatedLoop
     from ottla.testing.simulation.process import Process
@@ -507,7 +505,7 @@ class HostNetwork:
         """Return None: processes cannot be listed."""
         return None
 
-    def serve_http(self, _host: str, _port: int, _app: Callable[[], ASGIApp]) -> HttpService:
+    def bind_http(self, _host: str, _port: int) -> HttpService:
         """Refuse: HTTP is not simulated."""
         raise OSError(errno.ENOTSUP, "HTTP is not simulated: leave metrics.listener unset")
 
