@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ottla.types import Node, SendItem
 
 ANY_NODE = -1_000_000
+_NEVER = 1 << 62
 FATAL_CODES = frozenset(
     {
         ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -141,6 +142,11 @@ class Connection:
         """The address of the node."""
         return f"{self.node.host}:{self.node.port}"
 
+    @property
+    def opening_due_ms(self) -> int:
+        """When it must be open, or may be opened again."""
+        return self.setup_deadline_ms if self.is_open else self.open_at_ms
+
 
 class Client:
     """Connections to all brokers, by node id and purpose, and the metadata they share."""
@@ -171,6 +177,8 @@ class Client:
         self.rng = rng
         self._login = login
         self._connections: dict[ConnectionKey, Connection] = {}
+        self._connections_due_ms = 0
+        """When a connection must be opened or closed, or a request expires, at the earliest."""
         self._refreshing = False
         self._refresh_failures = 0
         self._refresh_not_before_ms = 0
@@ -243,6 +251,7 @@ class Client:
             max_version=max_version,
         )
         if not self._is_polling or result.done:  # a poll writes what was sent during it
+            self._connections_due_ms = 0
             self.transport.wake()
         return result
 
@@ -365,6 +374,7 @@ class Client:
 
     def _lost(self, connection: Connection, error: Exception | None) -> None:
         connection.is_open = False
+        self._connections_due_ms = 0
         if connection.channel.state is not ChannelState.CONNECTING:
             self.metrics.closed.record(1, self.now_ms)
         if connection.node.node_id >= 0:
@@ -413,16 +423,20 @@ class Client:
             return
         self._is_polling = True
         try:
-            for key, connection in list(self._connections.items()):
-                self._poll_connection(key, connection)
+            if now_ms >= self._connections_due_ms:
+                for key, connection in list(self._connections.items()):
+                    self._poll_connection(key, connection)
             self._refresh_metadata()
             for machine in self.machines:
                 machine.poll(now_ms)
         finally:
             self._is_polling = False
-        for key, connection in list(self._connections.items()):
-            channel = connection.channel
-            if channel.outgoing and channel.throttled_until_ms <= now_ms:
+        for key, channel in [
+            (key, connection.channel)
+            for key, connection in self._connections.items()
+            if connection.channel.outgoing
+        ]:
+            if channel.throttled_until_ms <= now_ms:
                 buffers, channel.outgoing = channel.outgoing, []
                 self.transport.write(key, buffers)
 
@@ -437,7 +451,7 @@ class Client:
                 if channel.expire(self.now_ms):
                     self.outages.report(connection.address, "no response in time", self.now_ms)
                     self._drop(key, connection, None)
-            elif channel.ready and self._is_idle(channel):
+            elif self._is_idle(channel) and channel.ready:
                 self.transport.close(key)
                 self.metrics.closed.record(1, self.now_ms)
                 del self._connections[key]
@@ -452,22 +466,35 @@ class Client:
         return 0 <= limit_ms < self.now_ms - channel.last_used_ms
 
     def next_deadline_ms(self) -> int | None:
-        """Return the latest time of the next `poll`."""
-        deadlines = [machine.next_deadline_ms() for machine in self.machines]
+        """Return the latest time of the next `poll`; also note when a connection needs it."""
+        earliest_ms = self._machines_due_ms()
+        connections_due_ms = _NEVER
+        idle_ms: int = self.settings.connections_max_idle_ms
         for connection in self._connections.values():
             channel = connection.channel
             due_ms = channel.next_deadline_ms()
             if due_ms is not None:
-                deadlines.append(due_ms)
                 if channel.state is ChannelState.CONNECTING:
-                    opens_ms = connection.open_at_ms
-                    is_open = connection.is_open
-                    deadlines.append(connection.setup_deadline_ms if is_open else opens_ms)
-            if channel.outgoing:
-                deadlines.append(channel.throttled_until_ms)
+                    due_ms = min(due_ms, connection.opening_due_ms)
+                earliest_ms = min(earliest_ms, due_ms)
+            elif idle_ms >= 0:  # closed by the first poll after this
+                due_ms = channel.last_used_ms + idle_ms + 1
+            if due_ms is not None and due_ms < connections_due_ms:
+                connections_due_ms = due_ms
+            if channel.outgoing and channel.throttled_until_ms < earliest_ms:
+                earliest_ms = channel.throttled_until_ms
+        self._connections_due_ms = connections_due_ms
+        return None if earliest_ms == _NEVER else earliest_ms
+
+    def _machines_due_ms(self) -> int:
+        earliest_ms = _NEVER
         if not self._refreshing:
-            deadlines.append(max(self.metadata.refresh_due_ms(), self._refresh_not_before_ms))
-        return min([one for one in deadlines if one is not None], default=None)
+            earliest_ms = max(self.metadata.refresh_due_ms(), self._refresh_not_before_ms)
+        for machine in self.machines:
+            due_ms = machine.next_deadline_ms()
+            if due_ms is not None and due_ms < earliest_ms:
+                earliest_ms = due_ms
+        return earliest_ms
 
     # ------------------------------------------------------------ metadata
 

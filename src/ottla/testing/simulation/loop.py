@@ -71,18 +71,6 @@ class _Handle(asyncio.Handle):
         self._source_traceback = None
 
 
-class _Event(_Handle):
-    """An event of the world, which runs in no context of its own."""
-
-    __slots__ = ()
-
-    def _run(self) -> None:
-        try:
-            self._callback(*self._args)
-        except BaseException as error:  # noqa: BLE001 - as the base class does
-            self._loop.call_exception_handler({"exception": error, "handle": self})
-
-
 class Deadlock(RuntimeError):
     """Nothing is left to happen, and the awaited coroutine is not done."""
 
@@ -166,7 +154,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self, when_us: int, callback: Callable[..., object], args: tuple[Any, ...]
     ) -> None:
         """Let an event of the world happen at a time."""
-        self._push(when_us, _Event(callback, args, self, _OUTSIDE))
+        self._push(when_us, _Handle(callback, args, self, _OUTSIDE))
 
     def call_soon(
         self,
@@ -209,7 +197,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             context = handle._context  # noqa: SLF001 - whose callback it is
             process = context.get(PROCESS)
             if process is None or process.is_alive:
-                handle._run()  # noqa: SLF001 - as the base class does
+                try:
+                    context.run(handle._callback, *handle._args)  # noqa: SLF001 - as Handle._run does
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as Handle._run does
+                    self.call_exception_handler({"exception": error, "handle": handle})
 
     def _jump(self, ready: Any) -> None:
         """Move the time to the next timer."""

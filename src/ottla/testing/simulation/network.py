@@ -198,10 +198,6 @@ class SimulatedSocket(_End):
     # The loop's side
 
     @property
-    def _is_readable(self) -> bool:
-        return bool(self._inbox) or self._is_at_end
-
-    @property
     def is_writable(self) -> bool:
         """Whether `send` takes a byte, or would fail."""
         assert self.out is not None
@@ -222,7 +218,7 @@ class SimulatedSocket(_End):
         return had is not None
 
     def _wake_reader(self) -> None:
-        if self._reader is not None and self._is_readable:
+        if self._reader is not None and (self._inbox or self._is_at_end):
             self._call(self._reader, self._read_event)
 
     def _wake_writer(self) -> None:
@@ -231,13 +227,14 @@ class SimulatedSocket(_End):
 
     def room_made(self) -> None:
         """Take note that the other end has read."""
-        self._wake_writer()
+        if self._writer is not None:
+            self._wake_writer()
 
     def _call(self, handle: asyncio.Handle, event: Callable[[asyncio.Handle], None]) -> None:
         self._network.loop.call_soon(event, handle, context=handle._context)  # type: ignore[attr-defined] # noqa: SLF001 - the watcher's own
 
     def _read_event(self, handle: asyncio.Handle) -> None:
-        if self._reader is handle and self._is_readable:
+        if self._reader is handle and (self._inbox or self._is_at_end):
             handle._callback(*handle._args)  # type: ignore[attr-defined] # noqa: SLF001 - as the selector loop does
             self._wake_reader()  # level-triggered: bytes that were left are reported again
 
