@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from ottla.clients.client import Random
+    from ottla.clients.connection import Random
     from ottla.clients.metadata import ClusterMetadata
     from ottla.clients.settings import Settings
     from ottla.records.record import Headers

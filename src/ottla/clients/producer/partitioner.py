@@ -19,7 +19,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ottla.clients.client import Random
+    from ottla.clients.connection import Random
     from ottla.clients.metadata import ClusterMetadata
 
 _MULTIPLIER = 0x5BD1E995
