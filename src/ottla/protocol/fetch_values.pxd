@@ -1,10 +1,12 @@
 # C types for fetch_values.py (Cython's augmenting file): the logic stands there, only types here.
 import cython
 
+from ottla cimport native
 from ottla.protocol.flat cimport (
     encode_count, encode_text, read_count, read_nullable_text, read_text, read_uuid, skip_tags,
+    write_count, write_text,
 )
-from ottla.protocol.walker cimport Reader
+from ottla.protocol.walker cimport Reader, Writer, writer_into
 
 
 cpdef object read_fetch(Reader reader, int version)
@@ -24,10 +26,17 @@ cdef int _read_forgotten(Reader reader, int version, list found) except -1
 cdef tuple _read_tags(Reader reader, int version, object replica_id)
 
 @cython.locals(
-    flexible=cython.bint, parts=list, items=list, size=cython.longlong, number=cython.Py_ssize_t,
-    end=cython.Py_ssize_t,
+    flexible=cython.bint, items=list, writer=Writer, head=Writer,
+    following_bytes=cython.longlong, number=cython.Py_ssize_t, end=cython.Py_ssize_t, tags=bytes,
 )
-cpdef list write_fetch(object answer, object correlation_id, int version, object throttle_time_ms)
+cpdef list write_fetch(object answer, int correlation_id, int version, int throttle_time_ms)
+
+@cython.locals(flexible=cython.bint)
+cdef int _write_head(
+    Writer writer, object answer, int correlation_id, int version, int throttle_time_ms
+) except -1
+
+cdef int _write_topic(Writer writer, object key, int version) except -1
 
 @cython.locals(end=cython.Py_ssize_t)
 cdef Py_ssize_t _end_of_topic(object partitions, Py_ssize_t start) except -1
@@ -35,11 +44,9 @@ cdef Py_ssize_t _end_of_topic(object partitions, Py_ssize_t start) except -1
 @cython.locals(count=cython.Py_ssize_t, number=cython.Py_ssize_t)
 cdef Py_ssize_t _count_topics(object partitions) except -1
 
-cdef object _topic(object key, int version)
-
 @cython.locals(flexible=cython.bint)
-cdef int _write_partition(list parts, object fetched, int version) except -1
+cdef object _write_partition(Writer writer, object fetched, int version)
 
-cdef bytes _partition_tags(object fetched)
+cdef object _write_partition_tags(Writer writer, object fetched)
 
 cdef bytes _response_tags(object endpoints, int version)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla import native
 from ottla.errors import CorruptMessage
 from ottla.protocol.flat import (
     encode_count,
@@ -24,15 +25,18 @@ from ottla.protocol.flat import (
     read_text,
     read_uuid,
     skip_tags,
+    write_count,
+    write_text,
 )
 from ottla.protocol.primitives import encode_uvarint
+from ottla.protocol.walker import writer_into
 from ottla.types import ZERO_UUID, FileSlice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ottla.protocol.walker import Reader
-    from ottla.types import Buffer, Node, SendItem, Uuid
+    from ottla.protocol.walker import Reader, Writer
+    from ottla.types import Node, SendItem, Uuid
 
 _FLEXIBLE_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
@@ -46,21 +50,12 @@ _NO_REPLICA: Final = -1
 _NO_EPOCH: Final = -1
 _CLUSTER_ID_TAG: Final = 0
 _REPLICA_STATE_TAG: Final = 1
-_SIZE_AND_CORRELATION: Final = Struct(">ii")
-_SIZE_CORRELATION_NO_TAGS: Final = Struct(">iib")
 _INT32: Final = Struct(">i")
-_EPOCH_AND_END: Final = Struct(">iqb")
-_LEADER_AND_EPOCH: Final = Struct(">iib")
-_HEAD: Final = Struct(">ihi")
-_PARTITION: Final = Struct(">ihqq")
-_PARTITION_AND_START: Final = Struct(">ihqqq")
-_ABORTED: Final = Struct(">qq")
-_NULL_ARRAY: Final = b"\xff\xff\xff\xff"
-_NO_PREFERRED_REPLICA: Final = b"\xff\xff\xff\xff"
 _DIVERGING_TAG: Final = 0
 _LEADER_TAG: Final = 1
+_DIVERGING_BYTES: Final = 13
+_LEADER_BYTES: Final = 9
 _ENDPOINTS_TAG: Final = 0
-_new_tuple: Final = tuple.__new__
 
 
 class PartitionKey(NamedTuple):
@@ -156,7 +151,7 @@ def _read(reader: Reader, version: int) -> FetchValues:
     cluster_id, replica_epoch = None, _NO_EPOCH
     if flexible:
         cluster_id, replica_id, replica_epoch = _read_tags(reader, version, replica_id)
-    return _new_tuple(
+    values: FetchValues = native.new_tuple(
         FetchValues,
         (
             cluster_id,
@@ -173,6 +168,7 @@ def _read(reader: Reader, version: int) -> FetchValues:
             rack_id,
         ),
     )
+    return values
 
 
 def _read_partitions(reader: Reader, version: int) -> list[PartitionFetch]:
@@ -201,9 +197,9 @@ def _read_partitions(reader: Reader, version: int) -> list[PartitionFetch]:
             max_bytes = reader.integer(4, signed=True)
             if flexible:
                 skip_tags(reader)
-            key = _new_tuple(PartitionKey, (topic, topic_id, index))
+            key = native.new_tuple(PartitionKey, (topic, topic_id, index))
             requested = (key, leader_epoch, offset, last_epoch, log_start, max_bytes)
-            found.append(_new_tuple(PartitionFetch, requested))
+            found.append(native.new_tuple(PartitionFetch, requested))
         if flexible:
             skip_tags(reader)
     return found
@@ -223,7 +219,7 @@ def _read_forgotten(reader: Reader, version: int, found: list[PartitionKey]) -> 
         while count > 0:
             count -= 1
             index = reader.integer(4, signed=True)
-            found.append(_new_tuple(PartitionKey, (topic, topic_id, index)))
+            found.append(native.new_tuple(PartitionKey, (topic, topic_id, index)))
         if flexible:
             skip_tags(reader)
 
@@ -254,55 +250,76 @@ def write_fetch(
     Its first item is bytes; records that lie in files are items of their own.
     """
     flexible = version >= _FLEXIBLE_FROM
-    partitions = answer.partitions
-    parts: list[Buffer] = [b""]
-    if version >= _SESSIONS_FROM:
-        parts.append(_HEAD.pack(throttle_time_ms, answer.error_code, answer.session_id))
-    else:
-        parts.append(_INT32.pack(throttle_time_ms))
-    parts.append(encode_count(_count_topics(partitions), flexible))
+    _, _, partitions, endpoints = answer
     items: list[SendItem] = []
-    size = 0
+    writer = head = writer_into(items)
+    _write_head(head, answer, correlation_id, version, throttle_time_ms)
+    following_bytes = 0  # what comes after the head
     number = 0
     while number < len(partitions):
         end = _end_of_topic(partitions, number)
-        parts.append(_topic(partitions[number].key, version))
-        parts.append(encode_count(end - number, flexible))
+        _write_topic(writer, partitions[number][0], version)
+        write_count(writer, end - number, flexible)
         while number < end:
-            fetched = partitions[number]
-            _write_partition(parts, fetched, version)
-            if type(fetched.records) is FileSlice:
-                head = b"".join(parts)
-                size += len(head) + fetched.size_bytes
-                items += (head, fetched.records)
-                parts = []
-            else:
-                parts.append(fetched.records)  # type: ignore[arg-type] # a buffer
+            records = _write_partition(writer, partitions[number], version)
+            if records is not None:
+                following_bytes += records.size
+                if writer is head:
+                    items.append(b"")  # the head, once the size is known
+                    writer = writer_into(items)
+                else:
+                    following_bytes += writer.size
+                    writer.flush()
+                items.append(records)
             if flexible:
-                parts.append(_partition_tags(fetched))
+                _write_partition_tags(writer, partitions[number])
             number += 1
         if flexible:
-            parts.append(b"\0")
+            writer.byte(0)
     if flexible:
-        parts.append(_response_tags(answer.node_endpoints, version))
-    tail = b"".join(parts)
-    size += len(tail)
-    items.append(tail)
-    if flexible:
-        items[0] = _SIZE_CORRELATION_NO_TAGS.pack(size + 5, correlation_id, 0) + items[0]  # type: ignore[operator] # the first item is bytes
+        tags = _response_tags(endpoints, version)
+        writer.run(tags, len(tags))
+    if writer is head:
+        items.append(head.frame(0))
     else:
-        items[0] = _SIZE_AND_CORRELATION.pack(size + 4, correlation_id) + items[0]  # type: ignore[operator] # as above
+        following_bytes += writer.size
+        writer.flush()
+        items[0] = head.frame(following_bytes)
     return items
+
+
+def _write_head(
+    writer: Writer, answer: FetchAnswer, correlation_id: int, version: int, throttle_time_ms: int
+) -> None:
+    """Write all of a response that precedes its first topic."""
+    error_code, session_id, partitions, _ = answer
+    flexible = version >= _FLEXIBLE_FROM
+    writer.integer(0, 4)  # the size, once it is known
+    writer.integer(correlation_id, 4)
+    if flexible:
+        writer.byte(0)
+    writer.integer(throttle_time_ms, 4)
+    if version >= _SESSIONS_FROM:
+        writer.integer(error_code, 2)
+        writer.integer(session_id, 4)
+    write_count(writer, _count_topics(partitions), flexible)
+
+
+def _write_topic(writer: Writer, key: PartitionKey, version: int) -> None:
+    topic, topic_id, _ = key
+    if version >= _TOPIC_IDS_FROM:
+        writer.run(topic_id, 16)
+    else:
+        write_text(writer, topic, version >= _FLEXIBLE_FROM)
 
 
 def _end_of_topic(partitions: Sequence[FetchedPartition], start: int) -> int:
     """Return the position after the neighbours that are of the same topic as the one at start."""
-    first = partitions[start].key
-    topic, topic_id = first.topic, first.topic_id
+    topic, topic_id, _ = partitions[start][0]
     end = start + 1
     while end < len(partitions):
-        key = partitions[end].key
-        if key.topic_id != topic_id or key.topic != topic:
+        other, other_id, _ = partitions[end][0]
+        if other_id != topic_id or other != topic:
             break
         end += 1
     return end
@@ -316,46 +333,52 @@ def _count_topics(partitions: Sequence[FetchedPartition]) -> int:
     return count
 
 
-def _topic(key: PartitionKey, version: int) -> bytes:
-    if version >= _TOPIC_IDS_FROM:
-        return key.topic_id
-    return encode_text(key.topic, version >= _FLEXIBLE_FROM)
-
-
-def _write_partition(parts: list[Buffer], fetched: FetchedPartition, version: int) -> None:
-    """Write all of a partition that precedes its records."""
+def _write_partition(writer: Writer, fetched: FetchedPartition, version: int) -> FileSlice | None:
+    """Write a partition up to its records, and these too unless they lie in a file."""
+    key, code, high_watermark, stable, start, aborted, records, size, _, _ = fetched
     flexible = version >= _FLEXIBLE_FROM
-    index = fetched.key.partition
-    code, high_watermark, stable = fetched[1], fetched[2], fetched[3]
+    writer.integer(key[2], 4)
+    writer.integer(code, 2)
+    writer.integer(high_watermark, 8)
+    writer.integer(stable, 8)
     if version >= _LOG_START_FROM:
-        start = fetched[4]
-        parts.append(_PARTITION_AND_START.pack(index, code, high_watermark, stable, start))
-    else:
-        parts.append(_PARTITION.pack(index, code, high_watermark, stable))
-    aborted = fetched.aborted_transactions
+        writer.integer(start, 8)
     if aborted is None:
-        parts.append(b"\0" if flexible else _NULL_ARRAY)
+        write_count(writer, -1, flexible)
     else:
-        parts.append(encode_count(len(aborted), flexible))
+        write_count(writer, len(aborted), flexible)
         for transaction in aborted:
-            parts.append(_ABORTED.pack(transaction[0], transaction[1]))
+            writer.integer(transaction[0], 8)
+            writer.integer(transaction[1], 8)
             if flexible:
-                parts.append(b"\0")
+                writer.byte(0)
     if version >= _RACK_FROM:
-        parts.append(_NO_PREFERRED_REPLICA)
-    parts.append(encode_count(fetched.size_bytes, flexible))
+        writer.integer(_NO_REPLICA, 4)  # no replica that is preferred
+    write_count(writer, size, flexible)
+    if type(records) is FileSlice:
+        return records
+    writer.run(records, len(records))  # type: ignore[arg-type] # a buffer
+    return None
 
 
-def _partition_tags(fetched: FetchedPartition) -> bytes:
-    diverging, leader = fetched.diverging_epoch, fetched.current_leader
+def _write_partition_tags(writer: Writer, fetched: FetchedPartition) -> None:
+    diverging, leader = fetched[8], fetched[9]
     if diverging is None and leader is None:
-        return b"\0"
-    tags = b""
+        writer.byte(0)
+        return
+    writer.byte(1 if diverging is None or leader is None else 2)
     if diverging is not None:
-        tags += bytes((_DIVERGING_TAG, _EPOCH_AND_END.size)) + _EPOCH_AND_END.pack(*diverging, 0)
+        writer.byte(_DIVERGING_TAG)
+        writer.byte(_DIVERGING_BYTES)
+        writer.integer(diverging[0], 4)
+        writer.integer(diverging[1], 8)
+        writer.byte(0)
     if leader is not None:
-        tags += bytes((_LEADER_TAG, _LEADER_AND_EPOCH.size)) + _LEADER_AND_EPOCH.pack(*leader, 0)
-    return bytes(((diverging is not None) + (leader is not None),)) + tags
+        writer.byte(_LEADER_TAG)
+        writer.byte(_LEADER_BYTES)
+        writer.integer(leader[0], 4)
+        writer.integer(leader[1], 4)
+        writer.byte(0)
 
 
 def _response_tags(endpoints: Sequence[Node], version: int) -> bytes:

@@ -144,7 +144,7 @@ def write_produce(
     writer.integer(throttle_time_ms, 4)
     if flexible:
         writer.byte(0)
-    return writer.frame()
+    return writer.frame(0)
 
 
 def _end_of_topic(answers: list[PartitionAnswer], start: int) -> int:

@@ -138,7 +138,7 @@ cdef class Writer:
     cdef int flush(self) except -1
 
     @cython.locals(size=cython.Py_ssize_t)
-    cdef bytes frame(self)
+    cdef bytes frame(self, long long following_bytes)
 
 
 @cython.locals(writer=Writer)

@@ -421,11 +421,11 @@ class Writer:
             self.out.append(bytes(self.raw[: self.size]))
             self.size = 0
 
-    def frame(self) -> bytes:
-        """Return what was written, its first four bytes being the size of the others."""
+    def frame(self, following_bytes: int) -> bytes:
+        """Return what was written, its first four bytes being the size of all that follows."""
         size = self.size
         self.size = 0
-        self.integer(size - 4, 4)
+        self.integer(size - 4 + following_bytes, 4)
         return bytes(self.raw[:size])
 
 
