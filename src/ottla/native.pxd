@@ -1,6 +1,8 @@
 # For compiled modules: the functions of native.py as inline C. They cimport the module, not the
 # functions, since a compiled module cannot import a C function's name.
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Check
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING, PyByteArray_Check, PyByteArray_FromStringAndSize,
+)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_INCREF
@@ -65,6 +67,10 @@ cdef inline object new_bytes(
     memcpy(PyBytes_AS_STRING(made), data + position, size)
     (<PyBytesObject *>made).ob_shash = -1
     return made
+
+
+cdef inline bytearray new_bytearray(Py_ssize_t size):
+    return PyByteArray_FromStringAndSize(NULL, size)
 
 
 cdef inline object new_tuple(object kind, tuple values):

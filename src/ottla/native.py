@@ -47,6 +47,11 @@ def new_bytes(kind: type, data: Any, position: int, size: int) -> Any:
     return bytes.__new__(kind, data[position : position + size])
 
 
+def new_bytearray(size: int) -> bytearray:
+    """Return bytes to be written; in C they hold anything."""
+    return bytearray(size)
+
+
 def new_tuple(kind: type, values: tuple[Any, ...]) -> Any:
     """Return a named tuple, whose own constructor is a Python function."""
     return tuple.__new__(kind, values)

@@ -11,10 +11,11 @@ from ottla.errors import CorruptMessage
 from ottla.protocol import codec, frames
 from ottla.protocol.apis.produce import ProduceRequest, ProduceResponse
 from ottla.protocol.flat import reader_over
-from ottla.protocol.produce_values import PartitionAnswer, read_produce, write_produce
+from ottla.protocol.produce_values import read_produce, write_produce
 from tests.protocol.messages import random_message
 
 if TYPE_CHECKING:
+    from ottla.protocol.produce_values import PartitionAnswer
     from ottla.types import Uuid
 
 VERSIONS = range(ProduceRequest.versions.lowest, ProduceRequest.versions.highest + 1)
@@ -66,27 +67,27 @@ def response_of(answers: list[PartitionAnswer], version: int, throttle: int) -> 
     """Return the message that the answers stand for."""
     topics: list[Any] = []
     last: str | bytes | None = None
-    for one in answers:
-        if one.topic != last:
-            named = {"topic_id": one.topic} if version >= 13 else {"name": one.topic}
+    for topic, index, code, base_offset, append_time_ms, log_start, errors, message in answers:
+        if topic != last:
+            named = {"topic_id": topic} if version >= 13 else {"name": topic}
             topics.append(
                 ProduceResponse.TopicProduceResponse(**named, partition_responses=[])  # type: ignore[arg-type]
             )
-            last = one.topic
+            last = topic
         topics[-1].partition_responses.append(
             PartitionResponse(
-                index=one.partition,
-                error_code=one.error_code,
-                base_offset=one.base_offset,
-                log_append_time_ms=one.log_append_time_ms,
-                log_start_offset=one.log_start_offset,
+                index=index,
+                error_code=code,
+                base_offset=base_offset,
+                log_append_time_ms=append_time_ms,
+                log_start_offset=log_start,
                 record_errors=[
                     PartitionResponse.BatchIndexAndErrorMessage(
-                        batch_index=index, batch_index_error_message=text
+                        batch_index=number, batch_index_error_message=text
                     )
-                    for index, text in one.record_errors
+                    for number, text in errors
                 ],
-                error_message=one.error_message,
+                error_message=message,
             )
         )
     return ProduceResponse(responses=topics, throttle_time_ms=throttle)
@@ -95,7 +96,7 @@ def response_of(answers: list[PartitionAnswer], version: int, throttle: int) -> 
 def random_answer(rng: Random, topic: str | Uuid) -> PartitionAnswer:
     """Return an answer, with errors now and then."""
     errors = [(n, rng.choice((None, "bad key é"))) for n in range(rng.choice((0, 0, 2)))]
-    return PartitionAnswer(
+    return (
         topic,
         rng.randrange(1 << 31),
         rng.choice((0, 0, 87)),

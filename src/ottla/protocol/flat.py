@@ -29,7 +29,7 @@ _SMALL: Final = len(SMALL_UVARINTS) - 1
 
 def reader_over(source: memoryview, position: int) -> Reader:
     """Return a reader at a position of a frame."""
-    reader = Reader()
+    reader = Reader.__new__(Reader)  # without a call of its type
     reader.source = source
     reader.data = native.bytes_of(source)
     reader.position = position

@@ -57,18 +57,14 @@ class ProduceValues(NamedTuple):
     partitions: list[PartitionRecords]
 
 
-class PartitionAnswer(NamedTuple):
-    """What a client is answered for one partition; offsets and times are -1 for none."""
+PartitionAnswer = tuple[
+    "str | Uuid", int, int, int, int, int, "Sequence[tuple[int, str | None]]", "str | None"
+]
+"""What a client is answered for one partition.
 
-    topic: str | Uuid
-    partition: int
-    error_code: int
-    base_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    record_errors: Sequence[tuple[int, str | None]] = ()
-    """Index in the batch and message (KIP-467)."""
-    error_message: str | None = None
+Topic and partition, error code, base offset, time of the append (ms) and the log's start offset, -1
+for none; per record its index in the batch and message (KIP-467); message. Plain as above.
+"""
 
 
 def read_produce(reader: Reader, version: int) -> ProduceValues:
@@ -137,7 +133,7 @@ def write_produce(
             writer.run(topic, 16)
         write_count(writer, end - number, flexible)
         while number < end:
-            _write_partition(writer, tuple(answers[number]), version)
+            _write_partition(writer, answers[number], version)
             number += 1
         if flexible:
             writer.byte(0)

@@ -431,8 +431,8 @@ class Writer:
 
 def writer_into(out: list[SendItem]) -> Writer:
     """Return a writer that appends its parts to a list."""
-    writer = Writer()
-    writer.buffer = bytearray(FIRST_BUFFER_BYTES)
+    writer = Writer.__new__(Writer)  # without a call of its type
+    writer.buffer = native.new_bytearray(FIRST_BUFFER_BYTES)
     writer.raw = writer.buffer
     writer.room = FIRST_BUFFER_BYTES
     writer.size = 0

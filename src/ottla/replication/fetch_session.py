@@ -45,16 +45,19 @@ class FetchPartition:
         "topic",
     )
 
-    def __init__(self, key: PartitionKey) -> None:
-        self.key = key
-        self.topic = key.topic
+    def __init__(self, requested: PartitionFetch) -> None:
+        (
+            self.key,
+            self.current_leader_epoch,
+            self.fetch_offset,
+            self.last_fetched_epoch,
+            _,
+            self.max_bytes,
+        ) = requested
+        self.topic = self.key.topic
         self.replica: Partition | None = None
         self.high_watermark = -1
         self.log_start_offset = -1
-        self.fetch_offset = 0
-        self.max_bytes = 0
-        self.current_leader_epoch = -1
-        self.last_fetched_epoch = -1
 
     def update(self, requested: PartitionFetch) -> None:
         """Store the parameters of a request."""
@@ -108,8 +111,9 @@ class FetchSession:
             key = requested.key
             cached = self.partitions.get(key)
             if cached is None:
-                cached = self.partitions[key] = FetchPartition(key)
-            cached.update(requested)
+                self.partitions[key] = FetchPartition(requested)
+            else:
+                cached.update(requested)
         for key in request.forgotten:
             self.partitions.pop(key, None)
 
@@ -128,11 +132,7 @@ class FetchSession:
 
 def _requested(request: FetchValues) -> dict[PartitionKey, FetchPartition]:
     """Return the partitions of a request, to be read without what a session knows."""
-    found = {}
-    for requested in request.partitions:
-        partition = found[requested.key] = FetchPartition(requested.key)
-        partition.update(requested)
-    return found
+    return {requested.key: FetchPartition(requested) for requested in request.partitions}
 
 
 class FetchPlan:

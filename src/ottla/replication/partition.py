@@ -145,7 +145,12 @@ class Partition:
     ) -> FetchData:
         """Read for a consumer; raises KafkaError for a wrong epoch or an offset out of range."""
         self.read_count += 1
-        self.check_leader(current_leader_epoch)
+        if (
+            not self.is_leader
+            or self.log.failure is not None
+            or current_leader_epoch not in (NO_EPOCH, self.leader_epoch)
+        ):
+            self.check_leader(current_leader_epoch)
         return self.log.reads.read(
             fetch_offset, max_bytes, isolation=isolation, min_one_message=min_one_message
         )

@@ -27,6 +27,7 @@ _CONTROL = 0x20
 _V2 = Struct(">qiibIhiqqqhii")
 _PREFIX = Struct(">qiib")
 _LEGACY_TIMESTAMP = Struct(">q")
+_new_tuple = tuple.__new__  # a named tuple's own constructor is a Python function
 
 
 class BatchHeader(NamedTuple):
@@ -86,22 +87,26 @@ def parse_header(view: Buffer, start: int, position: int) -> BatchHeader:
     ) = _V2.unpack_from(view, start)
     if magic != 2:
         raise CorruptMessage(f"unknown record format {magic} at position {position}")
-    return BatchHeader(
-        position,
-        length + LOG_OVERHEAD_BYTES,
-        base_offset,
-        base_offset + last_offset_delta,
-        leader_epoch,
-        magic,
-        crc,
-        attributes,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        record_count,
+    header: BatchHeader = _new_tuple(
+        BatchHeader,
+        (
+            position,
+            length + LOG_OVERHEAD_BYTES,
+            base_offset,
+            base_offset + last_offset_delta,
+            leader_epoch,
+            magic,
+            crc,
+            attributes,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            record_count,
+        ),
     )
+    return header
 
 
 def _parse_legacy(view: Buffer, start: int, position: int) -> BatchHeader:

@@ -125,8 +125,8 @@ class FetchRead:
         self._request = request
         self.plan = plan
         self._isolation = _COMMITTED if request.isolation_level else _UNCOMMITTED
-        self._bytes_left = min(request.max_bytes, ctx.broker.fetch_max_bytes)
-        self.min_bytes = min(request.min_bytes, self._bytes_left)
+        bytes_left = self._bytes_left = min(request.max_bytes, ctx.broker.fetch_max_bytes)
+        self.min_bytes = min(request.min_bytes, bytes_left)
         self._results: list[tuple[FetchPartition, FetchedPartition]] = []
         self._has_error = False
         self._was_known = False
@@ -184,11 +184,12 @@ class FetchRead:
                 if diverging is not None:
                     self._has_error = True
                     return _fetched(requested, replica)._replace(diverging_epoch=diverging)
+            max_bytes, epoch = requested.max_bytes, requested.current_leader_epoch
             records, _, aborted = replica.read(
                 requested.fetch_offset,
-                min(requested.max_bytes, self._bytes_left),
+                min(self._bytes_left, max_bytes),
                 isolation=self._isolation,
-                current_leader_epoch=_known_epoch(requested),
+                current_leader_epoch=epoch if epoch >= 0 else NO_EPOCH,
                 min_one_message=not self.size_bytes,
             )
             if type(records) is not FileSlice:
@@ -235,16 +236,22 @@ class FetchRead:
 
     def _find(self, requested: FetchPartition) -> Partition:
         """Return the replica; as in Kafka, a session remembers the name behind a topic id."""
-        topic, broker = requested.key.topic, self._ctx.broker
+        topic, topic_id, index = requested.key
+        broker = self._ctx.broker
+        held = None if topic else broker.replicas.by_topic_id.get(topic_id)
+        if held is not None and index in held:
+            requested.replica = held[index]
+            requested.topic = requested.replica.topic_partition.topic
+            return requested.replica
         if self._ctx.api_version >= _TOPIC_IDS_FROM:
-            name = broker.topic_name(requested.key.topic_id)
+            name = broker.topic_name(topic_id)
             if name is None and requested.topic:
-                is_recreated = broker.has_partition(requested.topic, requested.key.partition)
+                is_recreated = broker.has_partition(requested.topic, index)
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID if is_recreated else _UNKNOWN[0])
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             topic = requested.topic = name
-        requested.replica = self._ctx.broker.replicas.get(topic, requested.key.partition)
+        requested.replica = broker.replicas.get(topic, index)
         return requested.replica
 
     def response(self) -> FetchAnswer:
@@ -260,12 +267,12 @@ class FetchRead:
                 fetched.append(one)
         if plan.is_incremental and session is not None and len(session.partitions) > 1:
             session.serve_later([one.key for one in fetched if one.size_bytes])
-        return FetchAnswer(0, plan.session_id, fetched, self._leaders())
+        leaders = self._leaders() if self._leader_ids else ()
+        answer: FetchAnswer = _new_tuple(FetchAnswer, (0, plan.session_id, fetched, leaders))
+        return answer
 
-    def _leaders(self) -> list[Node] | tuple[()]:
+    def _leaders(self) -> list[Node]:
         """Return the addresses of leaders that clients are referred to (KIP-951)."""
-        if not self._leader_ids:
-            return ()
         nodes = self._ctx.broker.nodes(self._ctx.listener_name)
         return [node for node in nodes if node.node_id in self._leader_ids]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.produce import ProduceRequest
-from ottla.protocol.produce_values import PartitionAnswer, read_produce, write_produce
+from ottla.protocol.produce_values import read_produce, write_produce
 from ottla.purgatory.pending import Pending
 from ottla.records.batch import (
     ATTRIBUTES_POSITION,
@@ -36,7 +36,7 @@ from ottla.server.handlers.produce_answers import (
 from ottla.server.requests.api import Form, handles
 
 if TYPE_CHECKING:
-    from ottla.protocol.produce_values import PartitionRecords, ProduceValues
+    from ottla.protocol.produce_values import PartitionAnswer, PartitionRecords, ProduceValues
     from ottla.records.validation_rules import CheckedBatch
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
@@ -47,7 +47,6 @@ _ZSTD_FROM: Final = 7
 _FLAGS_POSITION: Final = ATTRIBUTES_POSITION + 1  # the low byte of the attributes
 _MAGIC: Final = 2
 _ZSTD: Final = int(Compression.ZSTD)
-_new_tuple: Final = tuple.__new__
 
 
 class _Later(NamedTuple):
@@ -76,7 +75,9 @@ def produce(
     if not is_usual:
         _refuse_request(request)
     later: list[_Later] = []
-    answers = [_append(ctx, request, part, later, is_usual) for part in partitions]
+    answers: list[PartitionAnswer] = []
+    for part in partitions:
+        answers.append(_append(ctx, request, part, later, is_usual))  # noqa: PERF401 - a comprehension is a function
     if later:
         return _when_checked(ctx, request, answers, later)
     if ctx.broker.replicas.overdue_flushes:
@@ -93,10 +94,10 @@ def _append(
 ) -> PartitionAnswer:
     topic, index, records = part
     replicas = ctx.broker.replicas
-    if isinstance(topic, str):
+    if type(topic) is str:
         partition = replicas.find(topic, index)
     else:
-        held = replicas.by_topic_id.get(topic)
+        held = replicas.by_topic_id.get(topic)  # type: ignore[arg-type] # an id
         partition = held.get(index) if held else None
     try:
         if partition is None:
@@ -111,16 +112,14 @@ def _append(
         assert partition is not None
         checked = ctx.broker.decompression.check(large, now_ms=ctx.now_ms, client=ctx.client)
         later.append(_Later(part, partition, checked))
-        return PartitionAnswer(topic, index, 0, -1, -1, -1)
-    answer: PartitionAnswer = _new_tuple(
-        PartitionAnswer, (topic, index, 0, info[0], info[3], info[4], (), None)
-    )
-    return answer
+        return topic, index, 0, -1, -1, -1, (), None
+    first_offset, append_time_ms, log_start_offset = info[0], info[3], info[4]
+    return topic, index, 0, first_offset, append_time_ms, log_start_offset, (), None
 
 
 def _unacknowledged(ctx: Context, answers: list[PartitionAnswer]) -> list[PartitionAnswer] | None:
     """Return no response: an error of acks=0 is reported by closing the connection."""
-    if any(answer.error_code for answer in answers):
+    if any(error_code for _, _, error_code, *_ in answers):
         ctx.connection.finish()
     return None
 
@@ -188,7 +187,7 @@ def _when_checked(
 ) -> Pending[list[PartitionAnswer] | None]:
     """Answer once the last of the batches came back from the workers and was appended."""
     answer: Pending[list[PartitionAnswer] | None] = Pending()
-    positions = {(one.topic, one.partition): number for number, one in enumerate(answers)}
+    positions = {one[:2]: number for number, one in enumerate(answers)}
     remaining = len(later) + 1  # the appends that were done at once are one
 
     def part_is_over() -> None:
@@ -224,9 +223,8 @@ def _append_checked(ctx: Context, request: ProduceValues, one: _Later) -> Partit
         extra = {"event": "request.failed", "client": ctx.client}
         log.exception("append failed; report this traceback as a bug", exc_info=error, extra=extra)
         return failed(part, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR), partition)
-    return PartitionAnswer(
-        part[0], index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
-    )
+    first_offset, append_time_ms = info.first_offset, info.log_append_time_ms
+    return part[0], index, 0, first_offset, append_time_ms, info.log_start_offset, (), None
 
 
 def _not_held(ctx: Context, part: PartitionRecords) -> KafkaError:

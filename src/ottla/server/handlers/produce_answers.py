@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.produce_values import PartitionAnswer
 from ottla.records.batch_errors import UnreadableRecords
 from ottla.records.validation_rules import RecordValidationError
 from ottla.types import TopicPartition
@@ -16,7 +15,7 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.protocol.produce_values import PartitionRecords, ProduceValues
+    from ottla.protocol.produce_values import PartitionAnswer, PartitionRecords, ProduceValues
     from ottla.purgatory.pending import Pending
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
@@ -57,7 +56,7 @@ def failed(
         log_start_offset = partition.log.log_start_offset
     code = int(error.code)
     topic, index, _ = part
-    return PartitionAnswer(topic, index, code, -1, -1, log_start_offset, record_errors, message)
+    return topic, index, code, -1, -1, log_start_offset, record_errors, message
 
 
 def fail_request(request: ProduceValues, error: KafkaError) -> list[PartitionAnswer] | None:
@@ -66,7 +65,7 @@ def fail_request(request: ProduceValues, error: KafkaError) -> list[PartitionAns
         return None
     message = error.message if error.message != error.code.text else None
     return [
-        PartitionAnswer(topic, index, int(error.code), -1, -1, -1, (), message)
+        (topic, index, int(error.code), -1, -1, -1, (), message)
         for topic, index, _ in without_repeats(request.partitions)
     ]
 
@@ -123,10 +122,9 @@ def _mark_unflushed(
     ctx: Context, answers: list[PartitionAnswer], waits: dict[TopicPartition, Pending[Any]]
 ) -> None:
     """Answer with the error of the flush where a flush has failed."""
-    for number, answer in enumerate(answers):
-        topic = answer.topic
+    for number, (topic, index, error_code, *_) in enumerate(answers):
         name = topic if isinstance(topic, str) else ctx.broker.topic_name(topic)
-        wait = waits.get(TopicPartition(name or "", answer.partition))
-        if not answer.error_code and wait is not None and isinstance(wait.error, KafkaError):
+        wait = waits.get(TopicPartition(name or "", index))
+        if not error_code and wait is not None and isinstance(wait.error, KafkaError):
             code = int(wait.error.code)
-            answers[number] = PartitionAnswer(topic, answer.partition, code, -1, -1, -1)
+            answers[number] = (topic, index, code, -1, -1, -1, (), None)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.storage.log.timestamps import TimestampAndOffset
 
 NO_DATA = b""
+_new_tuple = tuple.__new__  # a named tuple's own constructor is a Python function
 
 
 class LogReads:
@@ -74,14 +75,16 @@ class LogReads:
             return FetchData(NO_DATA, offset, [] if is_filtered else None)
         if max_bytes < 0:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max size {max_bytes}")
-        number = log.segments.number_for(offset)
-        while number < len(log.segments):
+        number, count = log.segments.number_for(offset), len(log.segments)
+        while number < count:
             found = self._read_segment(
                 number, offset, limit, max_bytes, min_one_message=min_one_message
             )
             if found is not None:
                 if not is_filtered or (found is NO_DATA and max_bytes > 0):
-                    return FetchData(found, offset)  # a batch that does not fit: no aborts either
+                    # also for a batch that does not fit: no aborts either
+                    data: FetchData = _new_tuple(FetchData, (found, offset, None))
+                    return data
                 return FetchData(found, offset, self._aborted(number, offset, limit))
             number += 1
         return FetchData(NO_DATA, offset)
@@ -96,14 +99,15 @@ class LogReads:
         self, number: int, offset: int, limit: int, max_bytes: int, *, min_one_message: bool
     ) -> FileSlice | bytes | None:
         log = self._log
-        segment = log.segments[number]
+        segments = log.segments
+        segment = segments[number]
         try:
             place = segment.place_of(offset)
             if place is None:
                 return None
             start, first_bytes = place
             end = segment.size
-            if limit < log.segments.end_of(number, log.log_end_offset):
+            if limit < segments.end_of(number, log.log_end_offset):
                 limit_position = segment.position_of(limit)
                 end = segment.size if limit_position is None else limit_position
             if end - start > max_bytes:
@@ -114,4 +118,5 @@ class LogReads:
             raise log.storage_error("reading", error) from error
         if end <= start:
             return NO_DATA
-        return FileSlice(segment.file, start, end - start)
+        found: FileSlice = _new_tuple(FileSlice, (segment.file, start, end - start))
+        return found

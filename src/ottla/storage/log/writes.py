@@ -76,8 +76,8 @@ class LogWrites:
                 appends = self._validate_producer(batch, origin, verification, transaction_version)
                 if appends.duplicate is not None:
                     return self._duplicate(appends.duplicate)
-        size, last = batch.size, batch.last_offset
-        self._write((batch.buffer,), size, (batch,), first, now_ms)
+        size, last, largest = batch.size, batch.last_offset, batch.max_timestamp
+        self._write((batch.buffer,), size, ((last, largest, size),), first, now_ms)
         if producer is not None:
             producer.take_next(batch)
         elif appends is not None:
@@ -92,7 +92,7 @@ class LogWrites:
             (
                 first,
                 last,
-                batch.max_timestamp,
+                largest,
                 batch.log_append_time_ms,
                 log.log_start_offset,
                 batch.record_count,
@@ -137,17 +137,19 @@ class LogWrites:
         self,
         buffers: Sequence[Buffer],
         size: int,
-        batches: Sequence[BatchHeader | ValidatedBatch],
+        batches: Sequence[tuple[int, int, int]],
         first_offset: int,
         now_ms: int,
     ) -> None:
-        """Write, then move the end offset, so that no offset is ever given twice."""
+        """Write batches, each by its last offset, largest timestamp and size.
+
+        The end offset moves afterwards, so that no offset is ever given twice.
+        """
         log = self._log
         config, active = log.config, log.segments.active
-        newest = batches[-1]
-        largest = newest.max_timestamp
+        last_offset, largest, _ = batches[-1]
         if len(batches) > 1:
-            largest = max(batch.max_timestamp for batch in batches)
+            largest = max(timestamp for _, timestamp, _ in batches)
         if size > config.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -159,14 +161,14 @@ class LogWrites:
             if not log.active_is_prepared:
                 active.become_active()
                 log.active_is_prepared = True
-            if active.should_roll(size, largest, newest.last_offset, now_ms, config):
+            if active.should_roll(size, largest, last_offset, now_ms, config):
                 active = log.roll(now_ms, base_offset=first_offset)
             active.append(buffers, size, batches)
         except OSError as error:
             if active.is_torn:
                 log.failure = error
             raise log.storage_error("appending records to", error) from error
-        log.log_end_offset = log.producer_state.end_offset = newest.last_offset + 1
+        log.log_end_offset = log.producer_state.end_offset = last_offset + 1
         log.size_bytes += size
 
     def _apply(self, appends: ProducerAppends) -> None:
@@ -241,7 +243,8 @@ class LogWrites:
                 origin=AppendOrigin.REPLICATION,
             )
         size = last.position + last.size
-        self._write((view[:size],), size, batches, first.base_offset, now_ms)
+        places = [(batch.last_offset, batch.max_timestamp, batch.size) for batch in batches]
+        self._write((view[:size],), size, places, first.base_offset, now_ms)
         if appends is not None:
             self._apply(appends)
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:

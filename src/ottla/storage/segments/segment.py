@@ -25,7 +25,6 @@ from ottla.storage.segments.segment_recovery import rebuild_indexes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ottla.records.validator import ValidatedBatch
     from ottla.storage.batches import BatchHeader
     from ottla.storage.directory import Directory, File
     from ottla.storage.log.config import LogConfig
@@ -163,12 +162,13 @@ class Segment:
     # Appending
 
     def append(
-        self, buffers: Sequence[Buffer], size: int, batches: Sequence[BatchHeader | ValidatedBatch]
+        self, buffers: Sequence[Buffer], size: int, batches: Sequence[tuple[int, int, int]]
     ) -> None:
         """Write batches at the end and index them; an error leaves the segment as it was.
 
         OSError when the disk fails, CorruptMessage when the end cannot be read. `size` is the sum
-        of the buffers' bytes; the batches lie in them end to end.
+        of the buffers' bytes; the batches, each by its last offset, largest timestamp and size, lie
+        in them end to end.
         """
         file = self.file
         position = self.size
@@ -193,20 +193,20 @@ class Segment:
                 array("q"),
             )
         since = self._bytes_since_index
-        for batch in batches:
-            if batch.max_timestamp > largest:
-                largest = self._max_timestamp = batch.max_timestamp
-                self.max_timestamp_offset = batch.last_offset
+        for last_offset, timestamp, batch_bytes in batches:
+            if timestamp > largest:
+                largest = self._max_timestamp = timestamp
+                self.max_timestamp_offset = last_offset
             if since > self.index_interval_bytes:
-                self._index(batch.last_offset, position)
+                self._index(last_offset, position)
                 since = 0
-            offsets.append(batch.last_offset)
+            offsets.append(last_offset)
             positions.append(position)
-            position += batch.size
-            since += batch.size
+            position += batch_bytes
+            since += batch_bytes
         self._bytes_since_index = since
         if self.size == size:
-            self._first_timestamp = batches[0].max_timestamp
+            self._first_timestamp = batches[0][1]
         if len(offsets) > TAIL_BATCHES:
             del offsets[: -TAIL_BATCHES // 2], positions[: -TAIL_BATCHES // 2]
 
@@ -318,8 +318,10 @@ class Segment:
             positions = self._tail_positions
             end = positions[number + 1] if number + 1 < len(positions) else self.size
             return positions[number], end - positions[number]
-        header = self.batch_at(offset)
-        return None if header is None else (header.position, header.size)
+        for header in self._headers_near(offset):
+            if header.last_offset >= offset:
+                return header.position, header.size
+        return None
 
     def batch_at(self, offset: int) -> BatchHeader | None:
         """Return the header of the batch that holds offset, or of the next one."""
