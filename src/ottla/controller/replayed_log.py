@@ -9,7 +9,9 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.difference import records_between
 from ottla.metadata.framing import NO_OP_VALUE, MessageAndVersion, decode_record
+from ottla.metadata.image import MetadataImage
 from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -48,14 +50,28 @@ class ReplayedLog:
     def load_snapshot(
         self, values: Sequence[bytes], snapshot_id: OffsetAndEpoch, timestamp: int
     ) -> None:
-        """Start from a snapshot, which is committed."""
+        """Begin with a snapshot, or continue from a newer one; it is committed.
+
+        What this node has and the snapshot lacks is removed; listeners hear of the difference.
+        """
         last = OffsetAndEpoch(snapshot_id.offset - 1, snapshot_id.leader_epoch)
         records = [decode_record(value) for value in values]
+        if self._is_published:
+            snapshot = MetadataImage()
+            snapshot.apply(records, last)
+            records = records_between(self.loader.image, snapshot)
+        registry = self.controller.registry
+        registry.reset()
+        self.controller.in_transaction = False
         for record in records:
             self.controller.replay(record, last.offset)
-        self.loader.load_snapshot(records, last)
+        delta = MetadataDelta(is_snapshot=not self._is_published)
+        self.loader.load_snapshot(records, last, delta)
         self.last_offset = self.committed_offset = last.offset
         self.last_timestamp = timestamp
+        if self._is_published:
+            registry.snapshot(last.offset)
+            self._committed(last, delta)
 
     def replay(self, batches: Iterable[RecordBatch], high_watermark: int) -> None:
         """Replay what another node, or an earlier life of this one, wrote and is committed now."""

@@ -135,8 +135,13 @@ class ControllerRuntime:
         """Nothing follows: operations fail where this node does not lead."""
 
     def snapshot_loaded(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Refuse: a lone voter has no leader to fetch snapshots from."""
-        raise AssertionError(f"a lone voter was given the snapshot {snapshot_id}")
+        """Continue from a snapshot that was fetched from the leader."""
+        try:
+            content = self.driver.log.read_snapshot(snapshot_id)
+            timestamp = content.last_contained_log_timestamp
+            self._replayed.load_snapshot(content.values, snapshot_id, timestamp)
+        except Exception as error:  # noqa: BLE001 - a record that cannot be applied stops this node
+            self.failed(error)
 
     def resigned(self, _epoch: int) -> None:
         """Fail waiting operations: the next leader decides whether they are committed."""

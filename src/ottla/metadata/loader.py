@@ -60,14 +60,14 @@ class MetadataLoader:
             listener(self._everything(), self.image)
 
     def load_snapshot(
-        self, records: Iterable[MessageAndVersion], offset_and_epoch: OffsetAndEpoch
-    ) -> MetadataDelta:
-        """Start from a snapshot; call `publish_from` when the batches after it are loaded.
-
-        The image remains the same object, so references to it see the new state.
-        """
-        assert self.image.offset_and_epoch.offset < 0, "a snapshot is only loaded at the start"
-        return self.image.apply(records, offset_and_epoch, MetadataDelta(is_snapshot=True))
+        self,
+        records: Iterable[MessageAndVersion],
+        offset_and_epoch: OffsetAndEpoch,
+        delta: MetadataDelta,
+    ) -> None:
+        """Apply the records that turn the image into a snapshot's; an open transaction is gone."""
+        self._transaction = None
+        self.image.apply(records, offset_and_epoch, delta)
 
     def load_batch(
         self,

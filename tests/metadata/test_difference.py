@@ -1,0 +1,134 @@
+"""The records between two images: applied to one of them, they give the other."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from ottla.metadata.difference import records_between
+from ottla.metadata.framing import MessageAndVersion, encode_record
+from ottla.metadata.image import MetadataImage
+from ottla.protocol.records.metadata import (
+    ClientQuotaRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
+from ottla.types import OffsetAndEpoch, Uuid
+
+if TYPE_CHECKING:
+    from ottla.protocol.schema import Struct
+
+END = OffsetAndEpoch(9, 1)
+Entity = ClientQuotaRecord.EntityData
+
+
+def _image(rng: Random) -> MetadataImage:
+    """Return an image of a small random cluster."""
+    records: list[Struct] = [FeatureLevelRecord(name="metadata.version", feature_level=30)]
+    if rng.random() < 0.5:
+        records.append(FeatureLevelRecord(name="group.version", feature_level=1))
+    records += [_broker(broker_id, rng) for broker_id in rng.sample(range(5), 3)]
+    for number in rng.sample(range(6), 4):
+        topic_id = Uuid(bytes([number, rng.randrange(2)]) * 8)
+        records.append(TopicRecord(name=f"t{number}", topic_id=topic_id))
+        records += [_partition(topic_id, index, rng) for index in range(2)]
+        records.append(
+            ConfigRecord(
+                resource_type=2,
+                resource_name=f"t{number}",
+                name="retention.ms",
+                value=str(rng.randrange(2)),
+            )
+        )
+    for user in rng.sample("abc", 2):
+        entity = [Entity(entity_type="user", entity_name=user)]
+        limit = float(rng.randrange(1, 3))
+        records.append(
+            ClientQuotaRecord(entity=entity, key="producer_byte_rate", value=limit, remove=False)
+        )
+        records.append(
+            UserScramCredentialRecord(
+                name=user,
+                mechanism=1,
+                salt=b"s",
+                stored_key=bytes([rng.randrange(2)]),
+                server_key=b"k",
+                iterations=4096,
+            )
+        )
+    records.append(ProducerIdsRecord(broker_id=1, next_producer_id=rng.randrange(3) * 1000))
+    image = MetadataImage()
+    image.apply([MessageAndVersion(record, _version(record)) for record in records], END)
+    return image
+
+
+def _broker(broker_id: int, rng: Random) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=broker_id,
+        incarnation_id=Uuid(bytes([rng.randrange(2)]) * 16),
+        broker_epoch=rng.randrange(3),
+        end_points=[],
+        features=[],
+        rack=None,
+        fenced=rng.random() < 0.5,
+    )
+
+
+def _partition(topic_id: Uuid, index: int, rng: Random) -> PartitionRecord:
+    leader = rng.randrange(3)
+    return PartitionRecord(
+        topic_id=topic_id,
+        partition_id=index,
+        replicas=[leader],
+        isr=[leader],
+        removing_replicas=[],
+        adding_replicas=[],
+        leader=leader,
+        leader_epoch=rng.randrange(2),
+        partition_epoch=0,
+    )
+
+
+def _version(record: Struct) -> int:
+    return 3 if isinstance(record, RegisterBrokerRecord) else 0
+
+
+def _content(image: MetadataImage) -> list[bytes]:
+    return sorted(encode_record(record) for record in image.records())
+
+
+def test_the_difference_turns_one_image_into_the_other() -> None:
+    """Whatever was added, changed, removed or made again under the same name."""
+    for seed in range(60):
+        rng = Random(seed)
+        old, new = _image(rng), _image(rng)
+        expected = _content(new)
+        old.apply(records_between(old, new), END)
+        assert _content(old) == expected
+
+
+def test_equal_images_have_no_difference() -> None:
+    """Nothing is told again to listeners."""
+    assert records_between(_image(Random(1)), _image(Random(1))) == []
+
+
+def test_a_registered_controller_stays() -> None:
+    """There is no record that removes one; a snapshot of the same cluster has it as well."""
+    old = MetadataImage()
+    record = RegisterControllerRecord(
+        controller_id=1,
+        incarnation_id=Uuid(b"i" * 16),
+        zk_migration_ready=False,
+        end_points=[],
+        features=[],
+    )
+    old.apply([MessageAndVersion(record, 0)], END)
+    new = MetadataImage()
+    new.apply(old.records(), END)
+    assert records_between(old, new) == []
