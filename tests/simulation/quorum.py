@@ -23,13 +23,13 @@ from ottla.raft.node import RaftNode
 from ottla.raft.quorum_state import QuorumStateStore
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.requests import AddVoter, RemoveVoter, ReplicaKey
-from ottla.raft.snapshot import encode_snapshot
+from ottla.raft.snapshot import decode_snapshot, encode_snapshot
 from ottla.raft.timeouts import Timeouts
 from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import OffsetAndEpoch, Uuid
-from tests.simulation.quorum_checks import QuorumChecks
+from tests.simulation.quorum_checks import QuorumChecks, state_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from ottla.raft.requests import LeaderAndEpoch, Request
 
 FIRST_BOOTSTRAP_ID = -2
+SNAPSHOT_PART_BYTES = 300
+MAX_EVENTS_PER_MS = 2000
 
 
 class SimulatedClock:
@@ -78,6 +80,8 @@ class SimulatedMember:
         self.port = 9093
         self.checked_offset = 0
         """All below was compared with what others committed."""
+        self.committed_offset = -1
+        """The high watermark that this process announced."""
         self._tick_ms = -1
         self._offered = 0
 
@@ -96,6 +100,9 @@ class SimulatedMember:
         quorum = self.quorum
         self.life += 1
         self._tick_ms = -1
+        self.committed_offset = -1
+        self.disk.make(METADATA_LOG)
+        self.disk.sync()  # as formatting does
         log = ReplicatedLog.open(self.disk, now_ms=quorum.clock.ms)
         store = QuorumStateStore(self.disk, METADATA_LOG)
         bootstrap_count = 0 if self.node_id in quorum.first_voters else len(quorum.first_voters)
@@ -121,6 +128,7 @@ class SimulatedMember:
             listener=self,
             send=self._send,
             on_deadline=self._on_deadline,
+            part_bytes=SNAPSHOT_PART_BYTES,
         )
         quorum.happen(0, self._tick, self.life)
 
@@ -187,6 +195,7 @@ class SimulatedMember:
     def _send(self, node_id: int, _endpoints: object, request: Request) -> Pending[Any]:
         if node_id <= FIRST_BOOTSTRAP_ID:
             node_id = self.quorum.first_voters[FIRST_BOOTSTRAP_ID - node_id]
+        self.quorum.checks.sent(self, request)
         return self.quorum.exchange(self, self.quorum.members[node_id], request)
 
     # What the driver announces
@@ -262,14 +271,16 @@ class SimulatedMember:
             return
         epoch = driver.log.log.leader_epochs.epoch_for_offset(offset - 1)
         quorum = driver.node.quorum_at(offset)
+        snapshot_id = OffsetAndEpoch(offset, epoch)
         data = encode_snapshot(
-            [b"state"],
+            state_at(snapshot_id),
             now_ms=self.quorum.clock.ms,
             leader_epoch=epoch,
             kraft_version=quorum.kraft_version,
             voters=quorum.voters,
         )
-        write, written = driver.log.snapshot_writer(OffsetAndEpoch(offset, epoch), [data])
+        self.quorum.checks.snapshot_written(snapshot_id, decode_snapshot(data))
+        write, written = driver.log.snapshot_writer(snapshot_id, [data])
         write()
         written()
         if self.quorum.rng.random() < 0.7:
@@ -291,6 +302,7 @@ class SimulatedQuorum:
             node_id: SimulatedMember(self, node_id) for node_id in range(1, voters + observers + 1)
         }
         self.events = 0
+        self.events_of_ms = 0
         self.drop_probability = 0.0
         self.duplicate_probability = 0.0
         self.slow_disk_probability = 0.0
@@ -316,6 +328,8 @@ class SimulatedQuorum:
     def step(self) -> None:
         """Let the next event happen."""
         at_ms, _, action, arguments = heappop(self._heap)
+        self.events_of_ms = self.events_of_ms + 1 if at_ms == self.clock.ms else 0
+        assert self.events_of_ms < MAX_EVENTS_PER_MS, "the members are busy without end"
         self.clock.ms = at_ms
         self.events += 1
         action(*arguments)
@@ -352,7 +366,7 @@ class SimulatedQuorum:
             if target.driver is None:
                 self.happen(1, source.guarded, life, _refuse, pending)
                 return
-            self.checks.asked(source, request)
+            self.checks.asked(source, target, request)
             target.driver.request(request).on_done(respond)
 
         if self._passes(source.node_id, target.node_id):
@@ -437,6 +451,7 @@ class SimulatedQuorum:
                 member.guarded(member.life, member.write_snapshot)
             if self.rng.random() < self.voter_change_probability:
                 member.guarded(member.life, member.change_voters)
+        self.checks.supported()
 
     def leaders(self) -> list[SimulatedMember]:
         """Return the members that lead."""

@@ -5,29 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.quorum import SimulatedQuorum
-
-
-def run_seed(seed: int, *, rounds: int = 30) -> SimulatedQuorum:
-    """Run a quorum through faults, then without, and check what must hold."""
-    quorum = SimulatedQuorum(seed, voters=3 + 2 * (seed % 2), observers=1 + seed % 2)
-    quorum.voter_change_probability = 0.1 * (seed % 3)
-    for _ in range(rounds):
-        for _ in range(quorum.rng.randrange(1, 10)):
-            quorum.run(quorum.rng.randrange(1, 400))
-            quorum.work()
-        quorum.fault()
-    quorum.heal()
-    quorum.run(15_000)
-    assert len(quorum.leaders()) == 1, "a healed quorum has one leader"
-    before = quorum.checks.end_offset
-    for _ in range(5):
-        quorum.work()
-        quorum.run(1_000)
-    assert quorum.checks.end_offset > before, "a healed quorum commits"
-    quorum.run(2_000)
-    quorum.run(10_000)
-    quorum.checks.agreed()
-    return quorum
+from tests.simulation.quorum_seeds import run_seed
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -58,6 +58,11 @@ class BatchAccumulator:
         """Whether there are no records."""
         return not self._groups
 
+    @property
+    def first_offset(self) -> int:
+        """The offset of the oldest record that is here."""
+        return self.next_offset - sum(len(group.values) for group in self._groups)
+
     def append(self, values: Sequence[Buffer], now_ms: int) -> int:
         """Add encoded records for one batch; return the last one's offset.
 
@@ -97,7 +102,7 @@ class BatchAccumulator:
                 break
             size_bytes += group.size_bytes
             count += 1
-        offset = self.next_offset - sum(len(group.values) for group in self._groups)
+        offset = self.first_offset
         taken, self._groups = self._groups[:count], self._groups[count:]
         return self._complete(taken, offset)
 

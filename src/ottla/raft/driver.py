@@ -108,6 +108,7 @@ class RaftDriver:
         "_is_running",
         "_listener",
         "_on_deadline",
+        "_part_bytes",
         "_send",
         "_store",
         "commit_latencies_ms",
@@ -117,7 +118,7 @@ class RaftDriver:
         "run_in_worker",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its environment, by name
         self,
         node: RaftNode,
         log: ReplicatedLog,
@@ -128,8 +129,12 @@ class RaftDriver:
         listener: RaftListener,
         send: SendRequest,
         on_deadline: Callable[[int], None],
+        part_bytes: int = PART_BYTES,
     ) -> None:
-        """on_deadline(ms) is told when `tick` is due, in monotonic ms."""
+        """on_deadline(ms) is told when `tick` is due, in monotonic ms.
+
+        part_bytes is how much of a snapshot a response carries.
+        """
         self.node = node
         self.log = log
         self.failure: Exception | None = None
@@ -147,6 +152,7 @@ class RaftDriver:
         self._listener = listener
         self._send = send
         self._on_deadline = on_deadline
+        self._part_bytes = part_bytes
 
     def tick(self) -> None:
         """Do what time demands; the first one joins the quorum."""
@@ -239,7 +245,7 @@ class RaftDriver:
             return response._replace(records=self.log.read_bytes(response.read_offset, READ_BYTES))
         if isinstance(response, FetchSnapshotResponse) and response.size_bytes:
             snapshot_id, position = response.snapshot_id, response.position
-            data = self.log.read_snapshot_part(snapshot_id, position, PART_BYTES)
+            data = self.log.read_snapshot_part(snapshot_id, position, self._part_bytes)
             return response._replace(data=data)
         return response
 

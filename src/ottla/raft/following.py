@@ -74,29 +74,36 @@ class Following:
 
     def _poll_follower(self, role: Follower, now_ms: int) -> int:
         """Fetch; a voter whose leader does not answer stands for election."""
-        member = self._member
-        if role.deadline_ms <= now_ms:
-            if member.is_voter:
-                member.become_prospective(now_ms)
-                return now_ms
-            # An observer asks who leads now. It may have become a voter without knowing it: its
-            # vote is no longer the silent leader's.
+        member, is_due = self._member, role.deadline_ms <= now_ms
+        if is_due and member.is_voter:
+            member.become_prospective(now_ms)
+            return now_ms
+        if is_due:  # it may be a voter without knowing it: its vote is no longer the leader's
             role.has_fetched = False
+        if self._is_writing(role):
+            return NEVER_MS if is_due else role.deadline_ms
+        if is_due:  # an observer asks who leads now
+            role.snapshot = None
             return self._fetch_from_anyone(now_ms)
-        if role.snapshot is not None and member.is_storing:
-            return role.deadline_ms
-        if member.durable_end_offset < member.log.end_offset:
-            member.flush()
-            return role.deadline_ms
-        if role.unwritten:
-            member.effects.append(AppendRecords(role.unwritten.popleft(), role.epoch))
-            return role.deadline_ms
         leader_id = role.leader.leader_id
         ready_ms = member.in_flight.ready_ms(leader_id, now_ms)
         if ready_ms <= now_ms:
             member.send(leader_id, role.leader.endpoints, self._next_request(role), now_ms)
             ready_ms = now_ms + member.timeouts.request_ms
         return min(role.deadline_ms, ready_ms)
+
+    def _is_writing(self, role: Follower) -> bool:
+        """Write what was fetched, one step after the other; return whether a step is under way."""
+        member = self._member
+        if role.snapshot is not None and member.is_storing:
+            return True
+        if member.durable_end_offset < member.log.end_offset:
+            member.flush()
+            return True
+        if role.unwritten:
+            member.effects.append(AppendRecords(role.unwritten.popleft(), role.epoch))
+            return True
+        return False
 
     def _next_request(self, role: Follower) -> Request:
         member = self._member
@@ -117,8 +124,14 @@ class Following:
         )
 
     def _fetch_from_anyone(self, now_ms: int) -> int:
-        """Ask one bootstrap server or voter after the other: the answer names the leader."""
+        """Ask one bootstrap server or voter after the other: the answer names the leader.
+
+        It may be the leader that is asked, and takes what the fetch says of this log as durable.
+        """
         member = self._member
+        if member.durable_end_offset < member.log.end_offset:
+            member.flush()
+            return NEVER_MS
         if member.in_flight.has_any(now_ms):
             return now_ms + member.timeouts.request_ms
         places = self._places()
@@ -134,10 +147,13 @@ class Following:
         return due_ms
 
     def _places(self) -> Sequence[tuple[int, tuple[VoterEndpoint, ...]]]:
+        """Return whom to ask; the leader is one of them, which need not be a bootstrap server."""
         member = self._member
         if member.bootstrap_count:
             first = FIRST_BOOTSTRAP_ID
-            return [(first - number, ()) for number in range(member.bootstrap_count)]
+            places = [(first - number, ()) for number in range(member.bootstrap_count)]
+            leader = member.leader
+            return [*places, (leader.leader_id, leader.endpoints)] if leader.endpoints else places
         own_id = member.key.node_id
         voters = member.voters.latest
         return [(one.voter_id, one.endpoints) for one in voters if one.voter_id != own_id]
@@ -151,6 +167,8 @@ class Following:
             return
         role.deadline_ms = now_ms + member.timeouts.fetch_ms
         role.has_fetched = True
+        if role.unwritten or role.snapshot is not None or not self._is_at_end(request):
+            return  # the response to another fetch came first
         if response.diverging is not None:
             self._truncate(member.log.truncation_offset(response.diverging))
             return
@@ -162,11 +180,19 @@ class Following:
         if not role.unwritten:
             self._raise_high_watermark(role)
 
+    def _is_at_end(self, request: Fetch) -> bool:
+        log = self._member.log
+        return (request.offset, request.last_epoch) == (log.end_offset, log.epoch_at_end())
+
     def _truncate(self, end_offset: int) -> None:
-        """Cut the log: what was flushed of the removed part confirms nothing any more."""
+        """Cut the log: what was flushed of the removed part confirms nothing any more.
+
+        The cut itself is flushed before records are written over the removed ones: after a power
+        cut these would follow a torn batch, and prove that it is damaged.
+        """
         member = self._member
         member.truncation_count += 1
-        member.durable_end_offset = min(member.durable_end_offset, end_offset)
+        member.durable_end_offset = min(member.durable_end_offset, end_offset - 1)
         member.voters.truncate(end_offset)
         member.effects.append(TruncateLog(end_offset))
 

@@ -282,6 +282,7 @@ class Member:
         log.info(text, self.key.node_id, old, new, role.epoch, extra={"event": "quorum.role"})
         if isinstance(self.role, Leader) and self.role.is_announced:
             self.effects.append(AnnounceResignation(self.epoch))
+            self.voters.truncate(self.role.accumulator.first_offset)  # they never reach the log
         self.role = role
         self.in_flight.forget()
 

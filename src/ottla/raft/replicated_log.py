@@ -115,8 +115,16 @@ class ReplicatedLog:
             log.truncation.truncate_fully_and_start_at(found.snapshots[-1].offset, now_ms=now_ms)
         elif log.log_end_offset > found.end_offset:
             log.truncation.truncate_to(found.end_offset, now_ms=now_ms)
+        self._delete_rest(now_ms)
         self._make_durable(now_ms)
         return self
+
+    def _delete_rest(self, now_ms: int) -> None:
+        """Finish a `delete_before` that a crash ended after the epochs, before the segments."""
+        entries, latest = self.log.leader_epochs.entries, self.latest_snapshot
+        if entries and latest is not None and entries[0].start_offset <= latest.offset:
+            self.log.update_high_watermark(entries[0].start_offset)
+            self.delete_before(entries[0].start_offset, now_ms=now_ms)
 
     def _make_durable(self, now_ms: int) -> None:
         """Flush what recovery left: a batch appended later proves that this is flushed."""

@@ -66,6 +66,7 @@ class LogFlushes:
         return (
             end <= log.recovery_point
             and self._names_are_durable
+            and not log.segments.active.needs_sync  # it was cut: what is gone may come back
             and log.metadata_is_durable
             and not log.leader_epochs.is_dirty
             and not log.producer_state.unsynced_snapshots

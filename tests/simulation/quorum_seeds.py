@@ -1,0 +1,127 @@
+"""`python -m tests.simulation.quorum_seeds FIRST-LAST`: many seeds of the quorum's simulation.
+
+Prints progress, events per second, a digest of all traces and, for a seed that fails, the command
+that replays it. `scripts/simulate --quorum` calls it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+import zlib
+from typing import TYPE_CHECKING
+
+from tests.simulation.quorum import SimulatedMember, SimulatedQuorum
+
+if TYPE_CHECKING:
+    from ottla.raft.node import RaftNode
+
+HEALED_MS = 15_000
+ISOLATED_MS = 10_000
+SETTLED_MS = 5_000
+PROGRESS_SEEDS = 200
+
+
+class SeedFailed(AssertionError):
+    """An invariant does not hold; `events` is the number of events until then."""
+
+    def __init__(self, seed: int, events: int, error: Exception) -> None:
+        super().__init__(f"seed {seed}, event {events}: {type(error).__name__}: {error}")
+        self.seed = seed
+        self.events = events
+
+
+def run_seed(seed: int, *, rounds: int = 30) -> SimulatedQuorum:
+    """Run a quorum through faults, then without, and check what must hold."""
+    quorum = SimulatedQuorum(seed, voters=3 + 2 * (seed % 2), observers=1 + seed % 2)
+    quorum.voter_change_probability = 0.1 * (seed % 3)
+    try:
+        _run(quorum, rounds)
+    except Exception as error:
+        raise SeedFailed(seed, quorum.events, error) from error
+    return quorum
+
+
+def _run(quorum: SimulatedQuorum, rounds: int) -> None:
+    for _ in range(rounds):
+        for _ in range(quorum.rng.randrange(1, 10)):
+            quorum.run(quorum.rng.randrange(1, 400))
+            quorum.work()
+        quorum.fault()
+    quorum.heal()
+    quorum.voter_change_probability = 0.0
+    quorum.run(HEALED_MS)
+    assert len(quorum.leaders()) == 1, "a healed quorum has one leader"
+    before = quorum.checks.end_offset
+    for _ in range(5):
+        quorum.work()
+        quorum.run(1_000)
+    assert quorum.checks.end_offset > before, "a healed quorum commits"
+    leader = quorum.leaders()[0]
+    if _node(leader).voters.majority < len(_node(leader).voters):
+        epoch = _node(leader).epoch
+        _isolate_one(quorum, leader)
+        assert quorum.leaders() == [leader], "a node that was away does not end the leader"
+        assert _node(leader).epoch == epoch, "a node that was away starts no election"
+    else:
+        quorum.run(2 * SETTLED_MS)
+    quorum.checks.agreed()
+
+
+def _isolate_one(quorum: SimulatedQuorum, leader: SimulatedMember) -> None:
+    """Cut a node off from all others, or from the leader alone, for a while."""
+    others = [one for one in quorum.members if one != leader.node_id]
+    away = quorum.rng.choice(others)
+    lost = [leader.node_id] if quorum.rng.random() < 0.5 else list(quorum.members)
+    quorum.cut = {pair for one in lost for pair in ((one, away), (away, one))}
+    quorum.run(ISOLATED_MS)
+    quorum.cut = set()
+    for _ in range(3):
+        quorum.work()
+        quorum.run(1_000)
+    quorum.run(SETTLED_MS)
+
+
+def _node(member: SimulatedMember) -> RaftNode:
+    assert member.driver is not None
+    return member.driver.node
+
+
+def run_seeds(first: int, last: int, *, max_events: int) -> int:
+    """Run seeds until one fails or max_events have happened; return the exit code."""
+    began_s = time.process_time()
+    events = digest = 0
+    for seed in range(first, last + 1):
+        try:
+            quorum = run_seed(seed)
+        except SeedFailed as error:
+            print(f"{error}\nafter {events + error.events:,} events; replay it with")
+            print(f"  scripts/simulate --quorum --seeds {seed}")
+            return 1
+        events += quorum.events
+        digest = zlib.crc32(f"{quorum.trace} {quorum.events}".encode(), digest)
+        is_last = seed == last or events >= max_events
+        if is_last or (seed - first + 1) % PROGRESS_SEEDS == 0:
+            rate = events / max(time.process_time() - began_s, 0.001)
+            print(f"seeds {first}-{seed}: {events:,} events, {rate:,.0f} a second", flush=True)
+        if is_last:
+            break
+    print(f"no seed failed, digest {digest:08x}")
+    return 0
+
+
+def main() -> int:
+    """Run what the command line says; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seeds", default="0-99", metavar="FIRST-LAST")
+    parser.add_argument("--max-events", type=int, default=1 << 60, metavar="COUNT")
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    first, _, last = options.seeds.partition("-")
+    return run_seeds(int(first), int(last or first), max_events=options.max_events)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
