@@ -68,17 +68,18 @@ def has_error_code(value: ast.expr | None) -> bool:
     return any(re.fullmatch(fixed, code) for code in codes)
 
 
-def files_naming(name: str, texts: dict[str, str]) -> str:
+def files_naming(name: str, requests: dict[str, set[str]]) -> str:
     """List the test files that name the API's request class."""
-    pattern = re.compile(rf"\b{name}Request\b")
-    found = [place for place, text in texts.items() if pattern.search(text)]
+    found = [place for place, names in requests.items() if f"{name}Request" in names]
     return ", ".join(f"`{place}`" for place in found[:3]) + (" …" if len(found) > 3 else "")
 
 
 def table() -> str:
     """Render the document."""
-    texts = {
-        path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    requests = {
+        path.relative_to(ROOT).as_posix(): set(
+            re.findall(r"\b\w+Request\b", path.read_text("utf-8"))
+        )
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
     }
     answered = handlers()
@@ -93,7 +94,7 @@ def table() -> str:
         answers = answer(answered.get(key), (schema.lowest, schema.highest))
         rows.append(
             f"| {key.value} | {name} | {versions} | {listeners} | {answers} "
-            f"| {files_naming(name, texts) or '—'} |"
+            f"| {files_naming(name, requests) or '—'} |"
         )
     refused = sum(one.refuses for one in answered.values())
     served, missing = len(answered) - refused, len(rows) - len(answered)

@@ -72,8 +72,13 @@ def modules(directory: Path) -> tuple[Path, ...]:
     return tuple(sorted(directory.rglob("*.py"))) if directory.is_dir() else ()
 
 
-def functions(paths: tuple[Path, ...]) -> Iterator[Function]:
-    """Yield every function with its length, docstring and decorators left out."""
+@cache
+def functions(paths: tuple[Path, ...]) -> tuple[Function, ...]:
+    """Return every function with its length, docstring and decorators left out."""
+    return tuple(_functions(paths))
+
+
+def _functions(paths: tuple[Path, ...]) -> Iterator[Function]:
     for path in paths:
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
