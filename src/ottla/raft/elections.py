@@ -117,11 +117,14 @@ class Elections:
         """Give or refuse a vote; the answer leaves when the vote is stored."""
         member = self._member
         error = self._vote_error(request)
+        if error is ErrorCode.NONE:
+            if request.epoch > member.epoch:
+                member.become_unattached(request.epoch, now_ms)
+            if not self._is_meant(request.voter):
+                error = ErrorCode.INVALID_VOTER_KEY
         if error is not ErrorCode.NONE:
             self._respond(token, VoteResponse(error, member.leader))
             return
-        if request.epoch > member.epoch:
-            member.become_unattached(request.epoch, now_ms)
         own = OffsetAndEpoch(member.log.end_offset, member.log.epoch_at_end())
         is_granted = member.role.grants(
             request.candidate,
@@ -133,46 +136,45 @@ class Elections:
         self._respond(token, VoteResponse(ErrorCode.NONE, member.leader, is_granted))
 
     def _vote_error(self, request: Vote) -> ErrorCode:
-        member = self._member
         newest = request.epoch if request.is_pre_vote else request.epoch - 1
         log_end = request.log_end
-        if request.candidate.node_id < 0 or log_end.offset < 0:
+        if log_end.offset < 0 or not 0 <= log_end.leader_epoch <= newest:
             return ErrorCode.INVALID_REQUEST
-        if log_end.leader_epoch < 0 or log_end.leader_epoch > newest:
-            return ErrorCode.INVALID_REQUEST
-        if request.epoch < member.epoch:
+        return self._voter_error(request.epoch, request.candidate.node_id)
+
+    def _voter_error(self, epoch: int, node_id: int) -> ErrorCode:
+        """Return why a request of a node to a voter is refused."""
+        if epoch < self._member.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        return ErrorCode.NONE if self._is_meant(request.voter) else ErrorCode.INVALID_VOTER_KEY
+        return ErrorCode.INVALID_REQUEST if node_id < 0 else ErrorCode.NONE
 
     def _is_meant(self, voter: ReplicaKey) -> bool:
         """Whether a request to a voter is for this node with this directory."""
         own = self._member.key
-        if voter.node_id not in {own.node_id, NO_LEADER}:
+        if voter.node_id < 0:  # an old version does not say
+            return True
+        if voter.node_id != own.node_id:
             return False
         return not voter.directory_id or voter.directory_id == own.directory_id
 
     def begin_epoch(self, request: BeginQuorumEpoch, token: Pending[Any], now_ms: int) -> None:
         """Follow the leader that tells of its election."""
-        member, error = self._member, ErrorCode.NONE
-        if request.epoch < member.epoch:
-            error = ErrorCode.FENCED_LEADER_EPOCH
-        elif not self._is_meant(request.voter):
-            error = ErrorCode.INVALID_VOTER_KEY
-        else:
+        error = self._voter_error(request.epoch, request.leader.leader_id)
+        if error is ErrorCode.NONE:
             self.learn(request.leader, now_ms, is_from_leader=True)
-        self._respond(token, EpochResponse(error, member.leader))
+            if not self._is_meant(request.voter):
+                error = ErrorCode.INVALID_VOTER_KEY
+        self._respond(token, EpochResponse(error, self._member.leader))
 
     def end_epoch(self, request: EndQuorumEpoch, token: Pending[Any], now_ms: int) -> None:
         """Stand for election after the leader resigned, its preferred successor first."""
-        member, error = self._member, ErrorCode.NONE
-        if request.epoch < member.epoch:
-            error = ErrorCode.FENCED_LEADER_EPOCH
-        else:
+        error = self._voter_error(request.epoch, request.leader.leader_id)
+        if error is ErrorCode.NONE:
             self.learn(request.leader, now_ms, is_from_leader=True)
-            role = member.role
+            role = self._member.role
             if isinstance(role, Follower) and role.leader.leader_id == request.leader.leader_id:
                 role.deadline_ms = now_ms + self._backoff_ms(request.preferred)
-        self._respond(token, EpochResponse(error, member.leader))
+        self._respond(token, EpochResponse(error, self._member.leader))
 
     def _backoff_ms(self, preferred: tuple[ReplicaKey, ...]) -> int:
         """Return how long to let the preferred successors go first."""

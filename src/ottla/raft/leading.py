@@ -184,10 +184,12 @@ class Leading:
         """Answer with records, with where the logs diverge or with a snapshot's id; or wait."""
         member, role = self._member, self._member.role
         error = member.leader_only_error(request.epoch)
-        if request.offset < 0 or request.last_epoch < 0 or request.epoch < 0:
+        if request.max_wait_ms < 0 or request.offset < 0:
+            error = ErrorCode.INVALID_REQUEST
+        if request.last_epoch < 0 or request.last_epoch > request.epoch:
             error = ErrorCode.INVALID_REQUEST
         if error is not ErrorCode.NONE or not isinstance(role, Leader):
-            self._respond(token, FetchResponse(error, member.leader))
+            self._respond(token, self._refused(error))
             return
         elsewhere = self._elsewhere(role, request)
         if elsewhere is not None:
@@ -197,6 +199,10 @@ class Leading:
         if role.fetched_by(request.replica, request.offset, end_offset, now_ms):
             self._committed(role)
         self._waiting.append(_Waiting(token, request, now_ms + max(request.max_wait_ms, 0)))
+
+    def _refused(self, error: ErrorCode) -> FetchResponse:
+        member = self._member
+        return FetchResponse(error, member.leader, log_start_offset=member.log.start_offset)
 
     def _elsewhere(self, role: Leader, request: Fetch) -> FetchResponse | None:
         """Return the answer to a replica whose log does not end in this one's."""
@@ -232,8 +238,7 @@ class Leading:
         """Answer every waiting fetch: this node leads no more."""
         waiting, self._waiting = self._waiting, []
         for one in waiting:
-            response = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, self._member.leader)
-            self._respond(one.token, response)
+            self._respond(one.token, self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def fetch_snapshot(self, request: FetchSnapshot, token: Pending[Any]) -> None:
         """Answer with a part of a snapshot."""
@@ -241,7 +246,7 @@ class Leading:
         error = member.leader_only_error(request.epoch)
         if error is ErrorCode.NONE:
             size = member.log.snapshot_size(request.snapshot_id)
-            if size is None:
+            if size is None or request.snapshot_id.offset == 0:  # that is each node's own
                 error = ErrorCode.SNAPSHOT_NOT_FOUND
             elif not 0 <= request.position < size:
                 error = ErrorCode.POSITION_OUT_OF_RANGE

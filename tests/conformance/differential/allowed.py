@@ -75,10 +75,17 @@ ALLOWED: tuple[Allowed, ...] = (
         " comes out, however early it is.",
     ),
     Allowed(
-        "fetch@controller: valid, metadata",
+        "(vote|begin_quorum_epoch|end_quorum_epoch|fetch|fetch_snapshot)@controller.*",
+        r".*\.(leader_epoch|high_watermark|records|unaligned_records|size|log_start_offset"
+        r"|snapshot_id\.(end_offset|epoch)|diverging_epoch\.(end_offset|epoch))",
+        "The two metadata logs hold different records in different epochs.",
+    ),
+    Allowed(
+        "fetch_snapshot@controller: (another topic|another partition|past epoch|beyond its end"
+        "|not there)",
         "answer.*",
-        "The metadata log is not replicated yet: on the controller's listener every fetch is"
-        " refused whole, where Kafka refuses this one by partition.",
+        "Kafka's response to a snapshot that cannot be read has null for the records, which it"
+        " cannot write: UNKNOWN_SERVER_ERROR. Ottla's has the code that is meant.",
     ),
     Allowed(
         "describe_user_scram_credentials@controller.*",

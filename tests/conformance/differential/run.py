@@ -25,6 +25,7 @@ from tests.conformance.differential import (
     group_cases,
     log_cases,
     produce_cases,
+    quorum_cases,
     record_cases,
     topic_cases,
 )
@@ -46,6 +47,7 @@ FAMILIES = (
     config_cases,
     cluster_cases,
     group_cases,
+    quorum_cases,
 )
 # Both nodes: no timer of these may fire while the cases run.
 SETTINGS = {
@@ -54,6 +56,8 @@ SETTINGS = {
     "log.message.timestamp.before.max.ms": "9223372036854775807",
     "group.min.session.timeout.ms": "100",
     "connections.max.idle.ms": "600000",
+    # one is there when snapshots are fetched
+    "metadata.log.max.record.bytes.between.snapshots": "2000",
 }
 
 

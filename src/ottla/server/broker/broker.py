@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.server.broker.producer_ids import ProducerIds
     from ottla.server.broker.telemetry import Telemetry
     from ottla.server.controller.channel import ControllerChannel
+    from ottla.server.controller.quorum_requests import QuorumRequests
     from ottla.server.controller.quorum_view import QuorumView
     from ottla.server.requests.decompression import Decompression
     from ottla.server.system.environment import RunInWorker
@@ -52,6 +53,7 @@ class Broker:
         "nodes",
         "producer_ids",
         "quorum",
+        "quorum_requests",
         "quotas",
         "replicas",
         "rng",
@@ -71,6 +73,7 @@ class Broker:
         timer: TimingWheel,
         controller: ControllerChannel,
         quorum: QuorumView,
+        quorum_requests: QuorumRequests,
         replicas: ReplicaSet,
         groups: GroupCoordinator,
         producer_ids: ProducerIds,
@@ -92,6 +95,7 @@ class Broker:
         self.rng = rng
         self.controller = controller
         self.quorum = quorum
+        self.quorum_requests = quorum_requests
         self.replicas = replicas
         self.logs: LogSet = replicas.logs
         self.groups = groups

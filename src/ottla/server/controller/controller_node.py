@@ -27,7 +27,7 @@ from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.requests import ReplicaKey
 from ottla.raft.snapshot import decode_snapshot
 from ottla.server.controller.apis import ControllerApis
-from ottla.server.controller.quorum_start import static_voters, take_part
+from ottla.server.controller.quorum_start import own_endpoints, static_voters, take_part
 from ottla.server.controller.quorum_view import QuorumView
 from ottla.server.system.timers import next_aligned_tick
 from ottla.types import Uuid
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ottla.metadata.loader import MetadataLoader
     from ottla.purgatory.pending import Pending
     from ottla.quota.mutations import MutationQuota
-    from ottla.raft.driver import RunInWorker
+    from ottla.raft.driver import RaftDriver, RunInWorker
     from ottla.storage.directory import Directory
     from ottla.types import OffsetAndEpoch
 
@@ -112,7 +112,9 @@ class ControllerNode:
             metadata_log,
             replayed,
             store,
-            settings=MemberSettings(ReplicaKey(node_id, directory_id)),
+            settings=MemberSettings(
+                ReplicaKey(node_id, directory_id), own_endpoints(controller_listeners)
+            ),
             static_voters=static_voters(config),
             clock=clock,
             rng=rng,
@@ -140,6 +142,11 @@ class ControllerNode:
     def image(self) -> MetadataImage:
         """The committed metadata; the same object for ever, changed in place."""
         return self._loader.image
+
+    @property
+    def driver(self) -> RaftDriver:
+        """This node's member of the quorum."""
+        return self._runtime.driver
 
     @property
     def active(self) -> bool:

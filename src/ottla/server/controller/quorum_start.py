@@ -14,11 +14,13 @@ from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from random import Random
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.controller.replayed_log import ReplayedLog
+    from ottla.metadata.broker import ListenerAddress
     from ottla.raft.member import MemberSettings
     from ottla.raft.quorum_state import QuorumStateStore
     from ottla.raft.replicated_log import ReplicatedLog
@@ -92,6 +94,16 @@ def _replay(log: ReplicatedLog, replayed: ReplayedLog, static_voters: VoterSet) 
             for record in batch.records():
                 voters.apply(record.offset, decode_control_message(record))
     return voters
+
+
+def own_endpoints(
+    listeners: Mapping[str, ListenerAddress] | None,
+) -> tuple[VoterEndpoint, ...]:
+    """Return where this node serves as a controller, as it is to be reached."""
+    return tuple(
+        VoterEndpoint(name, address.host, address.port)
+        for name, address in (listeners or {}).items()
+    )
 
 
 def static_voters(config: BrokerConfig) -> VoterSet:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _TOPIC_IDS_FROM: Final = 13
 _STORAGE_ERROR_FROM: Final = 6
 _LEADERS_FROM: Final = 16
-_CONTROLLER: Final = "controller"
 _UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 # looked up once: an enum's members are found slowly
@@ -46,11 +45,9 @@ def fail_request(_request: FetchValues, error: KafkaError) -> FetchAnswer:
     return FetchAnswer(int(error.code), 0, ())
 
 
-@handles(FetchRequest, form=Form(read_fetch, write_fetch, fail_request))
+@handles(FetchRequest, form=Form(read_fetch, write_fetch, fail_request), listener="broker")
 def fetch(ctx: Context, request: FetchValues) -> FetchAnswer | Pending[FetchAnswer]:
     """Answer at once when min_bytes are there, something is wrong, or the client does not wait."""
-    if ctx.listener == _CONTROLLER:  # the metadata log has no follower yet that could fetch it
-        return FetchAnswer(int(ErrorCode.INVALID_REQUEST), 0, ())
     plan = ctx.broker.fetch_sessions.plan(request, ctx.api_version, ctx.now_ms)
     read = FetchRead(ctx, request, plan)
     read.run()

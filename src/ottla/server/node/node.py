@@ -30,6 +30,7 @@ from ottla.server.broker.producer_ids import ProducerIds
 from ottla.server.broker.publisher import MetadataPublisher
 from ottla.server.broker.telemetry import Telemetry
 from ottla.server.controller.controller_node import ControllerNode
+from ottla.server.controller.quorum_requests import QuorumRequests
 from ottla.server.http.endpoint import HttpEndpoint
 from ottla.server.logging.limits import report_suppressed
 from ottla.server.node.dynamic_settings import DynamicSettings, cordoned_directories
@@ -157,6 +158,12 @@ class Node:
             timer=resources.timer,
             controller=self.controller.apis,
             quorum=self.controller.quorum,
+            quorum_requests=QuorumRequests(
+                self.controller.driver,
+                cluster_id=resources.identity.cluster_id,
+                clock=self.clock,
+                timer=resources.timer,
+            ),
             replicas=replicas,
             groups=self._make_groups(replicas),
             producer_ids=ProducerIds(

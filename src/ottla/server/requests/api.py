@@ -46,6 +46,7 @@ HANDLER_MODULES = (
     "producers",
     "brokers",
     "membership",
+    "quorum",
     "credentials",
     "log_dirs",
     "telemetry",
@@ -77,22 +78,29 @@ class Api:
     form: Form
 
 
-_registry: dict[int, Api] = {}
+_registry: dict[tuple[int, str], Api] = {}
+"""By key and kind of listener."""
 
 
 def handles(
-    request: type[Request], *, highest: int | None = None, form: Form | None = None
+    request: type[Request],
+    *,
+    highest: int | None = None,
+    form: Form | None = None,
+    listener: str | None = None,
 ) -> Callable[[Handler], Handler]:
     """Bind a function to an API; `highest` limits the versions while a later one is not built.
 
-    The API is served on the listeners that its request class names.
+    The API is served on the listeners that its request class names, or on the one named here.
     """
 
     def bind(function: Handler) -> Handler:
         key = ApiKey(request.message_key)
         top = request.versions.highest if highest is None else highest
         own = form or codec_form(request, key)
-        _registry[key] = Api(key, request, function, request.versions.lowest, top, own)
+        api = Api(key, request, function, request.versions.lowest, top, own)
+        for kind in request.api_listeners if listener is None else (listener,):
+            _registry[key, kind] = api
         return function
 
     return bind
@@ -102,7 +110,7 @@ def served_apis(listener: str = "broker") -> dict[int, Api]:
     """Return the APIs served on a kind of listener ("broker", "controller"), by key."""
     for name in HANDLER_MODULES:
         import_module(f"ottla.server.handlers.{name}")
-    return {key: api for key, api in _registry.items() if listener in api.request.api_listeners}
+    return {key: api for (key, kind), api in _registry.items() if kind == listener}
 
 
 def codec_form(request: type[Request], key: ApiKey) -> Form:

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey, response_header_version
-from ottla.protocol.fetch_values import FetchAnswer
+from ottla.protocol.fetch_values import FetchAnswer, FetchValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ottla.protocol.fetch_values import FetchValues
     from ottla.server.requests.context import Context
     from ottla.types import SendItem
 
@@ -59,7 +58,7 @@ class QuotaUse:
         A consumer's fetch reads no more than an idle client may have at once, so that it does not
         wait after each response.
         """
-        if ctx.api_key != _FETCH or request.replica_id >= 0:
+        if ctx.api_key != _FETCH or type(request) is not FetchValues or request.replica_id >= 0:
             return request
         broker = ctx.broker
         now_ms = broker.clock.monotonic_ms()

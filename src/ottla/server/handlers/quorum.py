@@ -1,0 +1,57 @@
+"""Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot and the Fetch of the metadata log.
+
+They come from other controllers and from brokers on the controller's listener; Kafka demands
+CLUSTER_ACTION on the cluster for each.
+
+Kafka: ControllerApis.handleVote and its neighbours, KafkaRaftClient (KIP-595, KIP-630).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.protocol.apis.begin_quorum_epoch import BeginQuorumEpochRequest
+from ottla.protocol.apis.end_quorum_epoch import EndQuorumEpochRequest
+from ottla.protocol.apis.fetch import FetchRequest
+from ottla.protocol.apis.fetch_snapshot import FetchSnapshotRequest
+from ottla.protocol.apis.vote import VoteRequest
+from ottla.server.requests.api import handles
+
+if TYPE_CHECKING:
+    from ottla.purgatory.pending import Pending
+    from ottla.raft.wire.requests import RequestMessage
+    from ottla.server.requests.context import Context
+
+
+@handles(VoteRequest)
+def vote(ctx: Context, request: VoteRequest) -> Pending[Any]:
+    """Give or refuse a vote in an election."""
+    return _serve(ctx, request)
+
+
+@handles(BeginQuorumEpochRequest)
+def begin_quorum_epoch(ctx: Context, request: BeginQuorumEpochRequest) -> Pending[Any]:
+    """Learn of a leader that was elected."""
+    return _serve(ctx, request)
+
+
+@handles(EndQuorumEpochRequest)
+def end_quorum_epoch(ctx: Context, request: EndQuorumEpochRequest) -> Pending[Any]:
+    """Learn that a leader resigned."""
+    return _serve(ctx, request)
+
+
+@handles(FetchRequest, listener="controller")
+def fetch_metadata_log(ctx: Context, request: FetchRequest) -> Pending[Any]:
+    """Give out the metadata log; wait for records or a higher high watermark."""
+    return _serve(ctx, request)
+
+
+@handles(FetchSnapshotRequest)
+def fetch_snapshot(ctx: Context, request: FetchSnapshotRequest) -> Pending[Any]:
+    """Give out a part of a snapshot of the metadata log."""
+    return _serve(ctx, request)
+
+
+def _serve(ctx: Context, request: RequestMessage) -> Pending[Any]:
+    return ctx.broker.quorum_requests.serve(request, ctx.api_version, ctx.listener_name)
