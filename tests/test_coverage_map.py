@@ -46,9 +46,8 @@ def handlers() -> dict[int, Handler]:
     for listener in ("broker", "controller"):
         for key, api in served_apis(listener).items():
             module = api.handler.__module__.removeprefix("ottla.").replace(".", "/")
-            found[key] = Handler(
-                f"{module}.py", api.lowest, api.highest, always_refuses(api.handler)
-            )
+            handler = Handler(f"{module}.py", api.lowest, api.highest, always_refuses(api.handler))
+            found.setdefault(key, handler)  # Fetch has one on each listener
     return found
 
 

@@ -63,6 +63,7 @@ def to_message(
             return _epoch(end_quorum_epoch.EndQuorumEpochResponse, response, ends)
         case EpochResponse():
             return _epoch(begin_quorum_epoch.BeginQuorumEpochResponse, response, ends)
+    raise AssertionError(f"{type(response).__name__} has no message")
 
 
 def refusal(
