@@ -42,7 +42,7 @@ class Handler(NamedTuple):
 
 def handlers() -> dict[int, Handler]:
     """Return the handler of each served API by key."""
-    found = {}
+    found: dict[int, Handler] = {}
     for listener in ("broker", "controller"):
         for key, api in served_apis(listener).items():
             module = api.handler.__module__.removeprefix("ottla.").replace(".", "/")
