@@ -99,6 +99,9 @@ def test_a_wrong_ready_file(
     assert err.startswith(text.format(path=path))
 
 
+LEVEL = ("--log-level", "WARN")
+
+
 def test_the_command_for_a_taken_port_works_when_pasted(
     processes: Processes, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,7 +110,7 @@ def test_the_command_for_a_taken_port_works_when_pasted(
     host, _, port = str(first["bootstrap"]).partition(":")
     (processes.root / "other").mkdir()
     done = subprocess.run(
-        [*OTTLA, "server-start", "--port", port, "--override", "node.id=7044"],
+        [*OTTLA, "server-start", "--port", port, "--override", "node.id=7044", *LEVEL],
         cwd=processes.root / "other",
         capture_output=True,
         text=True,
@@ -118,7 +121,7 @@ def test_the_command_for_a_taken_port_works_when_pasted(
     assert reason.startswith(f"Error: port {port} on {host} is taken by pid {first['pid']} (")
     assert reason.endswith("; stop it, or start this node on another port:")
     words = shlex.split(command)
-    assert words[:2] == ["ottla", "server-start"]
+    assert words[:4] == ["ottla", "server-start", *LEVEL]
     second = processes.start(*words[2:])
     assert second["bootstrap"] != first["bootstrap"]
     ready = str(processes.root / "1" / "ready.json")

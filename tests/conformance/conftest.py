@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conformance.kafka import Kafka, RealKafka, _free_ports, kafka_or_skip, running_kafka
+from tests.conformance.kafka import Kafka, RealKafka, free_ports, kafka_or_skip, running_kafka
 from tests.conformance.tool_pairs import Place, ToolJvm
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def ottla_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Run an Ottla node in its own process for one module."""
     directory = tmp_path_factory.mktemp("ottla")
     ready = directory / "ready.json"
-    broker, controller = _free_ports(2)
+    broker, controller = free_ports(2)
     listeners = f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}"
     overrides = (
         f"listeners={listeners}",

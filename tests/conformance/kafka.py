@@ -118,7 +118,7 @@ class RealKafka:
         self.kafka = kafka
         self.directory = directory
         self.log_dir = directory / "logs"
-        self.port, self.controller_port = _free_ports(2)
+        self.port, self.controller_port = free_ports(2)
         self.process: subprocess.Popen[bytes] | None = None
         self.classes: Path | None = None
         self.properties = {
@@ -283,7 +283,7 @@ def _read_commented_json(text: str) -> dict[str, Any]:
     return read
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:

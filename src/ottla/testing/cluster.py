@@ -10,6 +10,7 @@ import asyncio
 import shutil
 import tempfile
 import threading
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ottla.config.definition import Type
@@ -52,6 +53,9 @@ class Cluster:
     `config` takes Kafka's dotted names over TEST_DEFAULTS; `data_dir` keeps the data (else a
     temporary directory that `stop` removes).
     """
+
+    client_settings: Mapping[str, str] = MappingProxyType({})
+    """What clients need besides the address: nothing."""
 
     @raised_at_the_call
     def __init__(
@@ -231,19 +235,21 @@ class ForeignCluster:
 
     is_running = True
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, client_settings: Mapping[str, str] | None = None) -> None:
+        """`client_settings` are Kafka's: `security.protocol`, `sasl.…`, `ssl.…`."""
         self.bootstrap = bootstrap
+        self.client_settings = client_settings or {}
 
     @raised_at_the_call
     def __enter__(self) -> Self:
         """Ask whether it is there: tests would otherwise wait for it one by one."""
         from ottla.clients.blocking import Admin
 
-        with Admin(bootstrap_servers=self.bootstrap) as admin:
-            try:
+        try:
+            with Admin(config=self.client_settings, bootstrap_servers=self.bootstrap) as admin:
                 admin.describe_cluster(timeout=ANSWER_TIMEOUT_S)
-            except KafkaError as error:
-                raise ClusterError(f"--ottla-url {self.bootstrap}: {error}") from None
+        except KafkaError as error:
+            raise ClusterError(f"--ottla-url {self.bootstrap}: {error}") from None
         return self
 
     def __exit__(self, *_exc: object) -> None:

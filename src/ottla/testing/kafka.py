@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.testing.client_settings import of_confluent, of_python_clients
 from ottla.testing.cluster import ClusterError, as_text
 from ottla.testing.table import table
 from ottla.testing.topic import TestTopic
@@ -75,13 +76,18 @@ class Kafka:
         return self.cluster.bootstrap
 
     @property
+    def client_settings(self) -> dict[str, str]:
+        """The `config` of native clients: the address, and what `--ottla-config` gives."""
+        return {**self.cluster.client_settings, "bootstrap.servers": self.bootstrap}
+
+    @property
     def producer(self) -> Producer:
         """A producer without lingering, made on first use."""
         with self._making:
             if self._producer is None:
                 from ottla.clients.blocking import Producer
 
-                self._producer = Producer(bootstrap_servers=self.bootstrap)
+                self._producer = Producer(config=self.client_settings)
             return self._producer
 
     @property
@@ -91,7 +97,7 @@ class Kafka:
             if self._admin is None:
                 from ottla.clients.blocking import Admin
 
-                self._admin = Admin(bootstrap_servers=self.bootstrap)
+                self._admin = Admin(config=self.client_settings)
             return self._admin
 
     # Names and topics
@@ -149,11 +155,10 @@ class Kafka:
         """Return a native consumer that reads from the beginning; close it, or use it in `with`."""
         from ottla.clients.blocking import Consumer
 
-        settings.setdefault("bootstrap_servers", self.bootstrap)
         settings.setdefault("auto_offset_reset", "earliest")
         if group is not None:
             settings["group_id"] = group
-        return Consumer(*topics, **settings)
+        return Consumer(*topics, config=self.client_settings, **settings)
 
     # Settings for stock clients
 
@@ -163,19 +168,23 @@ class Kafka:
         Names of callbacks (`error_cb`, `on_commit`) keep their underscores.
         """
         dotted = {_dotted(name): value for name, value in more.items()}
-        return {"bootstrap.servers": self.bootstrap, **dotted}
+        needed = of_confluent(self.cluster.client_settings)
+        return {"bootstrap.servers": self.bootstrap, **needed, **dotted}
 
     def kafka_python(self, **more: Any) -> dict[str, Any]:
         """Return keyword arguments for kafka-python."""
-        return {"bootstrap_servers": self.bootstrap, **more}
+        needed = of_python_clients(self.cluster.client_settings)
+        return {"bootstrap_servers": self.bootstrap, **needed, **more}
 
     def aiokafka(self, **more: Any) -> dict[str, Any]:
         """Return keyword arguments for aiokafka."""
-        return {"bootstrap_servers": self.bootstrap, **more}
+        needed = of_python_clients(self.cluster.client_settings)
+        return {"bootstrap_servers": self.bootstrap, **needed, **more}
 
     def spark_options(self, **more: str) -> dict[str, str]:
         """Return options for Spark's `format("ottla")` (or the official connector)."""
-        return {"kafka.bootstrap.servers": self.bootstrap, **more}
+        needed = {f"kafka.{name}": value for name, value in self.client_settings.items()}
+        return {**needed, **more}
 
     # State
 

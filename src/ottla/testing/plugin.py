@@ -22,8 +22,15 @@ _OPENED = pytest.StashKey[list[tuple[str, Any]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--ottla-url`: run the same tests against another broker."""
-    parser.getgroup("ottla").addoption(
+    """Add `--ottla-url` and `--ottla-config`: run the same tests against another broker."""
+    options = parser.getgroup("ottla")
+    options.addoption(
+        "--ottla-config",
+        metavar="FILE",
+        default=None,
+        help="properties file of the clients of --ottla-url (security.protocol, sasl.…, ssl.…)",
+    )
+    options.addoption(
         "--ottla-url",
         metavar="HOST:PORT",
         default=None,
@@ -47,7 +54,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Declare the marker; refuse an option that would have no effect."""
+    if config.getoption("--ottla-config") and not config.getoption("--ottla-url"):
+        raise pytest.UsageError("--ottla-config needs --ottla-url, the broker that it is for")
     config.addinivalue_line(
         "markers", "kafka(config=…, nodes=1): broker settings for the `kafka` fixture of this test"
     )
@@ -69,11 +78,18 @@ def kafka_config() -> Mapping[str, object]:
 def _shared_kafka_cluster(
     request: pytest.FixtureRequest, kafka_config: Mapping[str, object]
 ) -> Iterator[Cluster | ForeignCluster]:
+    from ottla.testing.client_settings import read_client_settings
     from ottla.testing.cluster import Cluster, ForeignCluster
 
-    url = request.config.getoption("--ottla-url")
+    url, path = (request.config.getoption(name) for name in ("--ottla-url", "--ottla-config"))
+
+    def make() -> Cluster | ForeignCluster:
+        if not url:
+            return Cluster(config=kafka_config)
+        return ForeignCluster(url, read_client_settings(path) if path else None)
+
     with ExitStack() as opened:
-        yield _entered(opened, lambda: ForeignCluster(url) if url else Cluster(config=kafka_config))
+        yield _entered(opened, make)
 
 
 @pytest.fixture

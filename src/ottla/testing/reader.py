@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.clients.blocking import Consumer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Self
 
     from ottla.clients.consumer.record_decoder import ConsumerRecord
@@ -20,12 +21,16 @@ class Reader:
     """The records of some partitions; a context manager."""
 
     def __init__(
-        self, bootstrap: str, partitions: list[TopicPartition], *, read_committed: bool
+        self,
+        settings: Mapping[str, str],
+        partitions: list[TopicPartition],
+        *,
+        read_committed: bool,
     ) -> None:
         self._partitions = partitions
         self._records: list[ConsumerRecord] = []
         self._consumer = Consumer(
-            bootstrap_servers=bootstrap,
+            config=settings,
             auto_offset_reset="earliest",
             isolation_level="read_committed" if read_committed else "read_uncommitted",
         )

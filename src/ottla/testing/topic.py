@@ -32,8 +32,8 @@ class TopicClients(Protocol):
     unchecked: list[Expectation]
 
     @property
-    def bootstrap(self) -> str:
-        """The address for `bootstrap.servers`."""
+    def client_settings(self) -> dict[str, str]:
+        """The `config` of native clients."""
 
     @property
     def producer(self) -> Producer:
@@ -159,7 +159,7 @@ class TestTopic(str):
 
     def reader(self, *, read_committed: bool = False) -> Reader:
         """Return a reader from the start of the topic; close it, or use it in `with`."""
-        return Reader(self._kafka.bootstrap, self.partitions(), read_committed=read_committed)
+        return Reader(self._kafka.client_settings, self.partitions(), read_committed=read_committed)
 
     def records(self, *, read_committed: bool = False) -> list[ConsumerRecord]:
         """Return all records that are there now, by partition and offset."""

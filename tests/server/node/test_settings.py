@@ -117,8 +117,8 @@ def test_strange_names_are_told_and_passed_over() -> None:
         "Unknown configuration xyzzy.enable (s.properties:8)",
         "Unknown configuration frobnicate (KAFKA_FROBNICATE)",
         (
-            "offsets.topic.replication.factor is 3, the cluster has one broker: "
-            "__consumer_offsets cannot be created, and groups find no coordinator; set it to 1"
+            "offsets.topic.replication.factor is 3 and must be 1, as the cluster has one broker: "
+            "otherwise groups find no coordinator"
         ),
     )
     assert not node_settings(None, {}).warnings

@@ -102,7 +102,8 @@ def server_start(  # noqa: PLR0917 - click passes options by name
     try:
         _run(_serve(settings, ready_file))
     except PortTaken as error:
-        advice = _port_advice(error, file, overrides, (ready_file, log_format, log_file))
+        levels = ",".join(log_levels)
+        advice = _port_advice(error, file, overrides, (ready_file, levels, log_format, log_file))
         raise click.ClickException(advice) from error
 
 
@@ -110,7 +111,7 @@ def _port_advice(
     error: PortTaken,
     file: str | None,
     overrides: Sequence[str],
-    values: tuple[str | None, str | None, str | None],
+    values: tuple[str | None, str, str | None, str | None],
 ) -> str:
     """Return the error with the command that starts this node on a free port."""
     if not error.overrides:
@@ -118,7 +119,8 @@ def _port_advice(
     changed = {one.partition("=")[0] for one in error.overrides}
     kept = [one for one in overrides if one.partition("=")[0] not in changed]
     words = ["ottla", "server-start", *([] if file is None else [file])]
-    for flag, value in zip(("--ready-file", "--log-format", "--log-file"), values, strict=True):
+    flags = ("--ready-file", "--log-level", "--log-format", "--log-file")
+    for flag, value in zip(flags, values, strict=True):
         words += [flag, value] if value else []
     words += [word for one in (*kept, *error.overrides) for word in ("--override", one)]
     command = " ".join(map(quote, words))

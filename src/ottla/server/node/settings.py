@@ -111,11 +111,11 @@ def node_settings(
     if problems:
         raise ConfigErrors(problems)
     warnings += [one.message for one in unknown]
-    if config.offsets_topic_replication_factor > 1:  # a cluster has one broker
+    replicas = config.offsets_topic_replication_factor
+    if replicas > 1:
         warnings.append(
-            f"offsets.topic.replication.factor is {config.offsets_topic_replication_factor}, the "
-            "cluster has one broker: __consumer_offsets cannot be created, and groups find no "
-            "coordinator; set it to 1"
+            f"offsets.topic.replication.factor is {replicas} and must be 1, as the cluster has one "
+            "broker: otherwise groups find no coordinator"
         )
     return NodeSettings(config, file is None, (*warnings, *environment.warnings), given)
 
