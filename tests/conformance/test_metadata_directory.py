@@ -146,7 +146,7 @@ def test_kafkas_dump_tool_reads_our_directory(kafka: Kafka, node: RealKafka) -> 
     _format(node)
     harness = _open(node)
     _make_topics(node, harness)
-    snapshot_id = harness.node.write_snapshot()
+    snapshot_id = harness.node._runtime.snapshots.write()
     harness.run_turn()
     _close(harness)
     log_dir = node.log_dir / METADATA

@@ -138,7 +138,7 @@ def test_markers_carry_the_right_epoch(
     arguments = {"commit": True, "producer_epoch": epoch, "transaction_version": version}
     if expected is None:
         end(log, 1, **arguments)  # type: ignore[arg-type] # values of a table
-        assert not log.producer_state.ongoing_transactions
+        assert not log.producer_state._ongoing
         end(log, 1, **arguments)  # type: ignore[arg-type] # a retry is written again
     else:
         assert code_of(end, log, 1, **arguments) is expected
@@ -157,7 +157,7 @@ def test_transactions_begin_only_when_verified() -> None:
     """With verification on, the first batch needs the guard; later ones do not (KAFKA-14884)."""
     log = new_log(config=LogConfig(transaction_partition_verification_enable=True))
     assert code_of(send, log, 1, 0, transactional=True) is ErrorCode.INVALID_TXN_STATE
-    guard = log.start_verification(1, 0, 0, now_ms=NOW_MS, supports_epoch_bump=False)
+    guard = log.producer_state.start_verification(1, 0, 0, now_ms=NOW_MS, supports_epoch_bump=False)
     assert guard is not None
     batch = encode_batch(
         [(NOW_MS, None, b"v", ())],
@@ -169,15 +169,18 @@ def test_transactions_begin_only_when_verified() -> None:
     log.writes.append_as_leader(
         memoryview(batch), leader_epoch=0, now_ms=NOW_MS, verification=guard
     )
-    assert log.start_verification(1, 1, 0, now_ms=NOW_MS, supports_epoch_bump=False) is None
+    assert (
+        log.producer_state.start_verification(1, 1, 0, now_ms=NOW_MS, supports_epoch_bump=False)
+        is None
+    )
     send(log, 1, 1, transactional=True)
 
 
 def test_a_batch_whose_verification_failed_is_not_overtaken() -> None:
     """The second batch may not begin where the first was expected (KAFKA-14920)."""
     log = new_log(config=LogConfig(transaction_partition_verification_enable=True))
-    log.start_verification(1, 0, 0, now_ms=NOW_MS, supports_epoch_bump=False)
-    guard = log.start_verification(1, 1, 0, now_ms=NOW_MS, supports_epoch_bump=False)
+    log.producer_state.start_verification(1, 0, 0, now_ms=NOW_MS, supports_epoch_bump=False)
+    guard = log.producer_state.start_verification(1, 1, 0, now_ms=NOW_MS, supports_epoch_bump=False)
 
     def begin(sequence: int) -> AppendInfo:
         batch = encode_batch(
@@ -211,7 +214,9 @@ def test_a_fenced_producer_is_refused_before_verification() -> None:
     """The coordinator is not even asked for an epoch that is over."""
     log = new_log()
     send(log, 1, 0, producer_epoch=3)
-    found = code_of(log.start_verification, 1, 0, 2, now_ms=1, supports_epoch_bump=False)
+    found = code_of(
+        log.producer_state.start_verification, 1, 0, 2, now_ms=1, supports_epoch_bump=False
+    )
     assert found is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
@@ -229,7 +234,7 @@ def test_producers_survive_a_restart(clean: bool) -> None:  # noqa: FBT001 - a p
     log = new_log(disk, clean=clean)
     after = {key: value.as_tuple()[:5] for key, value in log.producer_state.producers.items()}
     assert after == before
-    assert log.producer_state.ongoing_transactions == {24: 2}
+    assert log.producer_state._ongoing == {24: 2}
     assert send(log, 1, 22, 2).is_duplicate
     assert send(log, 1, 24, 2).first_offset == 25
 
@@ -241,8 +246,6 @@ def test_silent_producers_expire_but_open_transactions_do_not() -> None:
     send(log, 2, 0, transactional=True)
     log.flushes.remove_expired_producers(NOW_MS + 1000)
     assert set(log.producer_state.producers) == {2}
-    assert log.producer_state.has_late_transaction(NOW_MS + 900_000 + 300_001)
-    assert not log.producer_state.has_late_transaction(NOW_MS + 900_000)
 
 
 def test_a_failed_transaction_index_freezes_the_stable_offset() -> None:

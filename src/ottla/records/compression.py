@@ -65,11 +65,6 @@ class Compression(IntEnum):
         """Return the name in `compression.type`."""
         return self.name.lower()
 
-    @property
-    def default_level(self) -> int | None:
-        """Return Kafka's default level; None for a codec without levels."""
-        return _DEFAULT_LEVELS.get(self)
-
     @classmethod
     def from_name(cls, name: str) -> Compression:
         """Return the codec of a `compression.type`; KafkaError INVALID_CONFIG when unknown."""
@@ -87,7 +82,6 @@ class Compression(IntEnum):
 
 
 _BY_ID = tuple(Compression)
-_DEFAULT_LEVELS = {Compression.GZIP: -1, Compression.LZ4: 9, Compression.ZSTD: 3}
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> Buffer:

@@ -47,11 +47,6 @@ class SnapshotRegistry:
         """The epoch of the newest snapshot; -1 when there is none."""
         return self._epochs[-1] if self._epochs else -1
 
-    @property
-    def change_count(self) -> int:
-        """The number of old values in the undo logs: the memory that snapshots cost."""
-        return sum(len(changes) for log in self._undo_logs for changes in log.values())
-
     def has(self, epoch: int) -> bool:
         """Whether there is a snapshot of exactly this epoch."""
         index = bisect_left(self._epochs, epoch)

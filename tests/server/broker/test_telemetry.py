@@ -215,9 +215,9 @@ def test_clients_are_forgotten_in_the_end() -> None:
     context = TelemetryContext("c", "127.0.0.1", 1, "s", "1", "PLAINTEXT")
     for number in range(2, MAX_INSTANCES + 10):
         telemetry.instance(Uuid(number.to_bytes(16, "big")), context, str(number))
-    assert telemetry.instance_count == MAX_INSTANCES
+    assert len(telemetry._instances) == MAX_INSTANCES
     telemetry.connection_closed(str(MAX_INSTANCES))
-    assert telemetry.instance_count == MAX_INSTANCES - 1
+    assert len(telemetry._instances) == MAX_INSTANCES - 1
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_snapshot_stands_for_the_log() -> None:
     """After a snapshot the log may begin behind it, and a restart needs nothing else."""
     harness = Harness(metadata_max_retention_bytes="1").bring_up()
     harness.create("t", 5)
-    snapshot_id = harness.node.write_snapshot()
+    snapshot_id = harness.node._runtime.snapshots.write()
     harness.run_turn()
     harness.create("u")
     values = _values(harness)
@@ -109,7 +109,7 @@ def test_a_large_snapshot_is_of_one_moment() -> None:
     for number in range(20):
         harness.create(f"t{number}", 50, retention_ms="1000")
     values = _values(harness)
-    snapshot_id = harness.node.write_snapshot()
+    snapshot_id = harness.node._runtime.snapshots.write()
     path, shown = f"{METADATA_LOG}/{snapshot_name(snapshot_id)}", []
     names = DeleteTopicsRequest(topic_names=["t5", "t15"], timeout_ms=5)
     harness.send(CreateTopicsRequest(topics=[topic("u", 2, retention_ms="5")]))
@@ -169,11 +169,11 @@ def test_a_snapshot_waits_for_descriptors() -> None:
     harness = Harness().bring_up()
     harness.create("t", 5)
     harness.disk.fail(lambda call: ".checkpoint" in call.path, errno.EMFILE)
-    harness.node.write_snapshot()
+    harness.node._runtime.snapshots.write()
     harness.run_turn()
     harness.create("u")
     assert not [n for n in harness.disk.list(METADATA_LOG) if n.endswith(".checkpoint")]
-    snapshot_id = harness.node.write_snapshot()
+    snapshot_id = harness.node._runtime.snapshots.write()
     harness.run_turn()
     values = _values(harness)
     harness.node.stop()
@@ -309,7 +309,7 @@ def test_the_log_is_only_let_go_when_its_snapshot_is_durable(seed: int) -> None:
     disk.crash_at(disk.calls + 1 + seed)
     names = {f"t{number}" for number in range(5)}
     with suppress(SimulatedCrash):
-        harness.node.write_snapshot()
+        harness.node._runtime.snapshots.write()
         harness.run_turn()
         harness.clock.ms += 500
         harness.node.tick(harness.clock.ms)

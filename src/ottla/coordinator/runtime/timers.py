@@ -59,10 +59,6 @@ class ShardTimers:
         if task is not None:
             task.cancel()
 
-    def is_scheduled(self, key: Hashable) -> bool:
-        """Whether a timer of key is pending."""
-        return key in self._tasks
-
     def cancel_all(self) -> None:
         """Cancel all timers."""
         for task in self._tasks.values():

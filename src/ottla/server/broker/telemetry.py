@@ -138,11 +138,6 @@ class Telemetry:
         """Whether anybody wants clients' metrics: else clients are not told of this part."""
         return bool(self._receivers)
 
-    @property
-    def instance_count(self) -> int:
-        """Clients that are remembered."""
-        return len(self._instances)
-
     def receive_with(self, receivers: Sequence[Any]) -> None:
         """Take other receivers."""
         self._receivers = receivers

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from ottla.quota.mutations import MutationQuota
     from ottla.raft.driver import RaftDriver, RunInWorker
     from ottla.storage.directory import Directory
-    from ottla.types import OffsetAndEpoch
 
 log = logging.getLogger("ottla.controller")
 
@@ -207,10 +206,6 @@ class ControllerNode:
         except KafkaError as error:  # the brokers' logs are to be closed all the same
             text = "metadata log: %s; check the disk before the next start"
             log.error(text, error, extra={"event": "metadata.unflushed"})  # noqa: TRY400 - the text says all
-
-    def write_snapshot(self) -> OffsetAndEpoch:
-        """Write a snapshot now, whatever the policy says; return its id."""
-        return self._runtime.snapshots.write()
 
 
 def _snapshot_policy(config: BrokerConfig, clock: Clock) -> SnapshotPolicy:

@@ -44,7 +44,6 @@ class LogConfig:
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
     producer_id_expiration_ms: int = 86_400_000
-    max_transaction_timeout_ms: int = 900_000
     transaction_partition_verification_enable: bool = False
     preallocate_indexes: bool = True
     """Ours: whether active index files get Kafka's hole; the metadata log's do as well."""

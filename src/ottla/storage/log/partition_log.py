@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ottla.storage.log.config import LogConfig
     from ottla.storage.log.events import LogEvents
     from ottla.storage.log.recovery import LoadedLog
-    from ottla.storage.producers.append import Verification
     from ottla.types import OffsetAndEpoch
 
 log = logging.getLogger("ottla.storage")
@@ -267,24 +266,6 @@ class PartitionLog:
         text = "segment rolled in %s at offset %d; the last one has %d bytes"
         log.info(text, self.name, base, old.size, extra={"event": "segment.rolled"})
         return segment
-
-    def start_verification(
-        self,
-        producer_id: int,
-        sequence: int,
-        producer_epoch: int,
-        *,
-        now_ms: int,
-        supports_epoch_bump: bool,
-    ) -> Verification | None:
-        """Begin to verify a transaction (KIP-890); append with what this returns."""
-        return self.producer_state.start_verification(
-            producer_id,
-            sequence,
-            producer_epoch,
-            now_ms=now_ms,
-            supports_epoch_bump=supports_epoch_bump,
-        )
 
     def release(self) -> None:
         """Give every descriptor back."""

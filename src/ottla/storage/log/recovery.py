@@ -76,7 +76,6 @@ class LogLoader:
             subdirectory,
             partition=partition,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
-            max_transaction_timeout_ms=config.max_transaction_timeout_ms,
         )
         self._epochs = LeaderEpochs()
         self._epochs_lost = False

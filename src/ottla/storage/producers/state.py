@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ottla.storage.directory import Directory
 
-LATE_TRANSACTION_BUFFER_MS = 300_000
-
 
 class ProducerState:
     """All producers of one partition. `end_offset` is the offset up to which the state counts."""
@@ -37,13 +35,11 @@ class ProducerState:
         *,
         partition: str,
         producer_id_expiration_ms: int,
-        max_transaction_timeout_ms: int = 900_000,
     ) -> None:
         self._directory = directory
         self._partition_dir = partition_dir
         self.partition = partition
         self.producer_id_expiration_ms = producer_id_expiration_ms
-        self.max_transaction_timeout_ms = max_transaction_timeout_ms
         self.producers: dict[int, ProducerEntry] = {}
         self.end_offset = 0
         self._snapshot_offset = 0  # of the last snapshot taken or loaded
@@ -80,11 +76,6 @@ class ProducerState:
         unreplicated = min(self._unreplicated)
         return unreplicated if ongoing is None else min(ongoing, unreplicated)
 
-    @property
-    def ongoing_transactions(self) -> dict[int, int]:
-        """First offset → producer id of the open transactions."""
-        return self._ongoing
-
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
         """Return the last stable offset as it is once `completed` is complete."""
         for first_offset, producer_id in self._ongoing.items():
@@ -103,15 +94,6 @@ class ProducerState:
             self._unreplicated = {
                 first: last for first, last in self._unreplicated.items() if last >= high_watermark
             }
-
-    def has_late_transaction(self, now_ms: int) -> bool:
-        """Whether a transaction is open for longer than any may be (KAFKA-9144's metric)."""
-        limit = now_ms - self.max_transaction_timeout_ms - LATE_TRANSACTION_BUFFER_MS
-        producers = self.producers
-        return any(
-            producer_id in producers and 0 < producers[producer_id].last_timestamp < limit
-            for producer_id in self._ongoing.values()
-        )
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether this very producer has a transaction open here."""

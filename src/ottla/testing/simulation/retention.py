@@ -185,7 +185,10 @@ class RetentionWorkload:
 
     async def _check_all(self) -> None:
         consumer = await self.simulation.consumer(
-            fetch_max_wait_ms=20, default_api_timeout_ms=10_000, request_timeout_ms=3000
+            auto_offset_reset="earliest",  # retention may overtake this reader
+            fetch_max_wait_ms=20,
+            default_api_timeout_ms=10_000,
+            request_timeout_ms=3000,
         ).start()
         try:
             for partition in (*TIMED, SIZED):
