@@ -108,7 +108,6 @@ class Channel:
         client_id: str,
         *,
         login: Callable[[], Login] | None = None,
-        max_frame: int = 1 << 30,
         meter: RequestMeter | None = None,
     ) -> None:
         self.client_id = client_id
@@ -116,7 +115,6 @@ class Channel:
         self.outgoing: list[SendItem] = []
         self.versions: VersionLimits = {}
         self.features: ApiVersionsResponse | None = None
-        self.max_frame = max_frame
         self.last_used_ms = 0
         self.throttled_until_ms = 0
         self.failure: Exception | None = None
