@@ -152,7 +152,7 @@ def test_a_fetch_at_the_end_waits_for_records(peer: Peer) -> None:
 def test_an_observer_reads_a_snapshot(peer: Peer) -> None:
     """Part by part, whole at the end; another one, and a part beyond its end, have codes."""
     leader = peer.leader
-    snapshot_id = peer.cluster.run(lambda node: node.controller.write_snapshot())
+    snapshot_id = peer.cluster.run(lambda node: node.controller._runtime.snapshots.write())
     request = FetchSnapshot(OBSERVER, leader.epoch, snapshot_id, 0)
     for _ in range(100):
         part: FetchSnapshotResponse = peer.ask(request)
