@@ -221,7 +221,7 @@ def _check(bootstrap: str, load: Load) -> int:
         _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=20)
         next_offset = 0
         while next_offset < end:
-            for message in consumer.consume(1000, 1.0):
+            for message in consumer.consume(1000, 0.1):
                 if message.error() is not None:
                     raise Lost(str(message.error()))
                 if message.offset() != next_offset:
