@@ -119,18 +119,24 @@ class SimulatedMember:
             wall_ms=quorum.clock.now_ms,
         )
         self.checked_offset = log.start_offset
-        self.driver = RaftDriver(
+        self.driver = self.make_driver(node, log, store)
+        quorum.happen(0, self._tick, self.life)
+
+    def make_driver(
+        self, node: RaftNode, log: ReplicatedLog, store: QuorumStateStore
+    ) -> RaftDriver:
+        """Connect machine and log."""
+        return RaftDriver(
             node,
             log,
             store,
-            clock=quorum.clock,
-            run_in_worker=self._run_in_worker,
+            clock=self.quorum.clock,
+            run_in_worker=self.run_in_worker,
             listener=self,
-            send=self._send,
-            on_deadline=self._on_deadline,
+            send=self.send,
+            on_deadline=self.on_deadline,
             part_bytes=SNAPSHOT_PART_BYTES,
         )
-        quorum.happen(0, self._tick, self.life)
 
     def _voters(self, log: ReplicatedLog) -> VoterHistory:
         history = VoterHistory(VoterSet(map(voter, self.quorum.first_voters)), 1)
@@ -170,14 +176,14 @@ class SimulatedMember:
         if self.driver is not None:
             self.guarded(life, self.driver.tick)
 
-    def _on_deadline(self, due_ms: int) -> None:
+    def on_deadline(self, due_ms: int) -> None:
         now_ms = self.quorum.clock.ms
         if due_ms >= 1 << 61 or now_ms < self._tick_ms <= due_ms:
             return
         self._tick_ms = max(due_ms, now_ms + 1)
         self.quorum.happen(self._tick_ms - now_ms, self._tick, self.life)
 
-    def _run_in_worker(
+    def run_in_worker(
         self, job: Callable[[], Any], done: Callable[[Any, Exception | None], None]
     ) -> None:
         life = self.life
@@ -192,7 +198,7 @@ class SimulatedMember:
 
         self.quorum.happen(self.quorum.disk_latency_ms(), self.guarded, life, run)
 
-    def _send(self, node_id: int, _endpoints: object, request: Request) -> Pending[Any]:
+    def send(self, node_id: int, _endpoints: object, request: Request) -> Pending[Any]:
         if node_id <= FIRST_BOOTSTRAP_ID:
             node_id = self.quorum.first_voters[FIRST_BOOTSTRAP_ID - node_id]
         self.quorum.checks.sent(self, request)
@@ -290,6 +296,8 @@ class SimulatedMember:
 class SimulatedQuorum:
     """All members, the network and the time."""
 
+    member_class = SimulatedMember
+
     def __init__(self, seed: int, *, voters: int = 3, observers: int = 1) -> None:
         self.seed = seed
         self.voter_change_probability = 0.0
@@ -299,7 +307,8 @@ class SimulatedQuorum:
         self.first_voters = list(range(1, voters + 1))
         self.checks = QuorumChecks(self)
         self.members: dict[int, SimulatedMember] = {
-            node_id: SimulatedMember(self, node_id) for node_id in range(1, voters + observers + 1)
+            node_id: self.member_class(self, node_id)
+            for node_id in range(1, voters + observers + 1)
         }
         self.events = 0
         self.events_of_ms = 0
@@ -452,6 +461,10 @@ class SimulatedQuorum:
             if self.rng.random() < self.voter_change_probability:
                 member.guarded(member.life, member.change_voters)
         self.checks.supported()
+
+    def check_state(self, snapshot_id: OffsetAndEpoch, values: list[bytes]) -> None:
+        """Check what a fetched snapshot holds."""
+        assert values == state_at(snapshot_id)
 
     def leaders(self) -> list[SimulatedMember]:
         """Return the members that lead."""

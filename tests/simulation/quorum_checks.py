@@ -141,7 +141,7 @@ class QuorumChecks:
         assert snapshot_id.offset >= member.committed_offset, "a snapshot removes what is committed"
         content = member.driver.log.read_snapshot(snapshot_id)
         self.snapshot_written(snapshot_id, content)
-        assert content.values == state_at(snapshot_id)
+        self._quorum.check_state(snapshot_id, content.values)
         member.checked_offset = max(member.checked_offset, snapshot_id.offset)
 
     def sent(self, source: SimulatedMember, request: Request) -> None:

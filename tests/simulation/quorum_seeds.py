@@ -33,9 +33,11 @@ class SeedFailed(AssertionError):
         self.events = events
 
 
-def run_seed(seed: int, *, rounds: int = 30) -> SimulatedQuorum:
+def run_seed(
+    seed: int, *, rounds: int = 30, kind: type[SimulatedQuorum] = SimulatedQuorum
+) -> SimulatedQuorum:
     """Run a quorum through faults, then without, and check what must hold."""
-    quorum = SimulatedQuorum(seed, voters=3 + 2 * (seed % 2), observers=1 + seed % 2)
+    quorum = kind(seed, voters=3 + 2 * (seed % 2), observers=1 + seed % 2)
     quorum.voter_change_probability = 0.1 * (seed % 3)
     try:
         _run(quorum, rounds)

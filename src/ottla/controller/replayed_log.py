@@ -56,7 +56,7 @@ class ReplayedLog:
         """
         last = OffsetAndEpoch(snapshot_id.offset - 1, snapshot_id.leader_epoch)
         records = [decode_record(value) for value in values]
-        if self._is_published:
+        if self.loader.image.offset_and_epoch.offset >= 0:  # even before it was published
             snapshot = MetadataImage()
             snapshot.apply(records, last)
             records = records_between(self.loader.image, snapshot)

@@ -20,6 +20,7 @@ from ottla.protocol.records.metadata import AbortTransactionRecord, NoOpRecord
 from ottla.purgatory.pending import Pending
 from ottla.raft.batch_accumulator import MAX_BATCH_BYTES
 from ottla.raft.driver import RaftDriver
+from ottla.raft.requests import NO_LEADER
 from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
     from ottla.controller.replayed_log import ReplayedLog
     from ottla.controller.result import ControllerResult
     from ottla.metadata.broker import ControllerRegistration
-    from ottla.raft.driver import RunInWorker
+    from ottla.raft.driver import RunInWorker, SendRequest
     from ottla.raft.node import RaftNode
     from ottla.raft.quorum_state import QuorumStateStore
     from ottla.raft.replicated_log import ReplicatedLog
-    from ottla.raft.requests import LeaderAndEpoch, Response
+    from ottla.raft.requests import LeaderAndEpoch
 
 T = TypeVar("T")
 log = logging.getLogger("ottla.controller")
@@ -56,19 +57,24 @@ class ControllerRuntime:
         clock: Clock,
         config: BrokerConfig,
         run_in_worker: RunInWorker,
+        send: SendRequest,
+        on_deadline: Callable[[int], None],
         bootstrap: Sequence[MessageAndVersion],
         registration: ControllerRegistration | None,
         on_failure: Callable[[Exception], None],
     ) -> None:
         """Take the replayed log and the member; `registration` is recorded in each epoch it leads.
 
-        on_failure(error) is called once when the disk failed or a record cannot be applied.
+        send(node_id, endpoints, request) asks another member; on_deadline(ms) is told when the
+        driver's `tick` is due. on_failure(error) is called once when the disk failed or a record
+        cannot be applied.
         """
         self.controller = replayed.controller
         self.active = False
         self.failure: Exception | None = None
         self.ready: Pending[None] = Pending()
-        """Complete when this node leads and everything in its log is committed."""
+        """Complete when everything committed is applied: by a standby what its leader says, by the
+        active controller all of its log."""
         self.last_append_ms = 0
         """Monotonic time of the last append, for the idle NoOp."""
         self.driver = RaftDriver(
@@ -78,8 +84,8 @@ class ControllerRuntime:
             clock=clock,
             run_in_worker=run_in_worker,
             listener=self,
-            send=_send_nothing,
-            on_deadline=lambda _ms: None,
+            send=send,
+            on_deadline=on_deadline,
         )
         self.snapshots = SnapshotWriter(
             replayed, self.driver, clock=clock, config=config, on_failure=self.failed
@@ -111,7 +117,7 @@ class ControllerRuntime:
             self.controller.cluster.heartbeats.begin(broker_id, now_ms)
         if self._registration is not None:
             self._append([MessageAndVersion(self._registration.to_record(), 0)])
-        self._wait((lambda: self.ready.complete(None), self.ready.fail))
+        self._wait((lambda: self.ready.complete(None), lambda _error: None))
 
     def batch_appended(self, _last_offset: int, size_bytes: int) -> None:
         """Count the bytes for the snapshot policy."""
@@ -129,6 +135,9 @@ class ControllerRuntime:
             self.failed(error)
             return
         self._release()
+        node = self.driver.node
+        if node.leader_id not in {NO_LEADER, node.node_id}:
+            self.ready.complete(None)
         self.snapshots.write_if_due()
 
     def epoch_changed(self, leader: LeaderAndEpoch) -> None:
@@ -231,13 +240,6 @@ class ControllerRuntime:
         waiting, self._waiting = self._waiting, deque()
         for _, _, fail in waiting:
             fail(error)
-
-
-def _send_nothing(node_id: int, _endpoints: object, _request: object) -> Pending[Response]:
-    """Fail: a lone voter sends nothing."""
-    failed: Pending[Response] = Pending()
-    failed.fail(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} is not a voter"))
-    return failed
 
 
 def _batches(result: ControllerResult[T]) -> list[Sequence[MessageAndVersion]]:
