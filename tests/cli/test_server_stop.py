@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla.cli.commands.server_stop import RunningNode, without_wrappers
 from ottla.cli.main import main
 
 if TYPE_CHECKING:
@@ -127,3 +129,14 @@ def test_the_command_for_a_taken_port_works_when_pasted(
     ready = str(processes.root / "1" / "ready.json")
     assert stop(capsys, "--ready-file", ready) == (0, f"stopped pid {second['pid']}\n", "")
     processes.running[0].send_signal(signal.SIGTERM)
+
+
+def test_a_program_that_runs_a_node_is_not_signalled() -> None:
+    """`timeout 60 ottla server-start` passes SIGTERM on: the node would get it twice."""
+
+    def node(pid: int, parent: int) -> RunningNode:
+        process: Any = SimpleNamespace(pid=pid, ppid=lambda: parent)
+        return RunningNode(process, [])
+
+    wrapper, wrapped, other = node(5, 1), node(6, 5), node(7, 1)
+    assert without_wrappers([wrapper, wrapped, other]) == [wrapped, other]

@@ -59,7 +59,7 @@ def server_stop(
         pid = None if ready_file is None else _pid_of(Path(ready_file))
         chosen = [
             node
-            for node in _running_nodes()
+            for node in without_wrappers(list(_running_nodes()))
             if pid in (None, node.process.pid) and _is_selected(node, node_id, process_role)
         ]
         if not chosen:
@@ -95,6 +95,25 @@ def _running_nodes() -> Iterator[RunningNode]:
             is_ottla = place > 0 and Path(words[place - 1]).name in {"ottla", "main.py"}
             if word in _SPELLINGS and is_ottla:
                 yield RunningNode(process, words[place + 1 :])
+
+
+def without_wrappers(nodes: list[RunningNode]) -> list[RunningNode]:
+    """Leave out programs that run a node (`timeout`, `tini`) and pass signals on to it.
+
+    The node would get the signal twice, and a second one ends it at once.
+    """
+    parents = {_parent_of(node.process) for node in nodes}
+    return [node for node in nodes if node.process.pid not in parents]
+
+
+def _parent_of(process: psutil.Process) -> int | None:
+    """Return the parent's pid, None when the process has ended."""
+    import psutil
+
+    try:
+        return process.ppid()
+    except psutil.NoSuchProcess:
+        return None
 
 
 def _is_selected(node: RunningNode, node_id: int | None, role: str | None) -> bool:
