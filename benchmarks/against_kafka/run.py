@@ -255,14 +255,15 @@ def compare(loader: str, brokers: list[Broker], case: Case, runs: int) -> dict[s
 
 def markdown(rows: list[dict[str, object]], facts: list[str]) -> str:
     """Return the table as Markdown."""
+    brokers = ("broker CPU kafka", "ottla", "bare minimum")
+    columns = ("load", *brokers, "ratio", "budget", "throughput", "p50", "p99")
     lines = [
         "# Ottla against Kafka 4.3.0",
         "",
         *[f"- {fact}" for fact in facts],
         "",
-        "| load | broker CPU kafka | ottla | bare minimum | ratio | budget | throughput "
-        "| p50 | p99 |",
-        "|---|---|---|---|---|---|---|---|---|",
+        f"| {' | '.join(columns)} |",
+        "|---" * len(columns) + "|",
     ]
     for row in rows:
         kafka, ottla, floor = row["kafka"], row["ottla"], row["floor"]
