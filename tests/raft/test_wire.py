@@ -13,8 +13,10 @@ from ottla.protocol.apis.begin_quorum_epoch import BeginQuorumEpochRequest
 from ottla.protocol.apis.end_quorum_epoch import EndQuorumEpochRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.fetch_snapshot import FetchSnapshotRequest
+from ottla.protocol.apis.update_raft_voter import UpdateRaftVoterRequest
 from ottla.protocol.apis.vote import VoteRequest
 from ottla.raft.requests import (
+    AddVoter,
     BeginQuorumEpoch,
     EndQuorumEpoch,
     EpochResponse,
@@ -26,12 +28,13 @@ from ottla.raft.requests import (
     ReplicaKey,
     UpdateVoter,
     Vote,
+    VoterChangeResponse,
     VoteResponse,
 )
 from ottla.raft.voter_set import Voter, VoterEndpoint
 from ottla.raft.wire import requests, responses
 from ottla.records.builder import encode_batch
-from ottla.types import METADATA_TOPIC, FileSlice, OffsetAndEpoch, Uuid
+from ottla.types import METADATA_TOPIC, ZERO_UUID, FileSlice, OffsetAndEpoch, Uuid
 
 if TYPE_CHECKING:
     from ottla.raft.requests import Request, Response
@@ -47,6 +50,7 @@ BEGIN = BeginQuorumEpoch(LEADER, ReplicaKey(1, OTHER))
 RESIGN = EndQuorumEpoch(LEADER, (ReplicaKey(3, OWN), ReplicaKey(1, OTHER)))
 FETCH = Fetch(ReplicaKey(2, OWN), 5, 100, 4, 90, 500)
 SNAPSHOT = FetchSnapshot(ReplicaKey(2, OWN), 5, OffsetAndEpoch(80, 3), 64)
+UPDATE = UpdateVoter(Voter(2, OWN, (END,), 0, 1), 5)
 UNKNOWN_HIGH_WATERMARK = 0x7FFF_FFFF_FFFF_FFFF
 
 # request → what remains of it in versions that carry less
@@ -71,6 +75,7 @@ REQUESTS: list[tuple[Request, int, Request]] = [
     (FETCH, 18, FETCH),
     (SNAPSHOT, 0, SNAPSHOT._replace(replica=ReplicaKey(2))),
     (SNAPSHOT, 1, SNAPSHOT),
+    (UPDATE, 0, UPDATE),
 ]
 
 
@@ -106,6 +111,7 @@ def test_all_versions_are_in_the_table() -> None:
     }
     every |= {(FetchRequest.message_key, version) for version in range(13, 19)}
     every |= {(FetchSnapshotRequest.message_key, version) for version in (0, 1)}
+    every |= {(UpdateRaftVoterRequest.message_key, 0)}
     assert shown == every
 
 
@@ -113,15 +119,18 @@ def test_what_a_version_cannot_say_is_refused() -> None:
     """A pre-vote for a voter without KIP-996, and a request without a message."""
     with pytest.raises(UnsupportedVersion):
         _message(VOTE._replace(is_pre_vote=True), 1)
-    with pytest.raises(KafkaError, match="UpdateVoter is not sent yet"):
-        requests.to_message(UpdateVoter(Voter(1), 3), 0, cluster_id=CLUSTER)
+    with pytest.raises(KafkaError, match="AddVoter is not sent to members"):
+        requests.to_message(AddVoter(Voter(1), True, 1), 0, cluster_id=CLUSTER)
 
 
-@pytest.mark.parametrize("request_", [VOTE, BEGIN, RESIGN, FETCH, SNAPSHOT])
+@pytest.mark.parametrize("request_", [VOTE, BEGIN, RESIGN, FETCH, SNAPSHOT, UPDATE])
 def test_another_cluster_is_refused(request_: Request) -> None:
     """Before anything else of the request is looked at."""
     message = _message(request_, requests.message_class(request_).versions.highest)
-    message.topics = []
+    if request_ is UPDATE:
+        message.voter_id = -1
+    else:
+        message.topics = []
     with pytest.raises(KafkaError) as refused:
         requests.from_message(message, cluster_id="theirs")
     assert refused.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -173,6 +182,27 @@ def test_none_or_several_partitions_are_refused(request_: Request, topics: str) 
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize(
+    "voter",
+    [
+        UPDATE.voter._replace(voter_id=-1),
+        UPDATE.voter._replace(directory_id=ZERO_UUID),
+        UPDATE.voter._replace(endpoints=()),
+        UPDATE.voter._replace(lowest_kraft_version=-1),
+        UPDATE.voter._replace(lowest_kraft_version=2),
+    ],
+)
+def test_a_voter_that_cannot_be_reached_is_refused(voter: Voter) -> None:
+    """Its id, its directory, an address and a range of levels are needed."""
+    message = _message(UPDATE._replace(voter=voter), 0)
+    with pytest.raises(KafkaError) as refused:
+        requests.from_message(message, cluster_id=CLUSTER)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    sent = responses.refusal(message, ErrorCode.INVALID_REQUEST, LEADER, 0, LISTENER)
+    received = responses.from_message(_through_codec(sent, 0), LISTENER)
+    assert received == VoterChangeResponse(ErrorCode.INVALID_REQUEST, KNOWN)
+
+
 def test_a_fetch_by_name_is_refused() -> None:
     """The metadata log is fetched by its id alone, since version 13."""
     message = _message(FETCH, 12)
@@ -189,6 +219,8 @@ KNOWN = LeaderAndEpoch(7, 5, (END,))
 FETCHED = FetchResponse(ErrorCode.NONE, LEADER, 90, 10, records=BATCH)
 PART = FetchSnapshotResponse(ErrorCode.NONE, LEADER, OffsetAndEpoch(80, 3), 4000, 64, b"part")
 RESPONSES: list[tuple[Request, Response]] = [
+    (UPDATE, VoterChangeResponse(ErrorCode.NONE, LEADER)),
+    (UPDATE, VoterChangeResponse(ErrorCode.VOTER_NOT_FOUND, LeaderAndEpoch(-1, 5))),
     (VOTE, VoteResponse(ErrorCode.NONE, LEADER, is_granted=True)),
     (VOTE, VoteResponse(FENCED, LeaderAndEpoch(-1, 5))),
     (BEGIN, EpochResponse(ErrorCode.NONE, LEADER)),
@@ -218,14 +250,15 @@ def test_a_response_arrives_as_it_was_sent(request_: Request, response: Response
         sent = responses.to_message(message, response, version, LISTENER)
         assert type(sent) is response_class(ApiKey(cls.message_key))
         received = responses.from_message(_through_codec(sent, version), LISTENER)
-        has_address = version >= (17 if is_fetch else 1) and response.leader.leader_id >= 0
+        first = 17 if is_fetch else int(request_ is not UPDATE)
+        has_address = version >= first and response.leader.leader_id >= 0
         ends = (END,) if has_address else ()
         assert received == response._replace(leader=response.leader._replace(endpoints=ends))
 
 
 def test_an_address_on_another_listener_is_not_given() -> None:
     """A client of one listener may not reach another's."""
-    sent = responses.to_message(_message(VOTE, 2), RESPONSES[0][1], 2, "OTHER")
+    sent = responses.to_message(_message(VOTE, 2), RESPONSES[2][1], 2, "OTHER")
     assert responses.from_message(sent, "OTHER").leader == LeaderAndEpoch(7, 5)
 
 
@@ -276,7 +309,7 @@ def test_an_unknown_partition_of_a_snapshot_is_named(version: int) -> None:
 
 def test_a_response_about_nothing_is_corrupt() -> None:
     """A response without an error has the metadata log's partition."""
-    for request_, response in RESPONSES[:6]:
+    for request_, response in RESPONSES[2:8]:
         version = requests.message_class(request_).versions.highest
         sent: Any = responses.to_message(_message(request_, version), response, version, LISTENER)
         if hasattr(sent, "topics"):
@@ -289,6 +322,6 @@ def test_a_response_about_nothing_is_corrupt() -> None:
 
 def test_an_unknown_code_is_an_error() -> None:
     """A newer node may send codes that this one does not know."""
-    sent: Any = responses.to_message(_message(VOTE, 2), RESPONSES[0][1], 2, LISTENER)
+    sent: Any = responses.to_message(_message(VOTE, 2), RESPONSES[2][1], 2, LISTENER)
     sent.topics[0].partitions[0].error_code = 9999
     assert responses.from_message(sent, LISTENER).error is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -13,6 +13,7 @@ from ottla.protocol.apis.begin_quorum_epoch import BeginQuorumEpochRequest
 from ottla.protocol.apis.end_quorum_epoch import EndQuorumEpochRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.fetch_snapshot import FetchSnapshotRequest
+from ottla.protocol.apis.update_raft_voter import UpdateRaftVoterRequest
 from ottla.protocol.apis.vote import VoteRequest
 from ottla.raft.requests import (
     BeginQuorumEpoch,
@@ -21,9 +22,10 @@ from ottla.raft.requests import (
     FetchSnapshot,
     LeaderAndEpoch,
     ReplicaKey,
+    UpdateVoter,
     Vote,
 )
-from ottla.raft.voter_set import VoterEndpoint
+from ottla.raft.voter_set import Voter, VoterEndpoint
 from ottla.types import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ RequestMessage: TypeAlias = (
     | EndQuorumEpochRequest
     | FetchRequest
     | FetchSnapshotRequest
+    | UpdateRaftVoterRequest
 )
 PARTITION: Final = 0
 MAX_FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -50,6 +53,7 @@ _MESSAGES: Final[dict[type, type[RequestMessage]]] = {
     EndQuorumEpoch: EndQuorumEpochRequest,
     Fetch: FetchRequest,
     FetchSnapshot: FetchSnapshotRequest,
+    UpdateVoter: UpdateRaftVoterRequest,
 }
 
 
@@ -57,7 +61,7 @@ def message_class(request: Request) -> type[RequestMessage]:
     """Return the class of a request's message; UNSUPPORTED_VERSION where there is none."""
     found = _MESSAGES.get(type(request))
     if found is None:
-        text = f"{type(request).__name__} is not sent yet"
+        text = f"{type(request).__name__} is not sent to members"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
     return found
 
@@ -75,6 +79,8 @@ def to_message(request: Request, version: int, *, cluster_id: str) -> RequestMes
             return _fetch(request, version, cluster_id)
         case FetchSnapshot():
             return _fetch_snapshot(request, cluster_id)
+        case UpdateVoter():
+            return _update_voter(request, cluster_id)
     raise AssertionError(f"{message_class(request)} has no mapping")
 
 
@@ -186,6 +192,24 @@ def _fetch_snapshot(request: FetchSnapshot, cluster_id: str) -> FetchSnapshotReq
     )
 
 
+def _update_voter(request: UpdateVoter, cluster_id: str) -> UpdateRaftVoterRequest:
+    voter = request.voter
+    return UpdateRaftVoterRequest(
+        cluster_id=cluster_id,
+        current_leader_epoch=request.epoch,
+        voter_id=voter.voter_id,
+        voter_directory_id=voter.directory_id,
+        listeners=[
+            UpdateRaftVoterRequest.Listener(name=end.listener_name, host=end.host, port=end.port)
+            for end in voter.endpoints
+        ],
+        kraft_version_feature=UpdateRaftVoterRequest.KRaftVersionFeature(
+            min_supported_version=voter.lowest_kraft_version,
+            max_supported_version=voter.highest_kraft_version,
+        ),
+    )
+
+
 # Back
 
 
@@ -208,6 +232,8 @@ def from_message(message: RequestMessage, *, cluster_id: str) -> Request:
             return _fetch_of(message)
         case FetchSnapshotRequest():
             return _fetch_snapshot_of(message)
+        case UpdateRaftVoterRequest():
+            return _update_voter_of(message)
 
 
 def _vote_of(message: VoteRequest) -> Vote:
@@ -292,3 +318,15 @@ def _fetch_snapshot_of(message: FetchSnapshotRequest) -> FetchSnapshot:
                     partition.position,
                 )
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _update_voter_of(message: UpdateRaftVoterRequest) -> UpdateVoter:
+    levels = message.kraft_version_feature
+    lowest, highest = levels.min_supported_version, levels.max_supported_version
+    if message.voter_id < 0 or not message.voter_directory_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if not message.listeners or not 0 <= lowest <= highest:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    ends = tuple(VoterEndpoint(one.name, one.host, one.port) for one in message.listeners)
+    voter = Voter(message.voter_id, message.voter_directory_id, ends, lowest, highest)
+    return UpdateVoter(voter, message.current_leader_epoch)

@@ -9,13 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.errors import CorruptMessage, ErrorCode
-from ottla.protocol.apis import begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, vote
+from ottla.protocol.apis import (
+    begin_quorum_epoch,
+    end_quorum_epoch,
+    fetch,
+    fetch_snapshot,
+    update_raft_voter,
+    vote,
+)
 from ottla.raft.requests import (
     NO_LEADER,
     EpochResponse,
     FetchResponse,
     FetchSnapshotResponse,
     LeaderAndEpoch,
+    VoterChangeResponse,
     VoteResponse,
 )
 from ottla.raft.voter_set import VoterEndpoint
@@ -24,7 +32,7 @@ from ottla.records.batches import iterate_batches
 from ottla.types import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ottla.raft.requests import Response
     from ottla.raft.wire.requests import RequestMessage
@@ -34,7 +42,11 @@ EpochMessage: TypeAlias = (
     begin_quorum_epoch.BeginQuorumEpochResponse | end_quorum_epoch.EndQuorumEpochResponse
 )
 ResponseMessage: TypeAlias = (
-    vote.VoteResponse | EpochMessage | fetch.FetchResponse | fetch_snapshot.FetchSnapshotResponse
+    vote.VoteResponse
+    | EpochMessage
+    | fetch.FetchResponse
+    | fetch_snapshot.FetchSnapshotResponse
+    | update_raft_voter.UpdateRaftVoterResponse
 )
 _ENDPOINTS_FROM: Final = 1
 _FETCH_ENDPOINTS_FROM: Final = 17
@@ -43,11 +55,20 @@ _FetchTopic = fetch.FetchResponse.FetchableTopicResponse
 _SnapshotTopic = fetch_snapshot.FetchSnapshotResponse.TopicSnapshot
 _SnapshotPartition = _SnapshotTopic.PartitionSnapshot
 
+_REFUSALS: Final[dict[type, Callable[..., ResponseMessage]]] = {
+    vote.VoteRequest: vote.VoteResponse,
+    begin_quorum_epoch.BeginQuorumEpochRequest: begin_quorum_epoch.BeginQuorumEpochResponse,
+    end_quorum_epoch.EndQuorumEpochRequest: end_quorum_epoch.EndQuorumEpochResponse,
+    fetch_snapshot.FetchSnapshotRequest: fetch_snapshot.FetchSnapshotResponse,
+}
+
 
 def to_message(
     message: RequestMessage, response: Response, version: int, listener: str
 ) -> ResponseMessage:
     """Return the message of a response to `message`, which came on a listener in a version."""
+    if isinstance(response, VoterChangeResponse):
+        return _voter_change(response.error, response.leader, listener)
     ends = _node_ends(response.leader, listener) if version >= _ENDPOINTS_FROM else []
     match response:
         case VoteResponse():
@@ -70,18 +91,13 @@ def refusal(
     message: RequestMessage, error: ErrorCode, leader: LeaderAndEpoch, version: int, listener: str
 ) -> ResponseMessage:
     """Return the response to a message that is no request to this quorum."""
-    code = int(error)
-    match message:
-        case vote.VoteRequest():
-            return vote.VoteResponse(error_code=code, topics=[])
-        case begin_quorum_epoch.BeginQuorumEpochRequest():
-            return begin_quorum_epoch.BeginQuorumEpochResponse(error_code=code, topics=[])
-        case end_quorum_epoch.EndQuorumEpochRequest():
-            return end_quorum_epoch.EndQuorumEpochResponse(error_code=code, topics=[])
-        case fetch.FetchRequest():
-            return fetch.FetchResponse(error_code=code, responses=[])
-    if error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return fetch_snapshot.FetchSnapshotResponse(error_code=code, topics=[])
+    if isinstance(message, update_raft_voter.UpdateRaftVoterRequest):
+        return _voter_change(error, leader, listener)
+    if isinstance(message, fetch.FetchRequest):
+        return fetch.FetchResponse(error_code=int(error), responses=[])
+    is_unknown = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not isinstance(message, fetch_snapshot.FetchSnapshotRequest) or not is_unknown:
+        return _REFUSALS[type(message)](error_code=int(error), topics=[])
     topics: Sequence[Any] = message.topics
     partition = _snapshot_partition(topics[0].partitions[0].partition, error)
     refused = fetch_snapshot.FetchSnapshotResponse(
@@ -206,6 +222,19 @@ def _fetch_snapshot(
     )
 
 
+def _voter_change(
+    error: ErrorCode, leader: LeaderAndEpoch, listener: str
+) -> update_raft_voter.UpdateRaftVoterResponse:
+    end = next((end for _, end in _node_ends(leader, listener)), None)
+    known = update_raft_voter.UpdateRaftVoterResponse.CurrentLeader(
+        leader_id=leader.leader_id,
+        leader_epoch=leader.epoch,
+        host="" if end is None else end.host,
+        port=0 if end is None else end.port,
+    )
+    return update_raft_voter.UpdateRaftVoterResponse(error_code=int(error), current_leader=known)
+
+
 # Back
 
 
@@ -214,7 +243,7 @@ def from_message(message: ResponseMessage, listener: str) -> Response:
 
     CorruptMessage for one that is about another partition, or about none without an error.
     """
-    error = _error(message.error_code)
+    error = error_of(message.error_code)
     match message:
         case vote.VoteResponse():
             return _vote_of(message, error, listener)
@@ -222,14 +251,17 @@ def from_message(message: ResponseMessage, listener: str) -> Response:
             return _fetch_of(message, error, listener)
         case fetch_snapshot.FetchSnapshotResponse():
             return _fetch_snapshot_of(message, error, listener)
+        case update_raft_voter.UpdateRaftVoterResponse():
+            return VoterChangeResponse(error, _leader_of_change(message, listener))
     if error is not ErrorCode.NONE:
         return EpochResponse(error, _NOT_KNOWN)
     partition = _sole([(one.topic_name, one.partitions) for one in message.topics])
     leader = _leader(partition, message.node_endpoints, listener)
-    return EpochResponse(_error(partition.error_code), leader)
+    return EpochResponse(error_of(partition.error_code), leader)
 
 
-def _error(code: int) -> ErrorCode:
+def error_of(code: int) -> ErrorCode:
+    """Return the error of a code, one of the server for a code that is not known."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -262,7 +294,7 @@ def _vote_of(message: vote.VoteResponse, error: ErrorCode, listener: str) -> Vot
         return VoteResponse(error, _NOT_KNOWN)
     partition = _sole([(one.topic_name, one.partitions) for one in message.topics])
     leader = _leader(partition, message.node_endpoints, listener)
-    return VoteResponse(_error(partition.error_code), leader, partition.vote_granted)
+    return VoteResponse(error_of(partition.error_code), leader, partition.vote_granted)
 
 
 def _fetch_of(message: fetch.FetchResponse, error: ErrorCode, listener: str) -> FetchResponse:
@@ -272,7 +304,7 @@ def _fetch_of(message: fetch.FetchResponse, error: ErrorCode, listener: str) -> 
     partition = _sole(topics, METADATA_TOPIC_ID)
     diverging, snapshot_id = partition.diverging_epoch, partition.snapshot_id
     return FetchResponse(
-        _error(partition.error_code),
+        error_of(partition.error_code),
         _leader(partition.current_leader, message.node_endpoints, listener),
         partition.high_watermark,
         partition.log_start_offset,
@@ -292,10 +324,18 @@ def _fetch_snapshot_of(
     partition = _sole([(one.name, one.partitions) for one in message.topics])
     snapshot_id = partition.snapshot_id
     return FetchSnapshotResponse(
-        _error(partition.error_code),
+        error_of(partition.error_code),
         _leader(partition.current_leader, message.node_endpoints, listener),
         OffsetAndEpoch(snapshot_id.end_offset, snapshot_id.epoch),
         partition.size,
         partition.position,
         b"" if partition.unaligned_records is None else partition.unaligned_records,
     )
+
+
+def _leader_of_change(
+    message: update_raft_voter.UpdateRaftVoterResponse, listener: str
+) -> LeaderAndEpoch:
+    known = message.current_leader
+    ends = (VoterEndpoint(listener, known.host, known.port),) if known.host else ()
+    return LeaderAndEpoch(known.leader_id, known.leader_epoch, ends)

@@ -1,4 +1,4 @@
-"""Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot and the Fetch of the metadata log.
+"""What members of the quorum ask: Vote and its neighbours, and the Fetch of the metadata log.
 
 They come from other controllers and from brokers on the controller's listener; Kafka demands
 CLUSTER_ACTION on the cluster for each.
@@ -14,6 +14,7 @@ from ottla.protocol.apis.begin_quorum_epoch import BeginQuorumEpochRequest
 from ottla.protocol.apis.end_quorum_epoch import EndQuorumEpochRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.fetch_snapshot import FetchSnapshotRequest
+from ottla.protocol.apis.update_raft_voter import UpdateRaftVoterRequest
 from ottla.protocol.apis.vote import VoteRequest
 from ottla.server.requests.api import handles
 
@@ -50,6 +51,12 @@ def fetch_metadata_log(ctx: Context, request: FetchRequest) -> Pending[Any]:
 @handles(FetchSnapshotRequest)
 def fetch_snapshot(ctx: Context, request: FetchSnapshotRequest) -> Pending[Any]:
     """Give out a part of a snapshot of the metadata log."""
+    return _serve(ctx, request)
+
+
+@handles(UpdateRaftVoterRequest)
+def update_raft_voter(ctx: Context, request: UpdateRaftVoterRequest) -> Pending[Any]:
+    """Take note of a voter's addresses (KIP-853)."""
     return _serve(ctx, request)
 
 
