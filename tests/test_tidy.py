@@ -273,8 +273,6 @@ REGISTERS = re.compile(r"\b(command|group|handles)\b")
 # Still used by tests alone; the list may only become shorter.
 UNUSED_YET = {
     "ottla.protocol.api_keys:advertised_versions",
-    "ottla.raft.wire.requests:to_message",
-    "ottla.raft.wire.responses:from_message",
     "ottla.records.control:encode_end_txn_marker",
 }
 

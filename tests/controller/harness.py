@@ -66,6 +66,10 @@ class HandClock:
         return self.ms
 
 
+def _send_nothing(node_id: int, _endpoints: object, request: object) -> Pending[Any]:
+    raise AssertionError(f"a lone voter sends {request} to {node_id}")
+
+
 class Harness:
     """One node's controller; workers' jobs wait until `run_turn`."""
 
@@ -103,6 +107,7 @@ class Harness:
             rng=random.Random(7),
             config=self.config,
             run_in_worker=lambda job, done: self.jobs.append((job, done)),
+            send=_send_nothing,
             mutation_quota=Quotas(self.config).mutations,
             on_failure=self.failures.append,
         )

@@ -75,7 +75,8 @@ ALLOWED: tuple[Allowed, ...] = (
         " comes out, however early it is.",
     ),
     Allowed(
-        "(vote|begin_quorum_epoch|end_quorum_epoch|fetch|fetch_snapshot)@controller.*",
+        "(vote|begin_quorum_epoch|end_quorum_epoch|fetch|fetch_snapshot|update_raft_voter)"
+        "@controller.*",
         r".*\.(leader_epoch|high_watermark|records|unaligned_records|size|log_start_offset"
         r"|snapshot_id\.(end_offset|epoch)|diverging_epoch\.(end_offset|epoch))",
         "The two metadata logs hold different records in different epochs.",

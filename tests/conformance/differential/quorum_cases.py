@@ -15,8 +15,9 @@ from ottla.protocol.apis.begin_quorum_epoch import BeginQuorumEpochRequest
 from ottla.protocol.apis.end_quorum_epoch import EndQuorumEpochRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.fetch_snapshot import FetchSnapshotRequest
+from ottla.protocol.apis.update_raft_voter import UpdateRaftVoterRequest
 from ottla.protocol.apis.vote import VoteRequest
-from ottla.types import METADATA_TOPIC, METADATA_TOPIC_ID, Uuid
+from ottla.types import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID, Uuid
 from tests.conformance.differential.case import build, case
 
 if TYPE_CHECKING:
@@ -282,4 +283,58 @@ SNAPSHOTS = [
         UNWRITABLE,
     ),
 ]
-CASES: list[Case] = [*VOTE, *EPOCHS, *FETCH, *SNAPSHOTS]
+
+
+def _update(
+    *, cluster_id: str | None = None, host: str = "127.0.0.1", levels: int = 0, **changes: Any
+) -> Fields:
+    """Name the address of the voter again, which it has."""
+
+    def made(at: Side, version: int) -> dict[str, Any]:
+        described = _described(at)
+        end = {"name": "CONTROLLER", "host": host, "port": at.ports["controller"]}
+        return {
+            "cluster_id": cluster_id,
+            "current_leader_epoch": described.leader_epoch,
+            "voter_id": 1,
+            "voter_directory_id": described.current_voters[0].replica_directory_id,
+            "listeners": [end],
+            "kraft_version_feature": {"min_supported_version": levels, "max_supported_version": 1},
+            **changes,
+        }
+
+    return made
+
+
+UPDATES = [
+    _case(UpdateRaftVoterRequest, "valid", _update()),
+    _case(
+        UpdateRaftVoterRequest,
+        "of another cluster",
+        _update(cluster_id="x"),
+        E_.INCONSISTENT_CLUSTER_ID,
+    ),
+    _case(
+        UpdateRaftVoterRequest,
+        "past epoch",
+        _update(current_leader_epoch=0),
+        E_.FENCED_LEADER_EPOCH,
+    ),
+    _case(UpdateRaftVoterRequest, "no voter", _update(voter_id=-1), E_.INVALID_REQUEST),
+    _case(
+        UpdateRaftVoterRequest,
+        "no directory",
+        _update(voter_directory_id=ZERO_UUID),
+        E_.INVALID_REQUEST,
+    ),
+    _case(UpdateRaftVoterRequest, "no address", _update(listeners=[]), E_.INVALID_REQUEST),
+    _case(UpdateRaftVoterRequest, "no level", _update(levels=2), E_.INVALID_REQUEST),
+    _case(UpdateRaftVoterRequest, "another voter", _update(voter_id=2), E_.VOTER_NOT_FOUND),
+    _case(
+        UpdateRaftVoterRequest,
+        "another directory",
+        _update(voter_directory_id=OTHER_DISK),
+        E_.VOTER_NOT_FOUND,
+    ),
+]
+CASES: list[Case] = [*VOTE, *EPOCHS, *FETCH, *SNAPSHOTS, *UPDATES]

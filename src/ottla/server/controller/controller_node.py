@@ -14,13 +14,12 @@ from ottla.controller.controller import Controller
 from ottla.controller.policies import NO_POLICIES
 from ottla.controller.replayed_log import ReplayedLog
 from ottla.controller.runtime import ControllerRuntime
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import KafkaError
 from ottla.metadata.bootstrap import BOOTSTRAP_CHECKPOINT, feature_records
 from ottla.metadata.broker import ControllerRegistration
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.framing import decode_record
 from ottla.metadata.snapshot import SnapshotPolicy
-from ottla.purgatory.pending import Pending
 from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.member import MemberSettings
 from ottla.raft.quorum_state import QuorumStateStore
@@ -46,9 +45,9 @@ if TYPE_CHECKING:
     from ottla.metadata.framing import MessageAndVersion
     from ottla.metadata.image import MetadataImage
     from ottla.metadata.loader import MetadataLoader
+    from ottla.purgatory.pending import Pending
     from ottla.quota.mutations import MutationQuota
-    from ottla.raft.driver import RaftDriver, RunInWorker
-    from ottla.raft.requests import Response
+    from ottla.raft.driver import RaftDriver, RunInWorker, SendRequest
     from ottla.storage.directory import Directory
 
 log = logging.getLogger("ottla.controller")
@@ -69,6 +68,7 @@ class ControllerNode:
         rng: Random,
         config: BrokerConfig,
         run_in_worker: RunInWorker,
+        send: SendRequest,
         mutation_quota: MutationQuota,
         broker_refusal: BrokerRefusal | None = None,
         controller_listeners: Mapping[str, ListenerAddress] | None = None,
@@ -78,7 +78,8 @@ class ControllerNode:
         """Load the metadata log and take a place in the quorum.
 
         directory is the root of the metadata log directory; loader gets what is committed;
-        run_in_worker(job, done) calls done(result, error) on the loop. broker_refusal is asked
+        run_in_worker(job, done) calls done(result, error) on the loop, send(node id, endpoints,
+        request) reaches the other members of the quorum. broker_refusal is asked
         before settings of brokers change; None where the node is no broker. controller_listeners
         are the addresses at which this controller serves: it registers itself when they are given.
         on_failure(error) is called once when the disk has failed or a record cannot be applied:
@@ -128,7 +129,7 @@ class ControllerNode:
             clock=clock,
             config=config,
             run_in_worker=run_in_worker,
-            send=_no_member,
+            send=send,
             on_deadline=lambda _ms: None,
             bootstrap=_bootstrap_records(directory),
             registration=_registration(node_id, rng, controller_listeners),
@@ -224,13 +225,6 @@ def _bootstrap_records(directory: Directory) -> Sequence[MessageAndVersion]:
         return feature_records()
     content = decode_snapshot(directory.read_file(BOOTSTRAP_CHECKPOINT))
     return [decode_record(value) for value in content.values]
-
-
-def _no_member(node_id: int, _endpoints: object, _request: object) -> Pending[Response]:
-    """Fail: a lone voter sends nothing."""
-    failed: Pending[Response] = Pending()
-    failed.fail(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} is not a voter"))
-    return failed
 
 
 def _registration(

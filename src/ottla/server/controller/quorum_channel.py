@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ottla.clock import Clock
     from ottla.protocol.apis.api_versions import ApiVersionsResponse
-    from ottla.purgatory.timing_wheel import TimingWheel
+    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
     from ottla.raft.requests import Request, Response
     from ottla.raft.voter_set import VoterEndpoint
     from ottla.types import SendItem
@@ -92,7 +92,9 @@ class QuorumChannel:
             link = self._links[node_id] = _Link(self, self._settings, node_id, address)
             link.connect(self._loop)
         link.send(request, answer, now_ms)
-        self._timer.add(now_ms + self._settings.request_timeout_ms, link.expire)
+        if not answer.done:
+            task = self._timer.add(now_ms + self._settings.request_timeout_ms, link.expire)
+            answer.on_done(lambda _: _cancel(task))
         return answer
 
     def _address(self, node_id: int, endpoints: tuple[VoterEndpoint, ...]) -> Address | None:
@@ -262,6 +264,10 @@ class _Link:
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             one.answer.fail(error)
+
+
+def _cancel(task: TimerTask) -> None:
+    task.cancel()
 
 
 def _forward(done: Pending[Any], answer: Pending[Response]) -> None:

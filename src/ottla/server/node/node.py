@@ -30,6 +30,7 @@ from ottla.server.broker.producer_ids import ProducerIds
 from ottla.server.broker.publisher import MetadataPublisher
 from ottla.server.broker.telemetry import Telemetry
 from ottla.server.controller.controller_node import ControllerNode
+from ottla.server.controller.quorum_channel import QuorumChannel, QuorumSettings
 from ottla.server.controller.quorum_requests import QuorumRequests
 from ottla.server.http.endpoint import HttpEndpoint
 from ottla.server.logging.limits import report_suppressed
@@ -89,6 +90,7 @@ class Node:
         loader = MetadataLoader()
         self._metadata = BrokerMetadata(DynamicSettings(config, (reporters_refusal,)), loader.image)
         self._quotas = Quotas(config)
+        self._quorum_channel = self._make_quorum_channel()
         self.controller = self._make_controller(loader)
         self._lifecycle = BrokerLifecycle(
             config,
@@ -128,6 +130,18 @@ class Node:
             stopwatch=resources.environment.stopwatch,
         )
 
+    def _make_quorum_channel(self) -> QuorumChannel:
+        config, resources = self.config, self._resources
+        names = config.controller_listener_names
+        settings = QuorumSettings(
+            node_id=config.node_id,
+            cluster_id=resources.identity.cluster_id,
+            listener=names[0] if names else "",
+            bootstrap=config.bootstrap_controllers,
+            request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        )
+        return QuorumChannel(settings, loop=resources.loop, clock=self.clock, timer=resources.timer)
+
     def _make_controller(self, loader: MetadataLoader) -> ControllerNode:
         resources = self._resources
         return ControllerNode(
@@ -140,6 +154,7 @@ class Node:
             rng=resources.environment.rng,
             config=self.config,
             run_in_worker=resources.workers.disk.run,
+            send=self._quorum_channel.send,
             mutation_quota=self._quotas.mutations,
             broker_refusal=self._metadata.refusal,
             controller_listeners=resources.controller_addresses,
@@ -383,6 +398,7 @@ class Node:
         resources.workers.close()
         await asyncio.sleep(0)  # lets the workers' last answers arrive
         self.controller.stop()
+        self._quorum_channel.close()
         extra = {"event": "node.stopping"}
         log.info("stopping: flushing and closing %d logs", len(self._logs), extra=extra)
         self._logs.shutdown(self._lifecycle.broker_epoch)
@@ -412,6 +428,7 @@ class Node:
         self.broker.decompression.close()
         self._maintenance.stop()
         self._lifecycle.stop()
+        self._quorum_channel.close()
         self._resources.timer.close()
         self._resources.workers.close()
         self._resources.release_directories()
