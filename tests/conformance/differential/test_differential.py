@@ -34,7 +34,12 @@ CANNOT_FAIL: dict[int | tuple[int, str], tuple[int, str]] = {
     ApiKey.DESCRIBE_CLUSTER: (0, "the kind of endpoint came with version 1"),
 }
 # What a node that is alone must refuse: its success would take the cluster apart.
-CANNOT_SUCCEED = {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UNREGISTER_BROKER}
+CANNOT_SUCCEED = {
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.UPDATE_RAFT_VOTER,
+    ApiKey.UNREGISTER_BROKER,
+}
 LISTENERS = ("broker", "controller")
 
 
