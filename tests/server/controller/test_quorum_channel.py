@@ -161,7 +161,7 @@ def test_a_node_that_is_down_is_asked_again(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_a_node_that_does_not_answer_is_given_up() -> None:
-    """After controller.quorum.request.timeout.ms; the connection is made anew then."""
+    """After controller.quorum.request.timeout.ms; a new connection is made then."""
     simulated = SimulatedNode(1)
 
     async def talk() -> None:

@@ -112,7 +112,7 @@ class QuorumChannel:
         return self._clock.monotonic_ms()
 
     def ended(self, link: _Link, reason: str | None) -> None:
-        """Forget a connection that has ended; without a reason nobody waited for it."""
+        """Forget a connection that has ended; without a reason no request waited for it."""
         node_id, (host, port) = link.node_id, link.address
         if self._links.get(node_id) is not link:
             return
