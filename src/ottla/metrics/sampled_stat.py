@@ -47,11 +47,18 @@ class Sample:
 class SampledStat:
     """Records values: since the start (`count`, `total`) and over the window that ends now."""
 
-    __slots__ = ("_current", "_sample", "_sample_ms", "_samples", "_window", "count", "total")
+    __slots__ = (
+        "_current",
+        "_sample",
+        "_sample_count",
+        "_sample_ms",
+        "_samples",
+        "count",
+        "total",
+    )
 
     def __init__(self, window: SampleWindow) -> None:
-        self._window = window
-        self._sample_ms = window.sample_ms
+        self._sample_count, self._sample_ms = window
         self._samples: list[Sample] = []
         self._current = -1
         self._sample: Sample | None = None
@@ -74,7 +81,7 @@ class SampledStat:
             sample.lowest = value
 
     def _next_sample(self, now_ms: int) -> Sample:
-        self._current = (self._current + 1) % (self._window.samples + 1)
+        self._current = (self._current + 1) % (self._sample_count + 1)
         if self._current >= len(self._samples):
             self._samples.append(Sample(now_ms))
         else:
@@ -85,25 +92,29 @@ class SampledStat:
     def rate(self, now_ms: int) -> float:
         """Return the sum of the values per second."""
         self._forget_old(now_ms)
-        total = sum(sample.total for sample in self._samples)
-        return total / (self.window_ms(now_ms) / 1000)
+        total = 0.0
+        for sample in self._samples:
+            total += sample.total
+        return total / (self.window_ms(now_ms) / 1000.0)  # a float: C divides integers
 
     def frequency(self, now_ms: int) -> float:
         """Return the number of values per second."""
         self._forget_old(now_ms)
         count = sum(sample.count for sample in self._samples)
-        return count / (self.window_ms(now_ms) / 1000)
+        return count / (self.window_ms(now_ms) / 1000.0)
 
     def window_ms(self, now_ms: int) -> int:
         """Return the measured time, at least all samples but one."""
         self._forget_old(now_ms)
-        oldest_ms = min((sample.start_ms for sample in self._samples), default=now_ms)
+        oldest_ms = now_ms
+        for sample in self._samples:
+            if sample.start_ms < oldest_ms:  # noqa: PLR1730 - as above
+                oldest_ms = sample.start_ms
         elapsed_ms = now_ms - oldest_ms
-        samples, sample_ms = self._window
-        missing = samples - 1 - elapsed_ms // sample_ms
+        missing = self._sample_count - 1 - elapsed_ms // self._sample_ms
         if missing > 0:
-            elapsed_ms += missing * sample_ms
-        return max(elapsed_ms, 1)
+            elapsed_ms += missing * self._sample_ms
+        return max(1, elapsed_ms)
 
     def recorded(self, now_ms: int) -> list[Sample]:
         """Return the samples of the window that have values."""
@@ -111,7 +122,7 @@ class SampledStat:
         return [sample for sample in self._samples if sample.count]
 
     def _forget_old(self, now_ms: int) -> None:
-        kept_ms = self._window.samples * self._window.sample_ms
+        kept_ms = self._sample_count * self._sample_ms
         for sample in self._samples:
             if now_ms - sample.last_ms >= kept_ms:
                 sample.reset(now_ms)

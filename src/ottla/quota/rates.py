@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ottla.metrics.sampled_stat import SampleWindow
+    from ottla.quota.meters import Limited
     from ottla.quota.precedence import ClientQuotaEntity
 
 
@@ -53,8 +54,10 @@ class RateQuota(Meters[_Meter]):
     def record(self, user: str, client_id: str, amount: float, now_ms: int) -> int:
         """Record usage; return the throttle time."""
         limited = self.find(user, client_id, now_ms)
-        if limited is None:
-            return 0
+        return 0 if limited is None else self.record_on(limited, amount, now_ms)
+
+    def record_on(self, limited: Limited[_Meter], amount: float, now_ms: int) -> int:
+        """Record usage on a meter that `find` has returned; return the throttle time."""
         meter = limited.meter
         meter.record(amount, now_ms)
         measured = meter.rate(now_ms)

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey, response_header_version
 from ottla.protocol.fetch_values import FetchAnswer, FetchValues
+from ottla.server.requests.context import ANONYMOUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ottla.quota.meters import Limited
     from ottla.server.requests.context import Context
     from ottla.types import SendItem
 
@@ -41,7 +43,7 @@ _FRAME_SIZE_BYTES: Final = 4
 class QuotaUse:
     """The cost of one request, from its handler to its response."""
 
-    __slots__ = ("_elapsed_s", "_fetch", "_handled_s", "_request_bytes", "_started_s")
+    __slots__ = ("_elapsed_s", "_fetch", "_handled_s", "_request_bytes", "_started_s", "_timed")
 
     def __init__(self, request_bytes: int, elapsed_s: Callable[[], float]) -> None:
         """Take the size of the request with its header, and the clock that measures work."""
@@ -51,6 +53,8 @@ class QuotaUse:
         self._handled_s = 0.0
         self._fetch: FetchValues | None = None
         """The request, where it is a consumer's fetch."""
+        self._timed: Limited[Any] | None = None
+        """The meter of the client's request time, if that is limited."""
 
     def begin(self, ctx: Context, request: Any) -> Any:
         """Return the request as it is to be handled.
@@ -62,7 +66,7 @@ class QuotaUse:
             return request
         broker = ctx.broker
         now_ms = broker.clock.monotonic_ms()
-        max_bytes = broker.quotas.fetched.max_in_window(ctx.user, ctx.client_id, now_ms)
+        max_bytes = broker.quotas.fetched.max_in_window(ANONYMOUS, ctx.client_id, now_ms)
         max_bytes = int(min(request.max_bytes, broker.fetch_max_bytes, max_bytes))
         self._fetch = request._replace(max_bytes=max_bytes)
         return self._fetch
@@ -93,19 +97,20 @@ class QuotaUse:
         """Record the cost of a client that disconnected before its response."""
         is_produce = ctx.api_key == _PRODUCE
         if is_produce:
-            ctx.broker.quotas.produced.record(ctx.user, ctx.client_id, self._request_bytes, now_ms)
+            ctx.broker.quotas.produced.record(ANONYMOUS, ctx.client_id, self._request_bytes, now_ms)
         if ctx.api_key not in EXEMPT and not (is_produce and response is None):
             self._record_time(ctx, now_ms)
 
     def _answer_produce(self, ctx: Context, response: Any, now_ms: int) -> None:
         """Record the request's bytes; without a response (acks=0) its time is not counted."""
         throttle_ms = ctx.broker.quotas.produced.record(
-            ctx.user, ctx.client_id, self._request_bytes, now_ms
+            ANONYMOUS, ctx.client_id, self._request_bytes, now_ms
         )
         if response is None:
             ctx.connection.rest(throttle_ms)
             return
-        throttle_ms = max(throttle_ms, self._record_time(ctx, now_ms))
+        time_throttle_ms = self._record_time(ctx, now_ms)
+        throttle_ms = max(throttle_ms, time_throttle_ms)
         self._send(ctx, self._frame(ctx, response, throttle_ms), throttle_ms, now_ms)
 
     def _answer_fetch(
@@ -117,35 +122,40 @@ class QuotaUse:
         throttle_ms = self._record_time(ctx, now_ms)
         header_bytes = _FRAME_SIZE_BYTES + response_header_version(ctx.api_key, ctx.api_version)
         size = codec.records_size(list(frame)) - header_bytes
-        throttle_ms = max(throttle_ms, quota.record(ctx.user, ctx.client_id, size, now_ms))
+        throttle_ms = max(throttle_ms, quota.record(ANONYMOUS, ctx.client_id, size, now_ms))
         if throttle_ms:
-            quota.record_freely(ctx.user, ctx.client_id, -size, now_ms)
+            quota.record_freely(ANONYMOUS, ctx.client_id, -size, now_ms)
             empty = _without_records(ctx, request, response)
             frame = self._frame(ctx, empty, throttle_ms)
         self._send(ctx, frame, throttle_ms, now_ms)
 
     def _record_time(self, ctx: Context, now_ms: int) -> int:
-        return ctx.broker.quotas.requests.record(
-            ctx.user, ctx.client_id, self._handled_s * _PERCENT_PER_S, now_ms
-        )
+        requests = ctx.broker.quotas.requests
+        timed = self._timed = requests.find(ANONYMOUS, ctx.client_id, now_ms)
+        if timed is None:
+            return 0
+        return requests.record_on(timed, self._handled_s * _PERCENT_PER_S, now_ms)
 
     @staticmethod
-    def _frame(ctx: Context, response: Any, throttle_ms: int) -> Sequence[SendItem]:
-        frame = ctx.api.form.write(response, ctx.correlation_id, ctx.api_version, throttle_ms)
-        return (frame,) if type(frame) is bytes else frame  # type: ignore[return-value] # items
+    def _frame(ctx: Context, response: Any, throttle_ms: int) -> bytes | Sequence[SendItem]:
+        return ctx.api.form.write(response, ctx.correlation_id, ctx.api_version, throttle_ms)
 
-    def _send(self, ctx: Context, items: Sequence[SendItem], throttle_ms: int, now_ms: int) -> None:
+    def _send(
+        self, ctx: Context, frame: bytes | Sequence[SendItem], throttle_ms: int, now_ms: int
+    ) -> None:
         """Send, and record the time of that too: it can only delay a later request."""
-        started_s = self._elapsed_s()
+        timed = self._timed
+        started_s = 0.0 if timed is None else self._elapsed_s()
         if throttle_ms:
+            items: Any = (frame,) if type(frame) is bytes else frame
             ctx.connection.respond_and_rest(items, throttle_ms)
+        elif type(frame) is bytes:
+            ctx.connection.respond_bytes(frame)
         else:
-            ctx.connection.respond(items)
-        if ctx.api_key not in EXEMPT:
+            ctx.connection.respond(frame)  # type: ignore[arg-type] # items
+        if timed is not None:
             sending_s = self._elapsed_s() - started_s
-            ctx.broker.quotas.requests.record_freely(
-                ctx.user, ctx.client_id, sending_s * _PERCENT_PER_S, now_ms
-            )
+            timed.meter.record(sending_s * _PERCENT_PER_S, now_ms)
 
 
 def _without_records(ctx: Context, request: FetchValues, unsent: FetchAnswer) -> FetchAnswer:
