@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from ottla.raft.voter_set import VoterEndpoint, VoterSet
 
 
+OBSERVER_SESSION_MS = 300_000
+"""An observer that has not fetched for so long is forgotten."""
+
+
 class Replica:
     """What the leader knows of a replica."""
 
@@ -122,7 +126,10 @@ class Leader:
         replica = self.replica(key)
         is_voter = replica is not None
         if replica is None:
-            replica = self.observers.setdefault(key, Replica(key))
+            replica = self.observers.get(key)
+        if replica is None:
+            self.active_observers(now_ms)  # the others: they must not become ever more
+            replica = self.observers[key] = Replica(key)
         replica.end_offset = offset
         replica.has_acknowledged = True
         if offset >= log_end_offset:
@@ -134,6 +141,19 @@ class Leader:
             return False
         self._extend(key.node_id, now_ms)
         return self._commit()
+
+    def reads_snapshot(self, key: ReplicaKey, now_ms: int) -> None:
+        """Handle that a replica fetches a snapshot: a voter that does so follows this leader."""
+        if self.replica(key) is not None:
+            self._extend(key.node_id, now_ms)
+
+    def active_observers(self, now_ms: int) -> list[Replica]:
+        """Forget the observers that no longer fetch; return the others."""
+        since_ms = now_ms - OBSERVER_SESSION_MS
+        self.observers = {
+            key: one for key, one in self.observers.items() if one.last_fetch_ms > since_ms
+        }
+        return list(self.observers.values())
 
     def replica(self, key: ReplicaKey) -> Replica | None:
         """Return the state of a voter; another directory of its node is not the voter."""

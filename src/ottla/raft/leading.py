@@ -196,7 +196,8 @@ class Leading:
             self._respond(token, elsewhere)
             return
         end_offset = member.log.end_offset
-        if role.fetched_by(request.replica, request.offset, end_offset, now_ms):
+        is_replica = request.replica.node_id >= 0  # a consumer has no id
+        if is_replica and role.fetched_by(request.replica, request.offset, end_offset, now_ms):
             self._committed(role)
         self._waiting.append(_Waiting(token, request, now_ms + max(request.max_wait_ms, 0)))
 
@@ -240,7 +241,7 @@ class Leading:
         for one in waiting:
             self._respond(one.token, self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
-    def fetch_snapshot(self, request: FetchSnapshot, token: Pending[Any]) -> None:
+    def fetch_snapshot(self, request: FetchSnapshot, token: Pending[Any], now_ms: int) -> None:
         """Answer with a part of a snapshot."""
         member = self._member
         error = member.leader_only_error(request.epoch)
@@ -252,6 +253,8 @@ class Leading:
                 error = ErrorCode.POSITION_OUT_OF_RANGE
         if error is not ErrorCode.NONE:
             size = 0
+        elif isinstance(member.role, Leader):
+            member.role.reads_snapshot(request.replica, now_ms)
         self._respond(
             token,
             FetchSnapshotResponse(

@@ -203,7 +203,7 @@ class RaftNode:
             case Fetch():
                 self._leading.fetch(request, token, now_ms)
             case FetchSnapshot():
-                self._leading.fetch_snapshot(request, token)
+                self._leading.fetch_snapshot(request, token, now_ms)
             case DescribeVersions():
                 response = VersionsResponse(ErrorCode.NONE, self._member.leader)
                 self._member.effects.append(Respond(token, response))

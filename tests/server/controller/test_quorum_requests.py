@@ -135,6 +135,20 @@ def test_an_observer_reads_the_metadata_log(peer: Peer) -> None:
     )
 
 
+def test_observers_are_described(peer: Peer) -> None:
+    """With the end of their logs and when they fetched; a consumer's fetch leaves nothing."""
+    leader, end_offset = peer.leader, peer.end_offset
+    for replica in (OBSERVER, OBSERVER._replace(node_id=-1)):
+        peer.ask(Fetch(replica, leader.epoch, end_offset, leader.epoch, -1, 0))
+    with Admin(bootstrap_servers=peer.cluster.bootstrap) as admin:
+        (observer,) = admin.describe_metadata_quorum().observers
+    assert (observer.replica_id, observer.directory_id) == OBSERVER
+    assert observer.log_end_offset == end_offset
+    assert observer.last_fetch_ms is not None
+    assert abs(observer.last_fetch_ms - time.time() * 1000) < 60_000
+    assert (observer.last_caught_up_ms or 0) <= observer.last_fetch_ms
+
+
 def test_a_fetch_at_the_end_waits_for_records(peer: Peer) -> None:
     """A new topic answers it at once, time without one at the end of its wait."""
     leader, end_offset = peer.leader, peer.end_offset

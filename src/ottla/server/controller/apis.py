@@ -122,6 +122,6 @@ def _operations(
         UnregisterBrokerRequest: controller.unregister_broker,
         AllocateProducerIdsRequest: controller.allocate_producer_ids,
         DescribeQuorumRequest: lambda request: ControllerResult(
-            [], quorum.describe(request, clock.now_ms())
+            [], quorum.describe(request, clock)
         ),
     }

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.describe_quorum import DescribeQuorumResponse, ReplicaState
+from ottla.raft.leader import Leader
 from ottla.types import METADATA_TOPIC, Node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ottla.clock import Clock
     from ottla.metadata.broker import ListenerAddress
     from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
+    from ottla.raft.leader import Replica
     from ottla.raft.node import RaftNode
     from ottla.raft.replicated_log import ReplicatedLog
     from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
@@ -90,8 +93,8 @@ class QuorumView:
             return end.port
         return own.port
 
-    def describe(self, request: DescribeQuorumRequest, now_ms: int) -> DescribeQuorumResponse:
-        """Answer DescribeQuorum; now_ms is wall time.
+    def describe(self, request: DescribeQuorumRequest, clock: Clock) -> DescribeQuorumResponse:
+        """Answer DescribeQuorum.
 
         A request for more than the metadata partition gets an error for each, as in Kafka.
         """
@@ -100,7 +103,7 @@ class QuorumView:
             for topic in request.topics
         ]
         if requested == [(METADATA_TOPIC, [0])]:
-            partition = _described(self._raft, self.log_end_offset, now_ms)
+            partition = _described(self._raft, self.log_end_offset, clock)
             return DescribeQuorumResponse(
                 error_message="",
                 topics=[Topic(topic_name=METADATA_TOPIC, partitions=[partition])],
@@ -124,24 +127,39 @@ class QuorumView:
         )
 
 
-def _described(raft: RaftNode, log_end_offset: int, now_ms: int) -> Partition:
+def _described(raft: RaftNode, log_end_offset: int, clock: Clock) -> Partition:
+    """Describe the quorum as its leader knows it; of itself it knows everything now."""
+    role, now_ms = raft.role, clock.now_ms()
+    voters: list[ReplicaState] = []
+    observers: list[ReplicaState] = []
+    if isinstance(role, Leader):
+        ahead_ms = now_ms - clock.monotonic_ms()
+        voters = [_replica(one, ahead_ms) for one in role.replicas.values()]
+        observers = [_replica(one, ahead_ms) for one in role.active_observers(clock.monotonic_ms())]
+    for one in voters:
+        if one.replica_id == raft.node_id:
+            one.log_end_offset = log_end_offset
+            one.last_fetch_timestamp = one.last_caught_up_timestamp = now_ms
     return Partition(
         partition_index=0,
         error_message="",
         leader_id=raft.leader_id,
         leader_epoch=raft.epoch,
         high_watermark=raft.high_watermark,
-        current_voters=[
-            ReplicaState(
-                replica_id=voter.voter_id,
-                replica_directory_id=voter.directory_id,
-                log_end_offset=log_end_offset,
-                last_fetch_timestamp=now_ms,
-                last_caught_up_timestamp=now_ms,
-            )
-            for voter in raft.voters
-        ],
-        observers=[],
+        current_voters=voters,
+        observers=observers,
+    )
+
+
+def _replica(replica: Replica, ahead_ms: int) -> ReplicaState:
+    """Describe a replica; ahead_ms is what wall time is ahead of monotonic time."""
+    fetched_ms, caught_up_ms = replica.last_fetch_ms, replica.last_caught_up_ms
+    return ReplicaState(
+        replica_id=replica.key.node_id,
+        replica_directory_id=replica.key.directory_id,
+        log_end_offset=replica.end_offset,
+        last_fetch_timestamp=fetched_ms + ahead_ms if fetched_ms >= 0 else -1,
+        last_caught_up_timestamp=caught_up_ms + ahead_ms if caught_up_ms >= 0 else -1,
     )
 
 
