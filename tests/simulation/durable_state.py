@@ -52,6 +52,18 @@ def has_unsynced_records(disk: SimulatedDisk) -> bool:
     )
 
 
+def has_unsynced_cut(disk: SimulatedDisk) -> bool:
+    """Whether a power cut can bring back records that were cut off the log."""
+    directory = disk._root.names.get(METADATA_LOG)
+    assert isinstance(directory, DirectoryNode)
+    return any(
+        change.data is None
+        for name, file in directory.names.items()
+        if isinstance(file, FileNode) and name.endswith(".log")
+        for change in file.changes
+    )
+
+
 def holds_durably(disk: SimulatedDisk, end_offset: int, epoch: int) -> bool:
     """Whether the disk holds the record before an offset, of this epoch, whatever happens."""
     if end_offset == 0:

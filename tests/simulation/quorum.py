@@ -34,7 +34,9 @@ from tests.simulation.quorum_checks import QuorumChecks, state_at
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ottla.raft.control_records import ControlMessage
     from ottla.raft.requests import LeaderAndEpoch, Request
+    from ottla.types import Buffer
 
 FIRST_BOOTSTRAP_ID = -2
 SNAPSHOT_PART_BYTES = 300
@@ -65,6 +67,35 @@ def voter(node_id: int, disk_number: int = 0) -> Voter:
     """Return a voter with the address by which the network knows it."""
     endpoint = VoterEndpoint("CONTROLLER", f"node{node_id}", 9093)
     return Voter(node_id, directory_id(node_id, disk_number), (endpoint,))
+
+
+class CheckedLog(ReplicatedLog):
+    """A log that reports what is cut off it."""
+
+    __slots__ = ("member",)
+    member: SimulatedMember
+
+    def append(self, data: Buffer, *, epoch: int, now_ms: int) -> None:
+        """Write a leader's batch."""
+        self.member.quorum.checks.appends(self.member)
+        super().append(data, epoch=epoch, now_ms=now_ms)
+
+    def append_replicated(
+        self, data: Buffer, *, epoch: int, now_ms: int
+    ) -> list[tuple[int, ControlMessage]]:
+        """Write batches of the leader."""
+        self.member.quorum.checks.appends(self.member)
+        return super().append_replicated(data, epoch=epoch, now_ms=now_ms)
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> None:
+        """Cut the end off."""
+        self.member.quorum.checks.cut(self.member, offset)
+        super().truncate_to(offset, now_ms=now_ms)
+
+    def restart_at(self, snapshot_id: OffsetAndEpoch, *, now_ms: int) -> None:
+        """Cut all of it."""
+        self.member.quorum.checks.cut(self.member, snapshot_id.offset)
+        super().restart_at(snapshot_id, now_ms=now_ms)
 
 
 class SimulatedMember:
@@ -103,7 +134,9 @@ class SimulatedMember:
         self.committed_offset = -1
         self.disk.make(METADATA_LOG)
         self.disk.sync()  # as formatting does
-        log = ReplicatedLog.open(self.disk, now_ms=quorum.clock.ms)
+        log = CheckedLog.open(self.disk, now_ms=quorum.clock.ms)
+        assert isinstance(log, CheckedLog)
+        log.member = self
         store = QuorumStateStore(self.disk, METADATA_LOG)
         bootstrap_count = 0 if self.node_id in quorum.first_voters else len(quorum.first_voters)
         endpoints = (VoterEndpoint("CONTROLLER", f"node{self.node_id}", self.port),)
@@ -120,6 +153,7 @@ class SimulatedMember:
         )
         self.checked_offset = log.start_offset
         self.driver = self.make_driver(node, log, store)
+        quorum.checks.started(self)
         quorum.happen(0, self._tick, self.life)
 
     def make_driver(
@@ -301,6 +335,7 @@ class SimulatedQuorum:
     def __init__(self, seed: int, *, voters: int = 3, observers: int = 1) -> None:
         self.seed = seed
         self.voter_change_probability = 0.0
+        self.snapshot_probability = 0.02
         self.rng = Random(seed)
         self.clock = SimulatedClock()
         self.timeouts = Timeouts()
@@ -456,7 +491,7 @@ class SimulatedQuorum:
         """Let controllers offer records and now and then write snapshots."""
         for member in self.members.values():
             member.guarded(member.life, member.offer)
-            if self.rng.random() < 0.02:
+            if self.rng.random() < self.snapshot_probability:
                 member.guarded(member.life, member.write_snapshot)
             if self.rng.random() < self.voter_change_probability:
                 member.guarded(member.life, member.change_voters)

@@ -11,10 +11,12 @@ from ottla.errors import ErrorCode
 from ottla.protocol.records.raft import VotersRecord
 from ottla.raft.control_records import decode_control_message
 from ottla.raft.leader import Leader
-from ottla.raft.requests import Fetch, Vote
+from ottla.raft.requests import Fetch, ReplicaKey, Vote
+from ottla.raft.roles import Follower
 from ottla.raft.voter_set import voter_set_of
 from tests.simulation.durable_state import (
     durable_election,
+    has_unsynced_cut,
     has_unsynced_records,
     holds_durably,
 )
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from ottla.records.batch import RecordBatch
     from ottla.types import OffsetAndEpoch, Uuid
     from tests.simulation.quorum import SimulatedMember, SimulatedQuorum
+
+
+NOBODY = 99
+"""The id of no node."""
 
 
 class Commit(NamedTuple):
@@ -57,10 +63,29 @@ class QuorumChecks:
         self.last_batch_offset = -1
         """The base offset of the newest committed batch."""
 
+    def started(self, member: SimulatedMember) -> None:
+        """Check what a process begins with."""
+        assert member.driver is not None
+        log, role = member.driver.log, member.driver.node.role
+        stored = durable_election(member.disk)
+        if stored.leader_epoch == role.epoch and (stored.voted_id, stored.leader_id) != (-1, -1):
+            other = ReplicaKey(NOBODY)
+            assert not role.grants(other, is_up_to_date=True, is_pre_vote=False), (
+                f"node {member.node_id} starts and may vote again in epoch {role.epoch}"
+            )
+        entries = log.log.leader_epochs.entries
+        assert not entries or entries[0].start_offset <= log.start_offset, (
+            f"the log begins at {log.start_offset}, its epochs at {entries[0].start_offset}"
+        )
+
     def led(self, member: SimulatedMember, epoch: int) -> None:
         """No two nodes lead one epoch; a leader has all that is committed."""
         known = self._leaders.setdefault(epoch, member.node_id)
         assert known == member.node_id, f"{known} and {member.node_id} lead epoch {epoch}"
+        stored = durable_election(member.disk)
+        assert stored.leader_epoch > epoch or stored.voted_id == member.node_id, (
+            f"{member.node_id} leads epoch {epoch} and does not store its own vote"
+        )
         assert member.driver is not None
         log = member.driver.log
         before = [one for one in self._commits if one.by_epoch < epoch]
@@ -144,9 +169,25 @@ class QuorumChecks:
         self._quorum.check_state(snapshot_id, content.values)
         member.checked_offset = max(member.checked_offset, snapshot_id.offset)
 
+    def cut(self, member: SimulatedMember, end_offset: int) -> None:
+        """Check that only a follower loses records, and none that are committed."""
+        assert member.driver is not None
+        assert isinstance(member.driver.node.role, Follower), "a log is cut that follows no leader"
+        assert end_offset >= member.committed_offset, "what is committed is cut"
+
+    def appends(self, member: SimulatedMember) -> None:
+        """Check that nothing is written over records that may come back."""
+        assert not has_unsynced_cut(member.disk), "records are written over a cut not yet durable"
+
     def sent(self, source: SimulatedMember, request: Request) -> None:
         """Check what a member claims about its own disk."""
         assert source.driver is not None
+        node, log = source.driver.node, source.driver.log
+        if not isinstance(node.role, Leader):
+            voters_offset = node._member.voters.latest_offset
+            assert voters_offset < log.end_offset, (
+                f"voters of offset {voters_offset} are in force; the log ends at {log.end_offset}"
+            )
         if isinstance(request, Fetch):
             assert request.offset >= source.committed_offset, "what is committed is truncated"
             is_durable = not has_unsynced_records(source.disk) or holds_durably(
@@ -168,6 +209,8 @@ class QuorumChecks:
         if isinstance(request, Vote) and not request.is_pre_vote and response.is_granted:
             assert response.error is ErrorCode.NONE
             self._vote(target, request)
+        if isinstance(request, Fetch) and response.error is ErrorCode.NONE:
+            assert request.epoch == response.leader.epoch, "a fetch of another epoch is served"
 
     def _vote(self, member: SimulatedMember, request: Vote) -> None:
         disk, epoch, candidate = member.key.directory_id, request.epoch, request.candidate.node_id

@@ -39,6 +39,7 @@ def run_seed(
     """Run a quorum through faults, then without, and check what must hold."""
     quorum = kind(seed, voters=3 + 2 * (seed % 2), observers=1 + seed % 2)
     quorum.voter_change_probability = 0.1 * (seed % 3)
+    quorum.snapshot_probability = 0.15 if seed % 4 == 0 else 0.02
     try:
         _run(quorum, rounds)
     except Exception as error:
