@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.simulation.quorum import SimulatedMember, SimulatedQuorum
 
 
-NOBODY = 99
+UNKNOWN_ID = 99
 """The id of no node."""
 
 
@@ -69,7 +69,7 @@ class QuorumChecks:
         log, role = member.driver.log, member.driver.node.role
         stored = durable_election(member.disk)
         if stored.leader_epoch == role.epoch and (stored.voted_id, stored.leader_id) != (-1, -1):
-            other = ReplicaKey(NOBODY)
+            other = ReplicaKey(UNKNOWN_ID)
             assert not role.grants(other, is_up_to_date=True, is_pre_vote=False), (
                 f"node {member.node_id} starts and may vote again in epoch {role.epoch}"
             )
