@@ -163,8 +163,8 @@ class RealKafka:
         command = ("format", "-t", cluster_id, "-c", str(self.properties_file), "--standalone")
         self.kafka.run("kafka.tools.StorageTool", *command, *arguments, classes=self.classes)
 
-    def start(self) -> None:
-        """Start the node and wait until it responds."""
+    def launch(self) -> subprocess.Popen[bytes]:
+        """Start the node, and do not wait until it responds."""
         self.write_properties()
         command = self.kafka.command(
             "kafka.Kafka", str(self.properties_file), classes=self.classes, heap_mb=512
@@ -173,9 +173,14 @@ class RealKafka:
             self.process = subprocess.Popen(
                 command, stdout=output, stderr=output, cwd=self.directory, start_new_session=True
             )
+        return self.process
+
+    def start(self) -> None:
+        """Start the node and wait until it responds."""
+        process = self.launch()
         deadline = time.monotonic() + START_TIMEOUT_S
         while not _answers(self.port):
-            if self.process.poll() is not None or time.monotonic() > deadline:
+            if process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 log = (self.directory / "server.log").read_text()
                 raise AssertionError(f"Kafka did not start: {log[-4000:]}")
