@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ottla.raft.driver import SendRequest
     from ottla.raft.requests import LeaderAndEpoch, Request, Response
     from ottla.types import OffsetAndEpoch
     from tests.conformance.pair import Conversation
@@ -49,7 +50,16 @@ def ask(
 class Observer:
     """A member without a vote, in a directory of its own."""
 
-    def __init__(self, directory: Path, conversation: Conversation, cluster_id: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        conversation: Conversation | None = None,
+        cluster_id: str = "",
+        *,
+        send: SendRequest | None = None,
+        on_deadline: Callable[[int], None] = lambda _ms: None,
+    ) -> None:
+        """Take a conversation, for `follow`, or what sends and wakes it."""
         self._conversation = conversation
         self._cluster_id = cluster_id
         self._outgoing: list[tuple[Request, Pending[Any]]] = []
@@ -79,8 +89,8 @@ class Observer:
             clock=clock,
             run_in_worker=_run_now,
             listener=self,
-            send=self._send,
-            on_deadline=lambda _ms: None,
+            send=send or self._send,
+            on_deadline=on_deadline,
         )
 
     def _send(self, _node_id: int, _endpoints: object, request: Request) -> Pending[Any]:
@@ -90,6 +100,7 @@ class Observer:
 
     def follow(self, end_offset: int, *, max_steps: int = 100) -> None:
         """Fetch until everything below end_offset is committed here."""
+        assert self._conversation is not None
         for _ in range(max_steps):
             if self.high_watermark >= end_offset:
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from typing import TYPE_CHECKING
@@ -25,8 +26,11 @@ from ottla.raft.requests import (
 )
 from ottla.raft.snapshot import decode_snapshot, snapshot_name
 from ottla.raft.voter_set import VoterEndpoint
+from ottla.server.controller.quorum_channel import QuorumChannel, QuorumSettings
 from ottla.server.node.format import read_meta_properties
+from ottla.server.system.clock import SystemClock
 from ottla.server.system.files import RealDirectory
+from ottla.server.system.timers import LoopTimer
 from ottla.types import METADATA_TOPIC, OffsetAndEpoch, Uuid
 from tests.conformance.kafka import running_kafka
 from tests.conformance.pair import Speaker
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.conformance
 METADATA = "__cluster_metadata-0"
 NONE = ErrorCode.NONE
+NEVER_MS = 1 << 61
 
 
 class Controller:
@@ -197,6 +202,46 @@ def test_our_member_follows_as_an_observer(controller: Controller, tmp_path: Pat
     assert node.kraft_version == 1
     listed = controller.described().observers
     assert OBSERVER in [ReplicaKey(one.replica_id, one.replica_directory_id) for one in listed]
+
+
+def test_our_member_follows_over_the_channel(controller: Controller, tmp_path: Path) -> None:
+    """On a loop, with the connections, versions and timers of a node."""
+    expected = controller.described().high_watermark
+    end = ("127.0.0.1", controller.node.controller_port)
+
+    async def follow() -> Observer:
+        loop, clock = asyncio.get_running_loop(), SystemClock()
+        timer = LoopTimer(loop, clock)
+        settings = QuorumSettings(
+            node_id=OBSERVER.node_id,
+            cluster_id=controller.cluster_id,
+            listener=LISTENER,
+            bootstrap=[end],
+            request_timeout_ms=2000,
+        )
+        channel = QuorumChannel(settings, loop=loop, clock=clock, timer=timer)
+
+        def wake_at(due_ms: int) -> None:
+            if due_ms < NEVER_MS:
+                timer.add(due_ms, lambda _now_ms: observer.driver.tick())
+
+        observer = Observer(tmp_path, send=channel.send, on_deadline=wake_at)
+        observer.driver.tick()
+        for _ in range(2000):
+            if observer.high_watermark >= expected:
+                break
+            await asyncio.sleep(0.01)
+        channel.close()
+        timer.close()
+        await asyncio.sleep(0)
+        return observer
+
+    observer = asyncio.run(follow())
+    assert observer.high_watermark >= expected
+    assert observer.driver.node.leader_id == 1
+    ours = (tmp_path / METADATA / f"{0:020d}.log").read_bytes()
+    assert len(ours) > 1000
+    assert controller.files().startswith(ours)
 
 
 def test_our_member_begins_with_a_snapshot(kafka: Kafka, tmp_path: Path) -> None:
