@@ -45,13 +45,16 @@ def take_part(
     """
     voters = _replay(log, replayed, static_voters)
     check_voters(voters.latest, settings.key)
+    election = store.read_at_start(
+        log_end_offset=log.end_offset, epoch_at_end=log.epoch_at_end(), path=path
+    )
+    if log.end_offset == 0:  # a kill may fall between the first append and the first vote
+        store.write(election, kraft_version=1)
     return RaftNode(
         settings,
         log=log,
         voters=voters,
-        election=store.read_at_start(
-            log_end_offset=log.end_offset, epoch_at_end=log.epoch_at_end(), path=path
-        ),
+        election=election,
         rng=rng,
         now_ms=clock.monotonic_ms(),
         wall_ms=clock.now_ms,
