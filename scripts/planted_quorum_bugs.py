@@ -28,7 +28,8 @@ PLANTS = ROOT / "tests" / "simulation" / "planted_quorum_bugs.toml"
 MAX_EVENTS = 10_000_000
 TIME_LIMIT_S = 1200
 FAILED = re.compile(
-    r"^seed (?P<seed>\d+), event \d+: (?P<why>[^\n]*).*?after (?P<count>[\d,]+) ", re.DOTALL
+    r"^seed (?P<seed>\d+), event \d+: (?P<why>[^\n]*).*?after (?P<count>[\d,]+) ",
+    re.DOTALL | re.MULTILINE,
 )
 
 

@@ -224,14 +224,15 @@ class ReplicatedLog:
 
     def restart_at(self, snapshot_id: OffsetAndEpoch, *, now_ms: int) -> None:
         """Empty the log: a snapshot that was fetched holds everything below its end."""
-        older, self.snapshots = self.snapshots, [snapshot_id]
-        for other in older:
-            if other != snapshot_id:
-                self._directory.remove(_path(other))
         write_recovery_point(self._directory, 0)
         self._stored_recovery_point = 0
         self.log.truncation.truncate_fully_and_start_at(snapshot_id.offset, now_ms=now_ms)
         self.log.update_high_watermark(snapshot_id.offset)
+        # Last: after a power cut the old log may be back, which needs the older snapshots.
+        older, self.snapshots = self.snapshots, [snapshot_id]
+        for other in older:
+            if other != snapshot_id:
+                self._directory.remove(_path(other))
 
     def divergence(self, offset: int, epoch: int) -> OffsetAndEpoch | None:
         """Return where this log leaves another one, None when it does not before offset."""
