@@ -22,7 +22,7 @@ from ottla.raft.member import MemberSettings
 from ottla.raft.node import RaftNode
 from ottla.raft.quorum_state import QuorumStateStore
 from ottla.raft.replicated_log import ReplicatedLog
-from ottla.raft.requests import AddVoter, RemoveVoter, ReplicaKey
+from ottla.raft.requests import FIRST_BOOTSTRAP_ID, AddVoter, RemoveVoter, ReplicaKey
 from ottla.raft.snapshot import decode_snapshot, encode_snapshot
 from ottla.raft.timeouts import Timeouts
 from ottla.raft.voter_history import VoterHistory
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ottla.raft.requests import LeaderAndEpoch, Request
     from ottla.types import Buffer
 
-FIRST_BOOTSTRAP_ID = -2
 SNAPSHOT_PART_BYTES = 300
 MAX_EVENTS_PER_MS = 2000
 

@@ -20,6 +20,7 @@ from ottla.raft.requests import (
     VoteResponse,
 )
 from ottla.raft.roles import Candidate, Follower, Prospective, Resigned, Unattached
+from ottla.raft.timeouts import NEVER_MS
 from ottla.types import OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from ottla.raft.member import Member, Role
     from ottla.raft.requests import Request
     from ottla.raft.voter_set import VoterEndpoint
-
-NEVER_MS = 1 << 62
 
 
 class Elections:

@@ -25,9 +25,9 @@ from ottla.raft.messages import (
     TruncateLog,
     VerifySnapshot,
 )
-from ottla.raft.requests import Fetch, FetchSnapshot
+from ottla.raft.requests import FIRST_BOOTSTRAP_ID, Fetch, FetchSnapshot
 from ottla.raft.roles import Download, Follower
-from ottla.raft.timeouts import FETCH_MAX_WAIT_MS
+from ottla.raft.timeouts import FETCH_MAX_WAIT_MS, NEVER_MS
 from ottla.records.batches import iterate_batches
 
 if TYPE_CHECKING:
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from ottla.raft.roles import Unattached
     from ottla.raft.voter_set import VoterEndpoint
     from ottla.types import Buffer, OffsetAndEpoch
-
-FIRST_BOOTSTRAP_ID = -2
-NEVER_MS = 1 << 62
 
 
 class Following:

@@ -25,7 +25,6 @@ class Replica:
     __slots__ = (
         "begin_epoch_due_ms",
         "end_offset",
-        "has_acknowledged",
         "key",
         "last_caught_up_ms",
         "last_fetch_ms",
@@ -38,8 +37,6 @@ class Replica:
         self.last_fetch_ms = -1
         self.last_caught_up_ms = -1
         """When it last had all that the leader had."""
-        self.has_acknowledged = False
-        """Whether it knows that this node leads."""
         self.begin_epoch_due_ms = 0
 
 
@@ -131,7 +128,6 @@ class Leader:
             self.active_observers(now_ms)  # the others: they must not become ever more
             replica = self.observers[key] = Replica(key)
         replica.end_offset = offset
-        replica.has_acknowledged = True
         if offset >= log_end_offset:
             replica.last_caught_up_ms = now_ms
         elif replica.last_fetch_ms >= 0 and offset >= log_end_offset - 1:

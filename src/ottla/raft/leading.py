@@ -20,6 +20,7 @@ from ottla.raft.requests import (
     FetchSnapshotResponse,
     ReplicaKey,
 )
+from ottla.raft.timeouts import NEVER_MS
 from ottla.raft.voter_set import VoterSet
 
 if TYPE_CHECKING:
@@ -109,14 +110,14 @@ class Leading:
             self.resign(now_ms)
             return now_ms
         self._flush(role)
-        due_ms = role.deadline_ms if len(role.voters) > 1 else 1 << 62
+        due_ms = role.deadline_ms if len(role.voters) > 1 else NEVER_MS
         due_ms = min(due_ms, self._tell(role, now_ms))
         self._answer_waiting(role, now_ms)
         return min([due_ms, *(one.deadline_ms for one in self._waiting)])
 
     def _tell(self, role: Leader, now_ms: int) -> int:
         """Send BeginQuorumEpoch to voters that neither answered it nor fetched for a while."""
-        member, due_ms = self._member, 1 << 62
+        member, due_ms = self._member, NEVER_MS
         interval_ms = member.timeouts.begin_epoch_ms
         for voter in role.voters:
             replica = role.replicas[voter.voter_id]
@@ -135,18 +136,17 @@ class Leading:
 
     def acknowledged(self, node_id: int, now_ms: int) -> None:
         """Note that a voter knows of the election: tell it again when it does not fetch."""
-        role = self._member.role
-        replica = role.replicas.get(node_id) if isinstance(role, Leader) else None
+        role = self.leader_role()
+        replica = None if role is None else role.replicas.get(node_id)
         if replica is not None:
-            replica.has_acknowledged = True
             replica.begin_epoch_due_ms = now_ms + self._member.timeouts.begin_epoch_ms
 
     # Records
 
     def offer(self, values: Sequence[Buffer], timestamp_ms: int) -> None:
         """Accept the controller's records; NOT_CONTROLLER where this node does not lead."""
-        role = self._member.role
-        if not isinstance(role, Leader):
+        role = self.leader_role()
+        if role is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         role.accumulator.append(list(values), timestamp_ms)
 
@@ -199,7 +199,7 @@ class Leading:
         is_replica = request.replica.node_id >= 0  # a consumer has no id
         if is_replica and role.fetched_by(request.replica, request.offset, end_offset, now_ms):
             self._committed(role)
-        self._waiting.append(_Waiting(token, request, now_ms + max(request.max_wait_ms, 0)))
+        self._waiting.append(_Waiting(token, request, now_ms + request.max_wait_ms))
 
     def _refused(self, error: ErrorCode) -> FetchResponse:
         member = self._member

@@ -37,6 +37,7 @@ from ottla.raft.requests import (
     VoteResponse,
 )
 from ottla.raft.roles import Candidate, Follower, Resigned, Unattached
+from ottla.raft.timeouts import NEVER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -254,7 +255,7 @@ class RaftNode:
 
     def _poll_role(self, role: Role, now_ms: int) -> int:
         if self._is_stopping and not isinstance(role, Resigned):
-            return 1 << 62
+            return NEVER_MS
         if isinstance(role, Leader):
             due_ms = self._leading.poll(role, now_ms)
             if self._member.role is role:
@@ -264,7 +265,7 @@ class RaftNode:
             self._leading.begin(frozenset(role.ballot.granted), now_ms)
             return now_ms
         if isinstance(role, Unattached | Follower):
-            update_ms = 1 << 62
+            update_ms = NEVER_MS
             if isinstance(role, Follower):
                 update_ms = self._reconfiguration.poll_follower(role, now_ms)
             return min(update_ms, self._following.poll(role, now_ms))

@@ -20,6 +20,7 @@ from ottla.raft.requests import (
     VersionsResponse,
     VoterChangeResponse,
 )
+from ottla.raft.timeouts import NEVER_MS
 from ottla.raft.voter_set import VoterSet
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ottla.raft.roles import Follower
     from ottla.raft.voter_set import Voter
 
-NEVER_MS = 1 << 62
 FETCHED_WITHIN_MS = 3_600_000
 """A voter that is added has fetched to the end of the log, and lately."""
 _BUSY = "Request timed out waiting for leader to handle previous voter change request"
@@ -49,8 +49,8 @@ class _Change:
         self.deadline_ms = deadline_ms
         self.is_asking = isinstance(request, AddVoter)
         """Whether the new voter has yet to say which kraft.version levels it supports."""
-        self.offset = NEVER_MS
-        """Of the VotersRecord; the change is complete when it is committed."""
+        self.offset: int | None = None
+        """Of the VotersRecord, once it is written; the change is complete when it is committed."""
 
 
 class Reconfiguration:
@@ -179,7 +179,8 @@ class Reconfiguration:
     def poll(self, role: Leader, now_ms: int) -> int:
         """Go on with the change; a leader that is no voter any more resigns. When to look again."""
         committed = role.high_watermark or 0
-        if self._change is not None and self._change.offset < committed:
+        change = self._change
+        if change is not None and change.offset is not None and change.offset < committed:
             self._end()
         is_gone = role.voters.get(self._member.key.node_id) is None
         if is_gone and self._member.voters.latest_offset < committed:

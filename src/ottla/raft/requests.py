@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ottla.types import Buffer
 
 NO_LEADER = -1
+FIRST_BOOTSTRAP_ID = -2
+"""The first of controller.quorum.bootstrap.servers; the next ones have -3, -4, ..."""
 
 
 class ReplicaKey(NamedTuple):

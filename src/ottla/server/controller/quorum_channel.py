@@ -17,7 +17,13 @@ from ottla.metadata.features import KRAFT_VERSION
 from ottla.network.outgoing import OutgoingConnection
 from ottla.network.request_channel import Channel
 from ottla.purgatory.pending import Pending
-from ottla.raft.requests import NO_LEADER, DescribeVersions, LeaderAndEpoch, VersionsResponse
+from ottla.raft.requests import (
+    FIRST_BOOTSTRAP_ID,
+    NO_LEADER,
+    DescribeVersions,
+    LeaderAndEpoch,
+    VersionsResponse,
+)
 from ottla.raft.wire import requests, responses
 
 if TYPE_CHECKING:
@@ -32,7 +38,6 @@ if TYPE_CHECKING:
     from ottla.types import SendItem
 
 log = logging.getLogger("ottla.raft")
-FIRST_BOOTSTRAP_ID: Final = -2
 RECONNECT_BACKOFF_MS: Final = 50
 Address = tuple[str, int]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
+from ottla.raft.timeouts import NEVER_MS
 from ottla.raft.wire import requests, responses
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.raft.driver import RaftDriver
     from ottla.raft.wire.requests import RequestMessage
-
-_NEVER_MS = 1 << 61
-"""Deadlines from here on are no deadlines."""
 
 
 class QuorumRequests:
@@ -57,7 +55,7 @@ class QuorumRequests:
     def _watch(self) -> None:
         """Tick at the machine's deadline: the end of a long poll, or the next election."""
         now_ms, due_ms = self._clock.monotonic_ms(), self._driver.node.deadline_ms
-        if due_ms < _NEVER_MS and not now_ms < self._due_ms <= due_ms:
+        if due_ms < NEVER_MS and not now_ms < self._due_ms <= due_ms:
             self._due_ms = max(due_ms, now_ms + 1)
             self._timer.add(self._due_ms, self._tick)
 

@@ -45,7 +45,6 @@ _CONFIG = {
     "log.retention.check.interval.ms": "1000",
     "log.segment.delete.delay.ms": "500",
     "log.flush.offset.checkpoint.interval.ms": "1000",
-    "log.flush.start.offset.checkpoint.interval.ms": "1000",
 }
 _SEGMENTS = {"internal.segment.bytes": SEGMENT_BYTES, "flush.messages": 1}
 _TIMESTAMPS = range(27, 43)
