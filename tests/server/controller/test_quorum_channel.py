@@ -138,7 +138,7 @@ def test_a_node_without_an_address_is_not_asked() -> None:
 
 def test_a_node_that_is_down_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
     """Requests fail meanwhile, with one line for the outage and one for its end."""
-    caplog.set_level(logging.INFO, "ottla.raft")
+    caplog.set_level(logging.INFO, "ottla.network")
     simulated = SimulatedNode(1)
 
     async def talk() -> None:

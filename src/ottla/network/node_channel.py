@@ -1,0 +1,259 @@
+"""Requests of this node to other nodes: one connection to each, opened by its first request.
+
+A request waits for the connection and for the versions that the node serves. Without a response in
+time it fails, and the connection with it, because the response may still come.
+
+Kafka: org.apache.kafka.server.util.InterBrokerSendThread, NetworkClient.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.network.outgoing import OutgoingConnection
+from ottla.network.request_channel import Channel
+from ottla.purgatory.pending import Pending
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from ottla.clock import Clock
+    from ottla.protocol.schema import Request
+    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
+    from ottla.types import SendItem
+
+log = logging.getLogger("ottla.network")
+RECONNECT_BACKOFF_MS: Final = 50
+Address = tuple[str, int]
+
+
+class Outgoing(NamedTuple):
+    """A request whose fields depend on the version that both nodes know."""
+
+    kind: type[Request]
+    build: Callable[[int], Request]
+    """Called with the version; a KafkaError that it raises fails the request."""
+
+
+class NodeChannel:
+    """The connections of one purpose, by node id; each has its own order of requests."""
+
+    def __init__(
+        self,
+        purpose: str,
+        client_id: str,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        timer: TimingWheel,
+    ) -> None:
+        """Purpose is what the log says of connections that fail: "quorum", "replication"."""
+        self.purpose = purpose
+        self.client_id = client_id
+        self.clock = clock
+        self._loop = loop
+        self._timer = timer
+        self._links: dict[int, _Link] = {}
+        self._may_connect_ms: dict[int, int] = {}
+        """When a node whose connection failed is tried again."""
+        self._is_closed = False
+
+    def send(
+        self, node_id: int, address: Address, request: Request, *, timeout_ms: int
+    ) -> Pending[Any]:
+        """Send a request in the newest version that both know; fails with KafkaError.
+
+        BROKER_NOT_AVAILABLE while the node cannot be connected to, NETWORK_EXCEPTION when the
+        connection ends before the response, UnsupportedVersion without a common version.
+        """
+        prepared = Outgoing(type(request), lambda _version: request)
+        return self.send_prepared(node_id, address, prepared, timeout_ms=timeout_ms)
+
+    def send_prepared(
+        self, node_id: int, address: Address, request: Outgoing, *, timeout_ms: int
+    ) -> Pending[Any]:
+        """Send a request that is built when the node's versions are known."""
+        answer: Pending[Any] = Pending()
+        now_ms = self.clock.monotonic_ms()
+        link = self._links.get(node_id)
+        if link is not None and link.address != address:
+            link.close()
+            link = None
+        if link is None:
+            if self._is_closed or now_ms < self._may_connect_ms.get(node_id, 0):
+                text = f"node {node_id} at {address[0]}:{address[1]} is not connected"
+                answer.fail(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text))
+                return answer
+            link = self._links[node_id] = _Link(self, node_id, address)
+            link.connect(self._loop)
+        link.send(_Waiting(request, answer, now_ms + timeout_ms), now_ms)
+        if not answer.done:
+            task = self._timer.add(now_ms + timeout_ms, link.expire)
+            answer.on_done(lambda _: _cancel(task))
+        return answer
+
+    def ended(self, link: _Link, reason: str | None) -> None:
+        """Forget a connection that has ended; without a reason no request waited for it."""
+        node_id, (host, port) = link.node_id, link.address
+        if self._links.get(node_id) is not link:
+            return
+        del self._links[node_id]
+        if reason is None:
+            return
+        if node_id not in self._may_connect_ms and not self._is_closed:
+            text = "%s: node %d at %s:%d cannot be reached: %s; trying on"
+            extra = {"event": f"{self.purpose}.unreachable"}
+            log.warning(text, self.purpose, node_id, host, port, reason, extra=extra)
+        self._may_connect_ms[node_id] = self.clock.monotonic_ms() + RECONNECT_BACKOFF_MS
+
+    def answered(self, node_id: int) -> None:
+        """Note that a node can be reached."""
+        if self._may_connect_ms.pop(node_id, None) is not None:
+            extra = {"event": f"{self.purpose}.reachable"}
+            log.info("%s: node %d answers again", self.purpose, node_id, extra=extra)
+
+    def disconnect(self, node_id: int) -> None:
+        """Close the connection to a node; what waits fails."""
+        link = self._links.get(node_id)
+        if link is not None:
+            link.close()
+
+    def close(self) -> None:
+        """Close all connections; what waits fails, and so does all that is sent later."""
+        self._is_closed = True
+        for link in list(self._links.values()):
+            link.close()
+
+
+class _Waiting(NamedTuple):
+    """A request that waits for the connection."""
+
+    request: Outgoing
+    answer: Pending[Any]
+    deadline_ms: int
+
+
+class _Link:
+    """One connection to one node."""
+
+    def __init__(self, owner: NodeChannel, node_id: int, address: Address) -> None:
+        self.node_id = node_id
+        self.address = address
+        self._owner = owner
+        self._channel = Channel(owner.client_id)
+        self._connection = OutgoingConnection(self)
+        self._connecting: asyncio.Task[None] | None = None
+        self._waiting: list[_Waiting] = []
+        self._is_closed = False
+        self._timeout_ms = 0
+        """Of the last request: also for the negotiation of versions."""
+
+    def connect(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Open the connection."""
+        self._connecting = loop.create_task(self._connect(loop))
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            await loop.create_connection(lambda: self._connection, *self.address)
+        except (OSError, ValueError) as error:  # ValueError: no valid host name
+            self._end(str(error) or type(error).__name__)
+
+    def send(self, waiting: _Waiting, now_ms: int) -> None:
+        """Send a request now or when the connection is ready."""
+        self._timeout_ms = waiting.deadline_ms - now_ms
+        if self._channel.ready:
+            self._submit(waiting, now_ms)
+        else:
+            self._waiting.append(waiting)
+
+    def _submit(self, waiting: _Waiting, now_ms: int) -> None:
+        kind, build = waiting.request
+        try:
+            served = self._channel.versions.get(kind.message_key, (0, kind.versions.highest))
+            version = min(served[1], kind.versions.highest)
+            request = build(version)
+        except KafkaError as error:
+            waiting.answer.fail(error)
+            return
+        timeout_ms = waiting.deadline_ms - now_ms
+        sent = self._channel.submit(
+            request, now_ms=now_ms, timeout_ms=timeout_ms, max_version=version
+        )
+        self._flush()
+        sent.on_done(lambda done: _forward(done, waiting.answer))
+
+    def _flush(self) -> None:
+        outgoing: list[SendItem] = self._channel.outgoing
+        if outgoing:
+            self._connection.send(outgoing[:])  # type: ignore[arg-type] # requests hold no files
+            outgoing.clear()
+
+    # Events of the connection
+
+    def connected(self) -> None:
+        """Ask for the versions."""
+        if self._is_closed:
+            self._connection.abort()
+            return
+        self._channel.connected(self._owner.clock.monotonic_ms(), timeout_ms=self._timeout_ms)
+        self._flush()
+
+    def received(self, frame: memoryview) -> None:
+        """Complete a request; those that waited for the versions go out."""
+        if self._is_closed:
+            return
+        try:
+            self._channel.receive(frame, self._owner.clock.monotonic_ms())
+        except CorruptMessage as error:
+            self._end(str(error))
+            return
+        self._owner.answered(self.node_id)
+        self._flush()
+        if self._channel.ready and self._waiting:
+            waiting, self._waiting = self._waiting, []
+            now_ms = self._owner.clock.monotonic_ms()
+            for one in waiting:
+                self._submit(one, now_ms)
+
+    def lost(self, error: Exception | None) -> None:
+        """Fail what waits for a response."""
+        self._end("the connection was closed" if error is None else str(error))
+
+    def expire(self, now_ms: int) -> None:
+        """End the connection when a request waited too long for its response."""
+        late = any(one.deadline_ms <= now_ms for one in self._waiting)
+        if not self._is_closed and (late or self._channel.expire(now_ms)):
+            self._end(f"no response within {self._timeout_ms} ms")
+
+    def close(self) -> None:
+        """End the connection."""
+        self._end("this node closes it", is_fault=False)
+
+    def _end(self, reason: str, *, is_fault: bool = True) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        self._connection.abort()
+        is_fault = is_fault and bool(self._waiting or self._channel.in_flight)
+        self._owner.ended(self, reason if is_fault else None)
+        error = KafkaError(ErrorCode.NETWORK_EXCEPTION, reason)
+        self._channel.closed(error)
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            one.answer.fail(error)
+
+
+def _cancel(task: TimerTask) -> None:
+    task.cancel()
+
+
+def _forward(done: Pending[Any], answer: Pending[Any]) -> None:
+    if done.error is not None:
+        answer.fail(done.error)
+    else:
+        answer.complete(done.value)
