@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.controller.partition_change import Election, PartitionChange
+from ottla.controller.partitions.partition_change import Election, PartitionChange
 from ottla.metadata.partition import NO_LEADER, PartitionRegistration
 from ottla.protocol.records.metadata import PartitionChangeRecord
 from ottla.types import Uuid
@@ -92,3 +92,51 @@ def test_preferred_election_moves_the_leader_back() -> None:
     change = _change(partition, [1, 2, 3], {1, 2, 3})
     change.election = Election.PREFERRED
     assert _apply(change, partition).leader == 1
+
+
+def test_an_eligible_replica_does_not_lead_while_another_is_in_sync() -> None:
+    """The replica in sync may come back with more records."""
+    partition = _partition(isr=(1,), eligible_leader_replicas=(2,))
+    after = _apply(_change(partition, [1], {2}), partition)
+    assert (after.leader, after.isr, after.eligible_leader_replicas) == (NO_LEADER, (1,), (2,))
+    assert after.last_known_elr == (1,)
+    back = _apply(_change(after, [1], {1, 2}), after)
+    assert (back.leader, back.isr, back.last_known_elr) == (1, (1,), ())
+
+
+def test_an_unclean_leader_leaves_no_eligible_replicas() -> None:
+    """They may have records that it lacks."""
+    partition = _partition(isr=(1,), eligible_leader_replicas=(2,))
+    change = _change(partition, [1], {3})
+    change.election = Election.UNCLEAN
+    after = _apply(change, partition)
+    assert (after.leader, after.isr, after.eligible_leader_replicas) == (3, (3,), ())
+
+
+def test_a_replica_that_is_no_longer_assigned_is_not_eligible() -> None:
+    """If it is assigned again it starts without its data."""
+    partition = _partition(isr=(1, 2, 3), removing_replicas=(2, 3))
+    after = _apply(_change(partition, [1, 2, 3], {1, 2, 3}), partition)
+    assert (after.replicas, after.isr, after.eligible_leader_replicas) == ((1,), (1,), ())
+    assert (after.leader, after.leader_epoch) == (1, 6)
+
+
+def test_a_smaller_isr_is_a_new_epoch_before_3_6() -> None:
+    """Leaders of that time wait for it (KAFKA-15021)."""
+    partition = _partition()
+    change = _change(partition, [1, 2], {1, 2, 3}, elr=False)
+    change.bumps_epoch_on_shrink = True
+    assert _apply(change, partition).leader_epoch == 6
+
+
+def test_new_replicas_get_the_default_directory() -> None:
+    """Those of before keep theirs; records of old versions have none."""
+    partition = _partition()._replace(directories=(Uuid(b"a" * 16), Uuid(b"b" * 16), Uuid()))
+    default = Uuid(b"d" * 16)
+    for version, directories in ((2, [Uuid(b"b" * 16), default, Uuid()]), (0, None)):
+        change = PartitionChange(TOPIC_ID, 0, partition, lambda _: True, lambda _: default)
+        change.replicas, change.isr = [2, 4, 3], [2, 3]
+        record = change.build(version)
+        assert record is not None
+        assert isinstance(record.message, PartitionChangeRecord)
+        assert record.message.directories == directories

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.controller.placement import UsableBroker, place
+from ottla.controller.partitions.placement import UsableBroker, place
 from ottla.errors import KafkaError
 
 

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.controller.cluster import ClusterControl
 from ottla.controller.configs import ConfigControl
-from ottla.controller.directories import assign_replicas
-from ottla.controller.elections import Elections
 from ottla.controller.features import FeatureControl
 from ottla.controller.heartbeats import BrokerState, HeartbeatOptions
-from ottla.controller.leadership import Leadership
+from ottla.controller.partitions.alter_partition import AlterPartition
+from ottla.controller.partitions.directories import assign_replicas
+from ottla.controller.partitions.elections import Elections
+from ottla.controller.partitions.leadership import Leadership
+from ottla.controller.partitions.reassignments import Reassignments
 from ottla.controller.policies import NO_POLICIES
 from ottla.controller.producer_ids import ProducerIdControl
 from ottla.controller.quotas import QuotaControl
@@ -54,6 +56,10 @@ if TYPE_CHECKING:
     from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
     from ottla.protocol.apis.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
     from ottla.protocol.schema import Struct
+
+
+_DIRECTORIES_FROM = 1
+"""The version of partition records from which they have directories."""
 
 
 class Controller:
@@ -105,9 +111,9 @@ class Controller:
         self.leadership = Leadership(
             self.topics, cluster=self.cluster, configs=self.configs, features=self.features
         )
-        self.elections = Elections(
-            self.topics, self.leadership, cluster=self.cluster, features=self.features
-        )
+        self.elections = Elections(self.topics, self.leadership)
+        self.reassignments = Reassignments(self.topics, self.leadership, cluster=self.cluster)
+        self.alter_partition = AlterPartition(self.topics, self.leadership, cluster=self.cluster)
         self.producer_ids = ProducerIdControl(self.registry)
         self.quotas = QuotaControl(self.registry)
         self.in_transaction = False
@@ -213,7 +219,7 @@ class Controller:
         heartbeats.touch(broker_id, request.current_metadata_offset, now_ms)
         current = cluster.state_of(broker)
         registered_at = cluster.registration_offset(broker_id)
-        leads = request.want_shut_down and self.topics.has_leaderships(broker_id)
+        leads = request.want_shut_down and self.topics.index.leads(broker_id)
         state = heartbeats.next_state(
             broker_id,
             current,
@@ -314,9 +320,11 @@ class Controller:
         self, request: AssignReplicasToDirsRequest
     ) -> ControllerResult[AssignReplicasToDirsResponse]:
         """Record the log directories of replicas."""
-        self.cluster.check_epoch(request.broker_id, request.broker_epoch)
-        version = self.features.partition_version
-        return assign_replicas(request, self.topics, version=version)
+        if self.features.partition_version < _DIRECTORIES_FROM:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet."
+            )
+        return assign_replicas(request, self.topics, self.leadership, cluster=self.cluster)
 
     def _check_resource(self, resource: ConfigResource) -> None:
         """Raise KafkaError for a topic or broker that does not exist."""

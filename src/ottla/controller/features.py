@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from ottla.timeline import SnapshotRegistry
 
 
+_EPOCH_KEPT_ON_SHRINK_FROM = 12
+"""metadata.version 3.6-IV0."""
+
+
 class UpgradeType(IntEnum):
     """Whether an update may downgrade a feature."""
 
@@ -75,6 +79,11 @@ class FeatureControl:
     def partition_version(self) -> int:
         """The version of partition records."""
         return partition_record_version(self._levels)
+
+    @property
+    def bumps_epoch_on_shrink(self) -> bool:
+        """Whether a smaller ISR is a new leader epoch, as before 3.6 (KAFKA-15021)."""
+        return self.metadata_version < _EPOCH_KEPT_ON_SHRINK_FROM
 
     def replay_feature_level(self, record: FeatureLevelRecord) -> None:
         """Set a level; 0 removes it."""

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.controller.assignment import check_manual_assignment, new_partition, place_replicas
 from ottla.controller.effective_configs import EffectiveConfigs
+from ottla.controller.partitions.assignment import (
+    check_manual_assignment,
+    new_partition,
+    place_replicas,
+)
 from ottla.controller.policies import NewTopic
 from ottla.controller.result import ControllerResult, specific_message
 from ottla.controller.topic_names import check_topic_name

@@ -5,15 +5,16 @@ Kafka: the replayed half of org.apache.kafka.controller.ReplicationControlManage
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.controller.partitions.index import PartitionIndex, PartitionKey
 from ottla.controller.topic_names import has_collision_characters, unify_collision_characters
 from ottla.errors import CorruptMessage
 from ottla.metadata.partition import PartitionRegistration, registration_of
 from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ottla.protocol.records.metadata import (
         ClearElrRecord,
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
     )
     from ottla.timeline import SnapshotRegistry
     from ottla.types import Uuid
+
+
+class Located(NamedTuple):
+    """A partition and where it is."""
+
+    topic: TopicState
+    partition_id: int
+    partition: PartitionRegistration
 
 
 class TopicState:
@@ -45,6 +54,7 @@ class Topics:
         self._ids: TimelineDict[str, Uuid] = TimelineDict(registry)
         self._topics: TimelineDict[Uuid, TopicState] = TimelineDict(registry)
         self._similar: TimelineDict[str, tuple[str, ...]] = TimelineDict(registry)
+        self.index = PartitionIndex(registry)
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -69,15 +79,13 @@ class Topics:
         names: tuple[str, ...] = self._similar.get(unify_collision_characters(name), ())
         return names[0] if names else None
 
-    def partitions(self) -> Iterator[tuple[TopicState, int, PartitionRegistration]]:
-        """Yield every partition."""
-        for topic in self:
-            for partition_id, partition in list(topic.partitions.items()):
-                yield topic, partition_id, partition
-
-    def has_leaderships(self, broker_id: int) -> bool:
-        """Whether the broker leads any partition."""
-        return any(partition.leader == broker_id for _, _, partition in self.partitions())
+    def located(self, keys: Iterable[PartitionKey]) -> list[Located]:
+        """Return partitions by their keys."""
+        found = []
+        for topic_id, partition_id in keys:
+            topic = self._topics[topic_id]
+            found.append(Located(topic, partition_id, topic.partitions[partition_id]))
+        return found
 
     # Replay
 
@@ -93,12 +101,12 @@ class Topics:
 
     def replay_partition(self, record: PartitionRecord) -> None:
         """Add a partition or replace it whole."""
-        self._topic(record.topic_id).partitions[record.partition_id] = registration_of(record)
+        self._put(record.topic_id, record.partition_id, registration_of(record))
 
     def replay_partition_change(self, record: PartitionChangeRecord) -> None:
         """Change a partition."""
-        partitions = self._topic(record.topic_id).partitions
-        partitions[record.partition_id] = partitions[record.partition_id].merge(record)
+        old = self._topic(record.topic_id).partitions[record.partition_id]
+        self._put(record.topic_id, record.partition_id, old.merge(record))
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
         """Empty the eligible leaders of one topic, or of all when the name is empty."""
@@ -110,11 +118,13 @@ class Topics:
             for partition_id, old in list(topic.partitions.items()):
                 new = old.without_elr()
                 if new is not old:
-                    topic.partitions[partition_id] = new
+                    self._put(topic.topic_id, partition_id, new)
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> str:
         """Remove a topic; return the name it had."""
         topic = self._topic(record.topic_id)
+        for partition_id, partition in topic.partitions.items():
+            self.index.update(PartitionKey(topic.topic_id, partition_id), partition, None)
         del self._topics[record.topic_id]
         del self._ids[topic.name]
         if has_collision_characters(topic.name):
@@ -125,6 +135,11 @@ class Topics:
             else:
                 del self._similar[unified]
         return topic.name
+
+    def _put(self, topic_id: Uuid, partition_id: int, new: PartitionRegistration) -> None:
+        partitions = self._topic(topic_id).partitions
+        self.index.update(PartitionKey(topic_id, partition_id), partitions.get(partition_id), new)
+        partitions[partition_id] = new
 
     def _topic(self, topic_id: Uuid) -> TopicState:
         topic: TopicState | None = self._topics.get(topic_id)

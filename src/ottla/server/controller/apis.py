@@ -13,6 +13,7 @@ from ottla.controller.result import ControllerResult
 from ottla.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest
+from ottla.protocol.apis.alter_partition import AlterPartitionRequest
 from ottla.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from ottla.protocol.apis.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
@@ -107,12 +108,13 @@ def _operations(
     controller: Controller, quorum: QuorumView, clock: Clock
 ) -> Mapping[type[Request], Operation]:
     """Return what needs nothing but its request."""
-    elections, configs = controller.elections, controller.configs
+    reassignments, configs = controller.reassignments, controller.configs
     return {
-        ElectLeadersRequest: elections.elect_leaders,
-        AlterPartitionReassignmentsRequest: elections.alter_reassignments,
+        AlterPartitionRequest: controller.alter_partition.alter,
+        ElectLeadersRequest: controller.elections.elect_leaders,
+        AlterPartitionReassignmentsRequest: reassignments.alter,
         ListPartitionReassignmentsRequest: lambda request: ControllerResult(
-            [], elections.list_reassignments(request)
+            [], reassignments.list(request)
         ),
         AssignReplicasToDirsRequest: controller.assign_replicas_to_dirs,
         IncrementalAlterConfigsRequest: configs.alter_incrementally,

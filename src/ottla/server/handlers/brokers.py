@@ -1,4 +1,4 @@
-"""DescribeCluster, DescribeQuorum, ElectLeaders and ListPartitionReassignments.
+"""DescribeCluster and DescribeQuorum.
 
 Kafka: KafkaApis.handleDescribeCluster (KIP-700, KIP-919), ControllerApis.
 """
@@ -10,11 +10,6 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from ottla.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from ottla.protocol.apis.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
 from ottla.server.requests import operations
 from ottla.server.requests.api import handles
 from ottla.types import ZERO_UUID
@@ -105,17 +100,3 @@ def _without_nodes(response: DescribeQuorumResponse) -> DescribeQuorumResponse:
             for replica in (*partition.current_voters, *partition.observers):
                 replica.replica_directory_id = ZERO_UUID
     return response
-
-
-@handles(ElectLeadersRequest)
-def elect_leaders(ctx: Context, request: ElectLeadersRequest) -> Pending[ElectLeadersResponse]:
-    """Elect preferred or unclean leaders (KIP-460)."""
-    return ctx.broker.controller.send(request)
-
-
-@handles(ListPartitionReassignmentsRequest)
-def list_partition_reassignments(
-    ctx: Context, request: ListPartitionReassignmentsRequest
-) -> Pending[ListPartitionReassignmentsResponse]:
-    """List the current reassignments (KIP-455)."""
-    return ctx.broker.controller.send(request)

@@ -45,6 +45,7 @@ HANDLER_MODULES = (
     "features",
     "producers",
     "brokers",
+    "replicas",
     "membership",
     "quorum",
     "credentials",

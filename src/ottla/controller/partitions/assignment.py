@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.controller.placement import UsableBroker, place
+from ottla.controller.partitions.placement import UsableBroker, place
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.partition import PartitionRegistration
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.controller.partition_change import Election, PartitionChange
+from ottla.controller.partitions.partition_change import Election, PartitionChange
 from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.partition import NO_LEADER
 from ottla.protocol.records.metadata import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.controller.cluster import ClusterControl
     from ottla.controller.configs import ConfigControl
     from ottla.controller.features import FeatureControl
+    from ottla.controller.partitions.index import PartitionKey
     from ottla.controller.topics import Topics, TopicState
     from ottla.metadata.partition import PartitionRegistration
     from ottla.types import Uuid
@@ -38,9 +39,14 @@ class Leadership:
         features: FeatureControl,
     ) -> None:
         self._topics = topics
+        self._index = topics.index
         self._cluster = cluster
         self._configs = configs
         self._features = features
+
+    def allows_unclean_election(self, topic: TopicState) -> bool:
+        """Whether a replica that is out of sync may lead the topic."""
+        return self._configs.allows_unclean_election(topic.name)
 
     def change(
         self,
@@ -57,51 +63,55 @@ class Leadership:
                 broker_id, partition.directory_of(broker_id)
             )
 
-        change = PartitionChange(topic.topic_id, partition_id, partition, can_lead)
+        change = PartitionChange(
+            topic.topic_id, partition_id, partition, can_lead, self._cluster.default_directory
+        )
         change.elr_enabled = self._features.is_elr_enabled
-        change.min_isr = self._configs.min_insync_replicas(topic.name)
+        change.bumps_epoch_on_shrink = self._features.bumps_epoch_on_shrink
+        change.min_isr = min(
+            self._configs.min_insync_replicas(topic.name), len(topic.partitions[0].replicas)
+        )
         return change
 
-    def _updates(
+    def build(self, change: PartitionChange) -> MessageAndVersion | None:
+        """Return the record of a change, None without one."""
+        return change.build(self._features.partition_version)
+
+    def updates(
         self,
-        affected: Iterable[tuple[TopicState, int, PartitionRegistration]],
+        affected: Iterable[PartitionKey],
         *,
         removed: int = NO_LEADER,
         added: int = NO_LEADER,
         unclean: int = NO_LEADER,
     ) -> list[MessageAndVersion]:
+        """Elect leaders without one broker, or with another one.
+
+        `removed` and `unclean` leave the ISR; `unclean` may have lost records, so it is no longer
+        an eligible leader either. `added` counts as active, which is recorded only now.
+        """
+
         def is_acceptable(broker_id: int) -> bool:
             if broker_id in (removed, unclean):
                 return False
             return broker_id == added or self._cluster.is_active(broker_id)
 
         records = []
-        for topic, partition_id, partition in affected:
+        for topic, partition_id, partition in self._topics.located(affected):
             change = self.change(topic, partition_id, partition, is_acceptable)
-            if self._configs.allows_unclean_election(topic.name):
+            if self.allows_unclean_election(topic):
                 change.election = Election.UNCLEAN
             if unclean != NO_LEADER:
                 change.unclean_replicas = (unclean,)
             change.isr = [replica for replica in change.isr if replica not in (removed, unclean)]
-            record = change.build(self._features.partition_version)
+            record = self.build(change)
             if record is not None:
                 records.append(record)
         return records
 
-    def _with_broker(
-        self, broker_id: int, *, elr: bool = False
-    ) -> list[tuple[TopicState, int, PartitionRegistration]]:
-        return [
-            found
-            for found in self._topics.partitions()
-            if broker_id in found[2].isr
-            or found[2].leader == broker_id
-            or (elr and broker_id in found[2].eligible_leader_replicas)
-        ]
-
     def fenced(self, broker_id: int, broker_epoch: int) -> list[MessageAndVersion]:
         """Fence a broker and elect other leaders."""
-        records = self._updates(self._with_broker(broker_id), removed=broker_id)
+        records = self.updates(self._index.in_sync(broker_id), removed=broker_id)
         record = BrokerRegistrationChangeRecord(
             broker_id=broker_id, broker_epoch=broker_epoch, fenced=_FENCE
         )
@@ -112,8 +122,8 @@ class Leadership:
         record = BrokerRegistrationChangeRecord(
             broker_id=broker_id, broker_epoch=broker_epoch, fenced=_UNFENCE
         )
-        leaderless = [found for found in self._topics.partitions() if not found[2].has_leader]
-        return [MessageAndVersion(record, 0), *self._updates(leaderless, added=broker_id)]
+        updates = self.updates(self._index.leaderless(), added=broker_id)
+        return [MessageAndVersion(record, 0), *updates]
 
     def in_controlled_shutdown(
         self, broker_id: int, broker_epoch: int, *, already: bool
@@ -123,7 +133,7 @@ class Leadership:
             broker_id=broker_id, broker_epoch=broker_epoch, in_controlled_shutdown=1
         )
         first = [] if already else [MessageAndVersion(record, 1)]
-        return first + self._updates(self._with_broker(broker_id), removed=broker_id)
+        return first + self.updates(self._index.in_sync(broker_id), removed=broker_id)
 
     def shut_down(self, broker_id: int, *, clean: bool) -> list[MessageAndVersion]:
         """Remove the earlier incarnation of a broker from leaderships and ISRs.
@@ -131,13 +141,15 @@ class Leadership:
         After an unclean shutdown its disk may have lost records, so it also leaves the eligible
         leader replicas (KIP-966).
         """
+        affected = self._index.in_sync(broker_id)
         if clean or not self._features.is_elr_enabled:
-            return self._updates(self._with_broker(broker_id), removed=broker_id)
-        return self._updates(self._with_broker(broker_id, elr=True), unclean=broker_id)
+            return self.updates(affected, removed=broker_id)
+        return self.updates([*affected, *self._index.eligible(broker_id)], unclean=broker_id)
 
     def unregistered(self, broker_id: int, broker_epoch: int) -> list[MessageAndVersion]:
         """Unregister a broker and elect other leaders."""
-        records = self._updates(self._with_broker(broker_id), removed=broker_id)
+        affected = [*self._index.in_sync(broker_id), *self._index.eligible(broker_id)]
+        records = self.updates(affected, removed=broker_id)
         record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker_epoch)
         return [*records, MessageAndVersion(record, 0)]
 
@@ -145,19 +157,15 @@ class Leadership:
         self, broker_id: int, broker_epoch: int, lost: tuple[Uuid, ...]
     ) -> list[MessageAndVersion]:
         """Move leaderships off replicas whose directories went offline."""
-        broker = self._cluster.brokers[broker_id]
-        online = [found for found in broker.log_directories if found not in lost]
-        if len(online) == len(broker.log_directories):
+        known = self._cluster.brokers[broker_id].log_directories
+        newly_lost = [found for found in known if found in lost]
+        if not newly_lost:
             return []
-        affected = [
-            found
-            for found in self._with_broker(broker_id)
-            if found[2].directory_of(broker_id) in lost
-        ]
+        records: list[MessageAndVersion] = []
+        for directory in newly_lost:
+            records += self.updates(self._index.in_directory(directory), removed=broker_id)
+        online = [found for found in known if found not in newly_lost]
         record = BrokerRegistrationChangeRecord(
             broker_id=broker_id, broker_epoch=broker_epoch, log_dirs=online
         )
-        return [
-            *self._updates(affected, removed=broker_id),
-            MessageAndVersion(record, 2),
-        ]
+        return [*records, MessageAndVersion(record, 2)]

@@ -1,0 +1,1 @@
+"""Replicas of partitions: placement, leaders, in-sync replicas, reassignments, directories."""

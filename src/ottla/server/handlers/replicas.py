@@ -1,0 +1,69 @@
+"""Leaders and replicas of partitions: elections, reassignments, in-sync sets, directories.
+
+The controller decides all of them: controller.partitions. AlterPartition and AssignReplicasToDirs
+come from brokers, on the controller's listener.
+
+Kafka: ControllerApis.handleAlterPartitionRequest and its neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.protocol.apis.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from ottla.protocol.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from ottla.protocol.apis.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from ottla.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from ottla.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from ottla.server.requests.api import handles
+
+if TYPE_CHECKING:
+    from ottla.purgatory.pending import Pending
+    from ottla.server.requests.context import Context
+
+
+@handles(AlterPartitionRequest)
+def alter_partition(
+    ctx: Context, request: AlterPartitionRequest
+) -> Pending[AlterPartitionResponse]:
+    """Change the in-sync replicas of partitions that the broker leads (KIP-497)."""
+    return ctx.broker.controller.send(request)
+
+
+@handles(AssignReplicasToDirsRequest)
+def assign_replicas_to_dirs(
+    ctx: Context, request: AssignReplicasToDirsRequest
+) -> Pending[AssignReplicasToDirsResponse]:
+    """Record the log directories of the broker's replicas (KIP-858)."""
+    return ctx.broker.controller.send(request)
+
+
+@handles(ElectLeadersRequest)
+def elect_leaders(ctx: Context, request: ElectLeadersRequest) -> Pending[ElectLeadersResponse]:
+    """Elect preferred or unclean leaders (KIP-460)."""
+    return ctx.broker.controller.send(request)
+
+
+@handles(AlterPartitionReassignmentsRequest)
+def alter_partition_reassignments(
+    ctx: Context, request: AlterPartitionReassignmentsRequest
+) -> Pending[AlterPartitionReassignmentsResponse]:
+    """Start or cancel reassignments (KIP-455)."""
+    return ctx.broker.controller.send(request)
+
+
+@handles(ListPartitionReassignmentsRequest)
+def list_partition_reassignments(
+    ctx: Context, request: ListPartitionReassignmentsRequest
+) -> Pending[ListPartitionReassignmentsResponse]:
+    """List the current reassignments (KIP-455)."""
+    return ctx.broker.controller.send(request)
