@@ -12,8 +12,9 @@ from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.elect_leaders import ElectLeadersRequest
+from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
 from ottla.types import Uuid
-from tests.controller.harness import CLUSTER_ID, Harness, assigned_topic
+from tests.controller.harness import CLUSTER_ID, Harness, assigned_topic, incremental_change
 
 if TYPE_CHECKING:
     from ottla.metadata.partition import PartitionRegistration
@@ -188,3 +189,13 @@ class Brokers(Harness):
         answer = self.ask(request).directories[0].topics[0].partitions[0]
         code: int = answer.error_code
         return code
+
+    def unregister(self, broker_id: int) -> None:
+        """Remove a broker from the cluster."""
+        assert self.ask(UnregisterBrokerRequest(broker_id=broker_id)).error_code == 0
+
+    def configure_topic(self, name: str, **configs: str) -> None:
+        """Set settings of a topic, by underlined names."""
+        changes = [(key.replace("_", "."), 0, value) for key, value in configs.items()]
+        answer = self.ask(incremental_change(2, name, *changes))
+        assert answer.responses[0].error_code == 0

@@ -82,13 +82,14 @@ class Heartbeats:
             contact.controlled_shutdown_offset = offset
 
     def stale(self, active: list[int], now_ms: int) -> list[int]:
-        """Return the active brokers whose session has expired."""
+        """Return the active brokers whose session has expired, the longest silent ones first."""
         limit = now_ms - self.session_timeout_ms
-        return [
-            broker_id
+        expired = [
+            (contact.session_ms if contact else 0, broker_id)
             for broker_id in active
             if (contact := self._contacts.get(broker_id)) is None or contact.session_ms <= limit
         ]
+        return [broker_id for _, broker_id in sorted(expired)]
 
     def next_expiry_ms(self, active: list[int]) -> int | None:
         """Return when the first session of an active broker expires."""

@@ -29,7 +29,7 @@ from ottla.raft.snapshot import decode_snapshot
 from ottla.server.controller.apis import ControllerApis
 from ottla.server.controller.quorum_start import own_endpoints, static_voters, take_part
 from ottla.server.controller.quorum_view import QuorumView
-from ottla.server.system.timers import next_aligned_tick
+from ottla.server.controller.schedule import Schedule
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
@@ -90,7 +90,6 @@ class ControllerNode:
         """
         self._clock = clock
         self._loader = loader
-        self._max_idle_ms: int = config.metadata_max_idle_interval_ms
         self._log = metadata_log = ReplicatedLog.open(
             directory,
             now_ms=clock.now_ms(),
@@ -135,6 +134,7 @@ class ControllerNode:
             registration=_registration(node_id, rng, controller_listeners),
             on_failure=on_failure,
         )
+        self._schedule = Schedule(self._runtime, config)
         self.quorum = QuorumView(raft, metadata_log, controller_listeners)
         self.apis = ControllerApis(
             self._runtime, self.quorum, clock=clock, mutation_quota=mutation_quota
@@ -187,17 +187,7 @@ class ControllerNode:
         if not runtime.active:
             return None
         self._log.remove_deleted(self._clock.now_ms())
-        cluster = runtime.controller.cluster
-        while cluster.heartbeats.stale(cluster.unfenced_ids(), now_ms) and runtime.active:
-            if runtime.write(lambda _: runtime.controller.fence_stale_brokers(now_ms)).error:
-                break
-        deadlines = [cluster.heartbeats.next_expiry_ms(cluster.unfenced_ids())]
-        idle_ms = self._max_idle_ms
-        if idle_ms > 0 and runtime.active:
-            if now_ms >= next_aligned_tick(runtime.last_append_ms, idle_ms):
-                runtime.write_no_op()
-            deadlines.append(next_aligned_tick(runtime.last_append_ms, idle_ms))
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        return self._schedule.run(now_ms)
 
     def stop(self) -> None:
         """Resign and close the log; whatever was not committed fails with NOT_CONTROLLER."""

@@ -1,0 +1,93 @@
+"""What the active controller does by the clock: fences silent brokers, elects leaders, stays alive.
+
+Kafka: the tasks of org.apache.kafka.controller.PeriodicTaskControlManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.server.system.timers import next_aligned_tick
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.config.broker import BrokerConfig
+    from ottla.controller.result import ControllerResult
+    from ottla.controller.runtime import ControllerRuntime
+
+_NEXT_BATCH_MS: Final = 10
+"""Delay until the next batch of elections, in which requests are decided."""
+
+
+class _Task:
+    """Elections that recur; the operation returns whether there may be more of them."""
+
+    __slots__ = ("due_ms", "operation", "period_ms")
+
+    def __init__(self, operation: Callable[[], ControllerResult[bool]], period_ms: int) -> None:
+        self.operation = operation
+        self.period_ms = period_ms
+        self.due_ms = 0
+
+    def run(self, runtime: ControllerRuntime, now_ms: int) -> None:
+        has_more = False
+
+        def elect(_offset: int) -> ControllerResult[bool]:
+            nonlocal has_more
+            result = self.operation()
+            has_more = result.response
+            return result
+
+        runtime.write(elect)
+        self.due_ms = now_ms + _NEXT_BATCH_MS if has_more else self._later(now_ms)
+
+    def start(self, now_ms: int) -> None:
+        self.due_ms = self._later(now_ms)
+
+    def _later(self, now_ms: int) -> int:
+        return next_aligned_tick(now_ms, self.period_ms)
+
+
+class Schedule:
+    """Call `run` while the controller is active, when its deadline comes."""
+
+    def __init__(self, runtime: ControllerRuntime, config: BrokerConfig) -> None:
+        self._runtime = runtime
+        self._idle_ms: int = config.metadata_max_idle_interval_ms
+        elections = runtime.controller.elections
+        self._tasks = [
+            _Task(elections.elect_unclean_leaders, config.unclean_leader_election_interval_ms)
+        ]
+        if config.auto_leader_rebalance_enable:
+            period_ms = config.leader_imbalance_check_interval_seconds * 1000
+            self._tasks.append(_Task(elections.balance_leaders, period_ms))
+        self._epoch = -1
+
+    def run(self, now_ms: int) -> int | None:
+        """Do what is due; return when to call again. Times are monotonic ms."""
+        runtime = self._runtime
+        epoch = runtime.driver.node.epoch
+        if epoch != self._epoch:
+            self._epoch = epoch
+            for task in self._tasks:
+                task.start(now_ms)
+        deadlines = [self._fence_silent_brokers(now_ms)]
+        for task in self._tasks:
+            if now_ms >= task.due_ms and runtime.active:
+                task.run(runtime, now_ms)
+            deadlines.append(task.due_ms)
+        if self._idle_ms > 0 and runtime.active:
+            if now_ms >= next_aligned_tick(runtime.last_append_ms, self._idle_ms):
+                runtime.write_no_op()
+            deadlines.append(next_aligned_tick(runtime.last_append_ms, self._idle_ms))
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def _fence_silent_brokers(self, now_ms: int) -> int | None:
+        """Return when the next session ends."""
+        runtime, controller = self._runtime, self._runtime.controller
+        heartbeats, cluster = controller.cluster.heartbeats, controller.cluster
+        while heartbeats.stale(cluster.unfenced_ids(), now_ms) and runtime.active:
+            if runtime.write(lambda _: controller.fence_stale_brokers(now_ms)).error:
+                break
+        return heartbeats.next_expiry_ms(cluster.unfenced_ids())
