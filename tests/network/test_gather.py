@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.network.gather import SendQueue
+from ottla.network.gather import SendQueue, gather
 from ottla.types import FileSlice
 from tests.network.open_file import OpenFile
 
@@ -69,7 +69,7 @@ def test_nothing_is_lost_wherever_the_socket_stops(
     queue, writer = SendQueue(), Picky(pair[0], [])
     for stops in (list(budget), []):
         writer = Picky(pair[0], stops)
-        queue.add([HEAD, part, BEHIND])
+        queue.add(gather([HEAD, part, BEHIND]))
         is_out = queue.flush(writer)  # type: ignore[arg-type] # as above
         assert is_out is not bool(queue.items)
         assert queue.size_bytes <= len(whole)
@@ -98,7 +98,7 @@ def test_a_small_slice_that_is_not_whole_is_no_answer_either() -> None:
     """The connection is closed, since later bytes would be read as records."""
     file = OpenFile(FILE_BYTES)
     with pytest.raises(OSError, match="ended before"):
-        SendQueue().add([HEAD, FileSlice(file, len(FILE_BYTES) - 10, 11)])
+        gather([HEAD, FileSlice(file, len(FILE_BYTES) - 10, 11)])
     file.close()
 
 

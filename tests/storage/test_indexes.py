@@ -81,3 +81,12 @@ def test_times_are_looked_up_too() -> None:
         assert index.lookup(10 * number + 9) == (10 * number, BASE + number)
     index.truncate_to(BASE + PAGE_ENTRIES)
     assert index.last() == (10 * (PAGE_ENTRIES - 1), BASE + PAGE_ENTRIES - 1)
+
+
+def test_a_place_before_the_first_entry_is_read_from_the_file_once() -> None:
+    """Consumers that begin at the start of a long segment look there for each fetch."""
+    index = offset_index(SimulatedDisk(), 3 * PAGE_ENTRIES)
+    assert index.lookup(BASE - 1) == (BASE, 0)
+    index.directory = SimulatedDisk()  # without the file
+    assert index.lookup(BASE - 1) == (BASE, 0)
+    assert index.lookup(BASE + STEP) == (BASE + STEP, 100)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.errors import OttlaError
 from ottla.network.framing import NO_ROOM, FrameReader
-from ottla.network.gather import SendQueue
+from ottla.network.gather import SendQueue, gather
 from ottla.network.limits import frame_limit_ms
 
 if TYPE_CHECKING:
@@ -218,9 +218,16 @@ class Connection:
 
     def respond(self, items: Sequence[SendItem]) -> None:
         """Send the answer of the request in work and take up the next one."""
-        if len(items) == 1 and type(items[0]) is bytes:
-            self.respond_bytes(items[0])
-        elif not self.is_closed and self._queued(items):
+        if self.is_closed:
+            return
+        try:
+            gathered = gather(items)
+        except OSError:
+            self.close()
+            return
+        if len(gathered) == 1 and type(gathered[0]) is bytes:
+            self.respond_bytes(gathered[0])
+        elif self._queued(gathered):
             self.request_done()
 
     def respond_bytes(self, data: bytes) -> None:
@@ -240,7 +247,7 @@ class Connection:
                 self.request_done()
 
     def _queued(self, items: Sequence[SendItem]) -> bool:
-        """Queue buffers and send what the socket takes; False when the connection is broken."""
+        """Queue items and send what the socket takes; False when the connection is broken."""
         try:
             self._queue.add(items)
             self._flush()

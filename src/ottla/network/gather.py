@@ -22,6 +22,33 @@ SMALL_SLICE_BYTES = 32 * 1024
 _CORK: int | None = getattr(socket, "TCP_CORK", None)
 
 
+def gather(items: Iterable[SendItem]) -> list[SendItem]:
+    """Return the items with small slices read and neighbouring buffers joined into one.
+
+    OSError when a slice cannot be read or its file is shorter than it.
+    """
+    gathered: list[SendItem] = []
+    buffers: list[Buffer] = []
+    for item in items:
+        if type(item) is not FileSlice:
+            buffers.append(item)  # type: ignore[arg-type] # FileSlice was tested by exact type
+            continue
+        file, position, size = item
+        if size <= SMALL_SLICE_BYTES:
+            data = file.read(position, size)
+            if len(data) != size:
+                raise OSError("a log file ended before the slice to be sent")
+            buffers.append(data)
+        else:
+            if buffers:
+                gathered.append(b"".join(buffers))
+                buffers = []
+            gathered.append(item)
+    if buffers:
+        gathered.append(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+    return gathered
+
+
 class SendQueue:
     """What is still to be sent on one socket, in order."""
 
@@ -33,32 +60,19 @@ class SendQueue:
         self.size_bytes = 0
         self._is_corked = False
 
-    def add(self, items: Iterable[SendItem]) -> None:
-        """Queue buffers and slices; neighbouring buffers are joined into one.
+    def add(self, items: Iterable[Buffer | FileSlice]) -> None:
+        """Queue buffers and slices; small ones cost less after `gather`.
 
         The file of a slice is pinned while that is queued: a topic deleted meanwhile must not leave
-        it open for good. OSError when it cannot be read.
+        it open for good.
         """
-        small: list[Buffer] = []
         for item in items:
-            if type(item) is not FileSlice:
-                small.append(item)  # type: ignore[arg-type] # FileSlice was tested by exact type
-            elif item.size <= SMALL_SLICE_BYTES:
-                small.append(_whole(item))
-            else:
-                self._add_joined(small)
-                small = []
+            if type(item) is FileSlice:
                 item.file.pin()
-                self.items.append(item)
                 self.size_bytes += item.size
-        self._add_joined(small)
-
-    def _add_joined(self, buffers: list[Buffer]) -> None:
-        if not buffers:
-            return
-        joined = buffers[0] if len(buffers) == 1 else b"".join(buffers)
-        self.items.append(joined)
-        self.size_bytes += len(joined)
+            else:
+                self.size_bytes += len(item)
+            self.items.append(item)
 
     def flush(self, sock: socket.socket) -> bool:
         """Send what the socket takes now; return whether everything is out.
@@ -112,11 +126,3 @@ class SendQueue:
             part.file.unpin()
         else:
             self.items[0] = FileSlice(part.file, part.position + sent, part.size - sent)
-
-
-def _whole(part: FileSlice) -> bytes:
-    """Return the bytes of a slice; OSError when its file is shorter than it."""
-    data = part.read()
-    if len(data) != part.size:
-        raise OSError("a log file ended before the slice to be sent")
-    return data

@@ -229,8 +229,9 @@ class EntryIndex:
             return self._search_tail(target, field)
         if not first:
             return -1
-        known = bisect_right(self._page[field], target)
-        if 0 < known < len(self._page[field]):
+        page = self._page[field]
+        known = bisect_right(page, target)
+        if known < len(page) and (known or not self._page_first):
             return self._page_first + known - 1
         return self._search_file(first, target, field)
 
@@ -246,7 +247,7 @@ class EntryIndex:
         )
 
     def _search_file(self, count: int, target: int, field: int) -> int:
-        """Search the entries in the file; cache a page from the one found on."""
+        """Search the entries in the file; cache a page from the one found on, or from the first."""
         with closing(self.directory.open(self.path)) as file:
             found = (
                 _count_at_most(
@@ -254,11 +255,11 @@ class EntryIndex:
                 )
                 - 1
             )
-            if found >= 0:
-                page = self._read_entries(file, found, min(PAGE_ENTRIES, count - found))
-                first, second = zip(*page, strict=True)
-                self._page = (array("q", first), array("q", second))
-                self._page_first = found
+            start = max(found, 0)
+            page = self._read_entries(file, start, min(PAGE_ENTRIES, count - start))
+            first, second = zip(*page, strict=True)
+            self._page = (array("q", first), array("q", second))
+            self._page_first = start
         return found
 
 

@@ -6,7 +6,8 @@ Kafka: UnifiedLog.{read, fetchOffsetByTimestamp}, LocalLog.read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.log.aborted import aborted_transactions
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from ottla.storage.log.timestamps import TimestampAndOffset
 
 NO_DATA = b""
+# looked up once: an enum's members are found slowly
+_LOG_END: Final = FetchIsolation.LOG_END
+_HIGH_WATERMARK: Final = FetchIsolation.HIGH_WATERMARK
 _new_tuple = tuple.__new__  # a named tuple's own constructor is a Python function
 
 
@@ -45,9 +49,8 @@ class LogReads:
         self,
         offset: int,
         max_bytes: int,
-        *,
-        isolation: FetchIsolation = FetchIsolation.LOG_END,
-        min_one_message: bool = True,
+        isolation: FetchIsolation = _LOG_END,
+        min_one_message: bool = True,  # noqa: FBT001, FBT002 - keywords cost much per call
     ) -> FetchData:
         """Return batches from the one that holds offset on, as a slice of the file.
 
@@ -57,11 +60,13 @@ class LogReads:
         the first batch does not fit. Later ones may be cut.
         """
         log = self._log
-        if isolation is FetchIsolation.LOG_END:
-            limit = log.log_end_offset
-        elif isolation is FetchIsolation.HIGH_WATERMARK:
+        is_filtered = False
+        if isolation is _HIGH_WATERMARK:
             limit = log.high_watermark
+        elif isolation is _LOG_END:
+            limit = log.log_end_offset
         else:
+            is_filtered = True
             limit = log.last_stable_offset
         if offset > log.log_end_offset or offset < log.log_start_offset:
             raise KafkaError(
@@ -70,16 +75,14 @@ class LogReads:
                 f"we only have log segments from offset {log.log_start_offset} to "
                 f"{log.log_end_offset}.",
             )
-        is_filtered = isolation is FetchIsolation.TXN_COMMITTED
         if offset >= limit:
             return FetchData(NO_DATA, offset, [] if is_filtered else None)
         if max_bytes < 0:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max size {max_bytes}")
-        number, count = log.segments.number_for(offset), len(log.segments)
-        while number < count:
-            found = self._read_segment(
-                number, offset, limit, max_bytes, min_one_message=min_one_message
-            )
+        bases = log.segments.base_offsets
+        number = bisect_right(bases, offset) - 1
+        while number < len(bases):
+            found = self._read_segment(number, offset, limit, max_bytes, min_one_message)
             if found is not None:
                 if not is_filtered or (found is NO_DATA and max_bytes > 0):
                     # also for a batch that does not fit: no aborts either
@@ -96,18 +99,25 @@ class LogReads:
             raise self._log.storage_error("reading the aborts of", error) from error
 
     def _read_segment(
-        self, number: int, offset: int, limit: int, max_bytes: int, *, min_one_message: bool
+        self,
+        number: int,
+        offset: int,
+        limit: int,
+        max_bytes: int,
+        min_one_message: bool,  # noqa: FBT001 - see above
     ) -> FileSlice | bytes | None:
         log = self._log
         segments = log.segments
-        segment = segments[number]
+        segment = segments.ordered[number]
         try:
             place = segment.place_of(offset)
             if place is None:
                 return None
             start, first_bytes = place
             end = segment.size
-            if limit < segments.end_of(number, log.log_end_offset):
+            number += 1
+            bases = segments.base_offsets
+            if limit < (bases[number] if number < len(bases) else log.log_end_offset):
                 limit_position = segment.position_of(limit)
                 end = segment.size if limit_position is None else limit_position
             if end - start > max_bytes:

@@ -17,47 +17,45 @@ if TYPE_CHECKING:
 class SegmentList:
     """The segments by base offset; never empty once the log is open."""
 
-    __slots__ = ("_bases", "_segments", "active")
+    __slots__ = ("active", "base_offsets", "ordered")
 
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
-        self._segments = sorted(segments, key=lambda segment: segment.base_offset)
-        self._bases = [segment.base_offset for segment in self._segments]
-        if self._segments:
-            self.active = self._segments[-1]
+        self.ordered = sorted(segments, key=lambda segment: segment.base_offset)
+        """The segments; reads look at this and at `base_offsets` without a call."""
+        self.base_offsets = [segment.base_offset for segment in self.ordered]
+        """All base offsets, increasing."""
+        if self.ordered:
+            self.active = self.ordered[-1]
 
     def __iter__(self) -> Iterator[Segment]:
-        return iter(self._segments)
+        return iter(self.ordered)
 
     def __len__(self) -> int:
-        return len(self._segments)
+        return len(self.ordered)
 
     def __getitem__(self, number: int) -> Segment:
-        return self._segments[number]
-
-    @property
-    def base_offsets(self) -> list[int]:
-        """All base offsets, increasing."""
-        return self._bases
+        return self.ordered[number]
 
     def number_for(self, offset: int) -> int:
         """Return the number of the segment that may hold offset, -1 when it precedes all."""
-        return bisect_right(self._bases, offset) - 1
+        return bisect_right(self.base_offsets, offset) - 1
 
     def add(self, segment: Segment) -> None:
         """Add a segment after all others; it becomes the active one."""
-        assert not self._bases or segment.base_offset > self._bases[-1]
-        self._segments.append(segment)
-        self._bases.append(segment.base_offset)
+        assert not self.base_offsets or segment.base_offset > self.base_offsets[-1]
+        self.ordered.append(segment)
+        self.base_offsets.append(segment.base_offset)
         self.active = segment
 
     def remove(self, segments: Iterable[Segment]) -> None:
         """Remove segments from the list; the caller removes their files."""
         removed = {segment.base_offset for segment in segments}
-        self._segments = [one for one in self._segments if one.base_offset not in removed]
-        self._bases = [segment.base_offset for segment in self._segments]
-        if self._segments:
-            self.active = self._segments[-1]
+        self.ordered = [one for one in self.ordered if one.base_offset not in removed]
+        self.base_offsets = [segment.base_offset for segment in self.ordered]
+        if self.ordered:
+            self.active = self.ordered[-1]
 
     def end_of(self, number: int, log_end_offset: int) -> int:
         """Return the offset after the segment's last one."""
-        return self._bases[number + 1] if number + 1 < len(self._bases) else log_end_offset
+        bases = self.base_offsets
+        return bases[number + 1] if number + 1 < len(bases) else log_end_offset
