@@ -49,9 +49,8 @@ def test_requests_are_read_as_by_the_codec(version: int) -> None:
             known.session_id,
             known.session_epoch,
         )
-        assert values.partitions == [
-            (
-                (topic.topic, topic.topic_id, one.partition),
+        expected = {
+            (topic.topic, topic.topic_id, one.partition): (
                 one.current_leader_epoch,
                 one.fetch_offset,
                 one.last_fetched_epoch,
@@ -60,7 +59,8 @@ def test_requests_are_read_as_by_the_codec(version: int) -> None:
             )
             for topic in known.topics
             for one in topic.partitions
-        ]
+        }
+        assert list(values.partitions.items()) == list(expected.items())
         assert values.forgotten == [
             (topic.topic, topic.topic_id, partition)
             for topic in known.forgotten_topics_data

@@ -13,7 +13,12 @@ from ottla.protocol.fetch_values import (
     PartitionFetch,
     PartitionKey,
 )
-from ottla.replication.fetch_session import MIN_EVICTION_MS, FetchSessionCache
+from ottla.replication.fetch_session import (
+    MIN_EVICTION_MS,
+    FetchSession,
+    FetchSessionCache,
+    KnownPartition,
+)
 from ottla.types import ZERO_UUID, Uuid
 
 KEY = PartitionKey("t", ZERO_UUID, 0)
@@ -23,11 +28,18 @@ def request(
     *partitions: int, session_id: int = 0, epoch: int = 0, forgotten: tuple[int, ...] = ()
 ) -> FetchValues:
     """Return a fetch of partitions of topic "t", each from the offset of its own number."""
-    requested = [
-        PartitionFetch(KEY._replace(partition=one), -1, one, -1, -1, 100) for one in partitions
-    ]
+    requested = {
+        KEY._replace(partition=one): PartitionFetch(-1, one, -1, -1, 100) for one in partitions
+    }
     removed = [KEY._replace(partition=one) for one in forgotten]
     return FetchValues(None, -1, -1, 0, 1, 1 << 20, 0, session_id, epoch, requested, removed, "")
+
+
+def begun(cache: FetchSessionCache, *partitions: int, now_ms: int = 0) -> FetchSession:
+    """Return the session that a full fetch begins."""
+    session = cache.session_of(request(*partitions), 12, now_ms)
+    assert session is not None
+    return session
 
 
 def data(*, high_watermark: int = 0, records: bytes = b"", error: int = 0) -> FetchedPartition:
@@ -43,23 +55,24 @@ def cache() -> FetchSessionCache:
 
 def test_a_session_remembers_partitions(cache: FetchSessionCache) -> None:
     """An empty incremental request reads what the session holds, less what it forgot."""
-    plan = cache.plan(request(0, 1), 12, 0)
-    assert plan.session_id > 0
-    assert not plan.is_incremental
-    again = cache.plan(request(session_id=plan.session_id, epoch=1, forgotten=(0,)), 12, 0)
-    assert again.is_incremental
-    assert [requested.key.partition for requested in again.partitions] == [1]
+    session = begun(cache, 0, 1)
+    assert session.session_id > 0
+    again = cache.session_of(request(session_id=session.session_id, epoch=1, forgotten=(0,)), 12, 0)
+    assert again is session
+    assert [key.partition for key in session.partitions] == [1]
 
 
 def test_topics_are_forgotten_by_their_id(cache: FetchSessionCache) -> None:
     """From version 13 on topics have ids only, also where they are forgotten (KAFKA-13079)."""
     ids = [Uuid(bytes([number]) * 16) for number in (1, 2)]
     keys = [PartitionKey("", one, 0) for one in ids]
-    requested = [PartitionFetch(key, -1, 0, -1, -1, 100) for key in keys]
+    requested = {key: PartitionFetch(-1, 0, -1, -1, 100) for key in keys}
     first = request()._replace(partitions=requested)
-    session_id = cache.plan(first, 13, 0).session_id
-    later = request(session_id=session_id, epoch=1)._replace(forgotten=keys[:1])
-    assert [one.key.topic_id for one in cache.plan(later, 13, 0).partitions] == [ids[1]]
+    session = cache.session_of(first, 13, 0)
+    assert session is not None
+    later = request(session_id=session.session_id, epoch=1)._replace(forgotten=keys[:1])
+    assert cache.session_of(later, 13, 0) is session
+    assert [key.topic_id for key in session.partitions] == [ids[1]]
 
 
 @pytest.mark.parametrize(
@@ -74,59 +87,71 @@ def test_a_wrong_session_is_named(
     cache: FetchSessionCache, session_offset: int, epoch: int, version: int, code: ErrorCode
 ) -> None:
     """Unknown ids, wrong epochs and a change between names and ids each have their code."""
-    session_id = cache.plan(request(0), 12, 0).session_id
+    session_id = begun(cache, 0).session_id
     with pytest.raises(KafkaError) as raised:
-        cache.plan(request(session_id=session_id + session_offset, epoch=epoch), version, 0)
+        cache.session_of(request(session_id=session_id + session_offset, epoch=epoch), version, 0)
     assert raised.value.code == code
 
 
 def test_a_full_request_ends_the_old_session(cache: FetchSessionCache) -> None:
     """Epoch 0 with an id replaces the session, epoch -1 only ends it."""
-    first = cache.plan(request(0), 12, 0).session_id
-    second = cache.plan(request(0, session_id=first), 12, 0).session_id
-    assert second != first
+    first = begun(cache, 0)
+    second = cache.session_of(request(0, session_id=first.session_id), 12, 0)
+    assert second is not None
+    assert second.session_id != first.session_id
     assert len(cache) == 1
-    assert cache.plan(request(0, session_id=second, epoch=-1), 12, 0).session_id == 0
+    assert cache.session_of(request(0, session_id=second.session_id, epoch=-1), 12, 0) is None
     assert len(cache) == 0
 
 
 def test_only_idle_sessions_make_room(cache: FetchSessionCache) -> None:
     """A full cache serves without a session until one has been idle for two minutes."""
-    cache.plan(request(0), 12, 0)
-    cache.plan(request(0), 12, 1)
-    assert cache.plan(request(0), 12, 2).session_id == 0
-    assert cache.plan(request(0), 12, MIN_EVICTION_MS + 1).session_id > 0
+    begun(cache, 0)
+    begun(cache, 0, now_ms=1)
+    assert cache.session_of(request(0), 12, 2) is None
+    begun(cache, 0, now_ms=MIN_EVICTION_MS + 1)
     assert cache.evictions == 1
 
 
 def test_a_larger_session_takes_the_place_of_a_smaller_one(cache: FetchSessionCache) -> None:
     """Of those that had their two minutes, however busy they are; an equal one stays."""
-    first = cache.plan(request(0), 12, 0).session_id
-    second = cache.plan(request(0, 1), 12, 0).session_id
+    first = begun(cache, 0).session_id
+    second = begun(cache, 0, 1).session_id
     late_ms = MIN_EVICTION_MS + 1
     for session_id in (first, second):
-        cache.plan(request(session_id=session_id, epoch=1), 12, late_ms - 2)
-    assert cache.plan(request(0, 1), 12, late_ms - 2).session_id == 0
-    assert cache.plan(request(0), 12, late_ms).session_id == 0
-    assert cache.plan(request(0, 1), 12, late_ms).session_id > 0
+        cache.session_of(request(session_id=session_id, epoch=1), 12, late_ms - 2)
+    assert cache.session_of(request(0, 1), 12, late_ms - 2) is None
+    assert cache.session_of(request(0), 12, late_ms) is None
+    begun(cache, 0, 1, now_ms=late_ms)
     with pytest.raises(KafkaError):
-        cache.plan(request(session_id=first, epoch=2), 12, late_ms)
-    assert cache.plan(request(session_id=second, epoch=2), 12, late_ms).session is not None
+        cache.session_of(request(session_id=first, epoch=2), 12, late_ms)
+    assert cache.session_of(request(session_id=second, epoch=2), 12, late_ms) is not None
 
 
-def test_an_answer_names_only_what_changed(cache: FetchSessionCache) -> None:
+def test_an_answer_names_only_what_changed() -> None:
     """Records, a moved watermark, and errors with their end are told; silence is left out."""
-    (requested,) = cache.plan(request(0), 12, 0).partitions
-    assert requested.must_respond(data(high_watermark=5))
-    assert not requested.must_respond(data(high_watermark=5))
-    assert requested.must_respond(data(high_watermark=5, records=b"x"))
-    assert requested.must_respond(data(error=3, high_watermark=-1))
-    assert requested.must_respond(data(high_watermark=5))
+    known = KnownPartition("t")
+    assert known.must_respond(data(high_watermark=5))
+    assert not known.must_respond(data(high_watermark=5))
+    assert known.must_respond(data(high_watermark=5, records=b"x"))
+    assert known.must_respond(data(error=3, high_watermark=-1))
+    assert known.must_respond(data(high_watermark=5))
 
 
 def test_served_partitions_go_to_the_end(cache: FetchSessionCache) -> None:
     """A byte limit starves no partition: one that was served goes to the end."""
-    plan = cache.plan(request(0, 1, 2), 12, 0)
-    assert plan.session is not None
-    plan.session.serve_later([next(iter(plan.session.partitions))])
-    assert [key.partition for key in plan.session.partitions] == [1, 2, 0]
+    session = begun(cache, 0, 1, 2)
+    session.serve_later([data(records=b"x")])
+    assert [key.partition for key in session.partitions] == [1, 2, 0]
+
+
+def test_a_partition_that_is_requested_twice_has_the_later_offset(
+    cache: FetchSessionCache,
+) -> None:
+    """It stays where it is in the order, and an unnamed one keeps its offset."""
+    session = begun(cache, 0, 1)
+    later = request(session_id=session.session_id, epoch=1)
+    moved = later._replace(partitions={KEY: PartitionFetch(-1, 7, -1, -1, 100)})
+    assert cache.session_of(moved, 12, 0) is session
+    offsets = [(key.partition, one.fetch_offset) for key, one in session.partitions.items()]
+    assert offsets == [(0, 7), (1, 1)]

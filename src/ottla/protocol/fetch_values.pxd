@@ -15,9 +15,9 @@ cpdef object read_fetch(Reader reader, int version)
 cdef object _read(Reader reader, int version)
 
 @cython.locals(
-    flexible=cython.bint, found=list, topic_count=cython.Py_ssize_t, count=cython.Py_ssize_t,
+    flexible=cython.bint, found=dict, topic_count=cython.Py_ssize_t, count=cython.Py_ssize_t,
 )
-cdef list _read_partitions(Reader reader, int version)
+cdef dict _read_partitions(Reader reader, int version)
 
 @cython.locals(flexible=cython.bint, topic_count=cython.Py_ssize_t, count=cython.Py_ssize_t)
 cdef int _read_forgotten(Reader reader, int version, list found) except -1

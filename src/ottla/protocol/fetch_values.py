@@ -69,7 +69,6 @@ class PartitionKey(NamedTuple):
 class PartitionFetch(NamedTuple):
     """What a client requests of one partition; -1 for what it does not say."""
 
-    key: PartitionKey
     current_leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
@@ -90,7 +89,8 @@ class FetchValues(NamedTuple):
     isolation_level: int
     session_id: int
     session_epoch: int
-    partitions: list[PartitionFetch]
+    partitions: dict[PartitionKey, PartitionFetch]
+    """In the order of the request; for one that is named twice the later values, as in Kafka."""
     forgotten: list[PartitionKey]
     rack_id: str
 
@@ -171,9 +171,9 @@ def _read(reader: Reader, version: int) -> FetchValues:
     return values
 
 
-def _read_partitions(reader: Reader, version: int) -> list[PartitionFetch]:
+def _read_partitions(reader: Reader, version: int) -> dict[PartitionKey, PartitionFetch]:
     flexible = version >= _FLEXIBLE_FROM
-    found: list[PartitionFetch] = []
+    found: dict[PartitionKey, PartitionFetch] = {}
     topic, topic_id = "", ZERO_UUID
     topic_count = read_count(reader, flexible)
     while topic_count > 0:
@@ -198,8 +198,8 @@ def _read_partitions(reader: Reader, version: int) -> list[PartitionFetch]:
             if flexible:
                 skip_tags(reader)
             key = native.new_tuple(PartitionKey, (topic, topic_id, index))
-            requested = (key, leader_epoch, offset, last_epoch, log_start, max_bytes)
-            found.append(native.new_tuple(PartitionFetch, requested))
+            requested = (leader_epoch, offset, last_epoch, log_start, max_bytes)
+            found[key] = native.new_tuple(PartitionFetch, requested)
         if flexible:
             skip_tags(reader)
     return found

@@ -6,17 +6,17 @@ benchmarks/against_kafka.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.fetch_values import FetchedPartition
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from ottla.protocol.fetch_values import (
         FetchAnswer,
-        FetchedPartition,
         FetchValues,
         PartitionFetch,
         PartitionKey,
@@ -24,63 +24,38 @@ if TYPE_CHECKING:
     from ottla.replication.partition import Partition
 
 INVALID_SESSION_ID = 0
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
 MIN_EVICTION_MS = 120_000
 _MAX_EPOCH = 0x7FFF_FFFF
+_TOPIC_IDS_FROM = 13
+_SIZE: Final = FetchedPartition._fields.index("size_bytes")
 
 
-class FetchPartition:
-    """One partition of a session: the request's parameters and the offsets last returned."""
+class KnownPartition:
+    """What the broker remembers of a partition that was requested: its place, what it returned."""
 
-    __slots__ = (
-        "current_leader_epoch",
-        "fetch_offset",
-        "high_watermark",
-        "key",
-        "last_fetched_epoch",
-        "log_start_offset",
-        "max_bytes",
-        "replica",
-        "topic",
-    )
+    __slots__ = ("high_watermark", "log_start_offset", "replica", "topic")
 
-    def __init__(self, requested: PartitionFetch) -> None:
-        (
-            self.key,
-            self.current_leader_epoch,
-            self.fetch_offset,
-            self.last_fetched_epoch,
-            _,
-            self.max_bytes,
-        ) = requested
-        self.topic = self.key.topic
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        """The name behind a topic id; "" if unknown."""
         self.replica: Partition | None = None
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def update(self, requested: PartitionFetch) -> None:
-        """Store the parameters of a request."""
-        (
-            _,
-            self.current_leader_epoch,
-            self.fetch_offset,
-            self.last_fetched_epoch,
-            _,
-            self.max_bytes,
-        ) = requested
-
     def must_respond(self, fetched: FetchedPartition) -> bool:
         """Return whether an incremental response has to name the partition; store what it says."""
-        if fetched.error_code:
+        _, error_code, high_watermark, _, log_start_offset, _, _, size, diverging, _ = fetched
+        if error_code:
             self.high_watermark = -1  # so that the end of the error is reported as well
             return True
-        changed = fetched.size_bytes > 0 or fetched.diverging_epoch is not None
-        if fetched.high_watermark != self.high_watermark:
-            self.high_watermark = fetched.high_watermark
+        changed = size > 0 or diverging is not None
+        if high_watermark != self.high_watermark:
+            self.high_watermark = high_watermark
             changed = True
-        if fetched.log_start_offset != self.log_start_offset:
-            self.log_start_offset = fetched.log_start_offset
+        if log_start_offset != self.log_start_offset:
+            self.log_start_offset = log_start_offset
             changed = True
         return changed
 
@@ -91,6 +66,7 @@ class FetchSession:
     __slots__ = (
         "created_ms",
         "epoch",
+        "known",
         "last_used_ms",
         "partitions",
         "session_id",
@@ -101,68 +77,31 @@ class FetchSession:
         self.session_id = session_id
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
-        self.partitions: dict[PartitionKey, FetchPartition] = {}
+        self.partitions: dict[PartitionKey, PartitionFetch] = {}
+        """What the client requested last of each."""
+        self.known: dict[PartitionKey, KnownPartition] = {}
+        """Those that were read at least once."""
         self.created_ms = now_ms
         self.last_used_ms = now_ms
 
-    def update(self, request: FetchValues) -> None:
-        """Add, change and remove the partitions that an incremental request names."""
-        for requested in request.partitions:
-            key = requested.key
-            cached = self.partitions.get(key)
-            if cached is None:
-                self.partitions[key] = FetchPartition(requested)
-            else:
-                cached.update(requested)
-        for key in request.forgotten:
-            self.partitions.pop(key, None)
+    def forget(self, key: PartitionKey) -> None:
+        """Remove a partition."""
+        self.partitions.pop(key, None)
+        self.known.pop(key, None)
 
-    def continued(self, now_ms: int) -> None:
-        """Advance the epoch after a request."""
-        self.last_used_ms = now_ms
-        self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+    def changed(self, results: Iterable[FetchedPartition]) -> list[FetchedPartition]:
+        """Return those that differ from what was returned last; store what they say."""
+        known = self.known
+        return [fetched for fetched in results if known[fetched[0]].must_respond(fetched)]
 
-    def serve_later(self, served: Iterable[PartitionKey]) -> None:
+    def serve_later(self, returned: Iterable[FetchedPartition]) -> None:
         """Move partitions that returned data to the end, so that a byte limit starves none."""
-        for key in served:
-            cached = self.partitions.pop(key, None)
-            if cached is not None:
-                self.partitions[key] = cached
-
-
-def _requested(request: FetchValues) -> dict[PartitionKey, FetchPartition]:
-    """Return the partitions of a request, to be read without what a session knows."""
-    return {requested.key: FetchPartition(requested) for requested in request.partitions}
-
-
-class FetchPlan:
-    """The partitions that one Fetch reads, with or without a session."""
-
-    __slots__ = ("_epoch", "is_incremental", "partitions", "session")
-
-    def __init__(
-        self,
-        partitions: Collection[FetchPartition],
-        session: FetchSession | None,
-        *,
-        is_incremental: bool,
-    ) -> None:
-        self.partitions = partitions
-        self.session = session
-        self.is_incremental = is_incremental
-        self._epoch = session.epoch if session else INITIAL_EPOCH
-
-    @property
-    def is_overtaken(self) -> bool:
-        """Whether a later request continued the session while this one waited."""
-        return (
-            self.is_incremental and self.session is not None and self.session.epoch != self._epoch
-        )
-
-    @property
-    def session_id(self) -> int:
-        """The session id for the response; 0 without a session."""
-        return self.session.session_id if self.session else INVALID_SESSION_ID
+        partitions = self.partitions
+        if len(partitions) > 1:
+            for fetched in returned:
+                key = fetched[0]
+                if fetched[_SIZE] and key in partitions:
+                    partitions[key] = partitions.pop(key)
 
 
 class FetchSessionCache:
@@ -182,18 +121,32 @@ class FetchSessionCache:
         """Partitions cached in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    def plan(self, request: FetchValues, version: int, now_ms: int) -> FetchPlan:
-        """Return the partitions to read; raises KafkaError for an unknown session or epoch."""
-        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
-            return self._full_plan(request, version, now_ms)
-        session = self._continue(request, version)
-        session.update(request)
+    def session_of(self, request: FetchValues, version: int, now_ms: int) -> FetchSession | None:
+        """Return the session that a fetch begins or continues, None when it has none.
+
+        Raises KafkaError for an unknown session or epoch.
+        """
+        _, _, _, _, _, _, _, session_id, epoch, partitions, forgotten, _ = request
+        if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            if session_id:
+                self._sessions.pop(session_id, None)
+            return self._begin(partitions, version, now_ms) if epoch == INITIAL_EPOCH else None
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != (version >= _TOPIC_IDS_FROM):
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.partitions.update(partitions)
+        for key in forgotten:
+            session.forget(key)
         if not session.partitions:  # as in Kafka, an empty session ends
-            del self._sessions[session.session_id]
-            return FetchPlan(_requested(request).values(), None, is_incremental=False)
-        session.continued(now_ms)
-        return FetchPlan(session.partitions.values(), session, is_incremental=True)
+            del self._sessions[session_id]
+            return None
+        session.last_used_ms = now_ms
+        session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
+        return session
 
     def take_back(self, request: FetchValues, unsent: FetchAnswer) -> None:
         """Forget an unsent response: its session if it began one, else the offsets it named."""
@@ -204,36 +157,21 @@ class FetchSessionCache:
         if session is None:
             return
         for fetched in unsent.partitions:
-            cached = session.partitions.get(fetched.key)
-            if cached is not None:
-                cached.high_watermark = -1
+            known = session.known.get(fetched.key)
+            if known is not None:
+                known.high_watermark = -1
 
-    def _full_plan(self, request: FetchValues, version: int, now_ms: int) -> FetchPlan:
-        requested = _requested(request)
-        session = None
-        if request.session_epoch == INITIAL_EPOCH:
-            session = self._create(len(requested), uses_topic_ids=version >= 13, now_ms=now_ms)
-        if session is not None:
-            session.partitions = requested
-        return FetchPlan(requested.values(), session, is_incremental=False)
-
-    def _continue(self, request: FetchValues, version: int) -> FetchSession:
-        session = self._sessions.get(request.session_id)
-        if session is None:
-            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.epoch != request.session_epoch:
-            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_topic_ids != (version >= 13):
-            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        return session
-
-    def _create(self, size: int, *, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
-        if len(self._sessions) >= self._slots and not self._evict(size, now_ms):
+    def _begin(
+        self, partitions: dict[PartitionKey, PartitionFetch], version: int, now_ms: int
+    ) -> FetchSession | None:
+        if len(self._sessions) >= self._slots and not self._evict(len(partitions), now_ms):
             return None
         session_id = self._rng.randint(1, _MAX_EPOCH)
         while session_id in self._sessions:
             session_id = self._rng.randint(1, _MAX_EPOCH)
+        uses_topic_ids = version >= _TOPIC_IDS_FROM
         session = FetchSession(session_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        session.partitions = partitions
         self._sessions[session_id] = session
         return session
 

@@ -138,19 +138,20 @@ class Partition:
         self,
         fetch_offset: int,
         max_bytes: int,
-        *,
         isolation: FetchIsolation,
-        current_leader_epoch: int = NO_EPOCH,
-        min_one_message: bool = False,
+        current_leader_epoch: int,
+        min_one_message: bool,  # noqa: FBT001 - keywords cost much per call
     ) -> FetchData:
-        """Read for a consumer; raises KafkaError for a wrong epoch or an offset out of range."""
+        """Read for a consumer; raises KafkaError for a wrong epoch or an offset out of range.
+
+        A negative epoch stands for none.
+        """
         self.read_count += 1
+        log = self.log
         if (
             not self.is_leader
-            or self.log.failure is not None
-            or current_leader_epoch not in (NO_EPOCH, self.leader_epoch)
+            or log.failure is not None
+            or (current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch)
         ):
-            self.check_leader(current_leader_epoch)
-        return self.log.reads.read(
-            fetch_offset, max_bytes, isolation=isolation, min_one_message=min_one_message
-        )
+            self.check_leader(max(NO_EPOCH, current_leader_epoch))
+        return log.reads.read(fetch_offset, max_bytes, isolation, min_one_message)

@@ -13,21 +13,22 @@ from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition, read_fetch, write_fetch
 from ottla.purgatory.pending import Pending
 from ottla.replication.delayed_fetch import DelayedFetch
+from ottla.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, KnownPartition
 from ottla.replication.partition import NO_EPOCH
 from ottla.server.requests.api import Form, handles
-from ottla.server.requests.page_cache import is_cold, when_warm
+from ottla.server.requests.page_cache import when_warm
 from ottla.storage.log.append_info import FetchIsolation
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ottla.protocol.fetch_values import FetchValues, PartitionKey
-    from ottla.replication.fetch_session import FetchPartition, FetchPlan
+    from ottla.protocol.fetch_values import FetchValues, PartitionFetch, PartitionKey
+    from ottla.replication.fetch_session import FetchSession
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
     from ottla.storage.indexes.transaction_index import AbortedTransaction
-    from ottla.types import Node
+    from ottla.types import Node, SendItem
 
 _TOPIC_IDS_FROM: Final = 13
 _STORAGE_ERROR_FROM: Final = 6
@@ -48,28 +49,33 @@ def fail_request(_request: FetchValues, error: KafkaError) -> FetchAnswer:
 @handles(FetchRequest, form=Form(read_fetch, write_fetch, fail_request), listener="broker")
 def fetch(ctx: Context, request: FetchValues) -> FetchAnswer | Pending[FetchAnswer]:
     """Answer at once when min_bytes are there, something is wrong, or the client does not wait."""
-    plan = ctx.broker.fetch_sessions.plan(request, ctx.api_version, ctx.now_ms)
-    read = FetchRead(ctx, request, plan)
-    read.run()
-    if read.is_enough:
+    session = ctx.broker.fetch_sessions.session_of(request, ctx.api_version, ctx.now_ms)
+    read = FetchRead(ctx, request, session)
+    if read.run():
         return _answer(ctx, read)
     return _wait(ctx, request, read)
 
 
 def _answer(ctx: Context, read: FetchRead) -> FetchAnswer | Pending[FetchAnswer]:
     """Answer at once, or when what the disk must give was read."""
-    if read.cold and ctx.broker.run_in_worker is not None:
+    if read.cold is not None and ctx.broker.run_in_worker is not None:
         return when_warm(read.cold, read.response(), ctx.broker.run_in_worker)
     return read.response()
 
 
 def _wait(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchAnswer]:
-    broker = ctx.broker
+    broker, session = ctx.broker, read.session
+    epoch = 0 if session is None else session.epoch
     pending: Pending[FetchAnswer] = Pending()
 
     def answer() -> None:
         try:
-            answered = _answer_again(ctx, request, read)
+            if read.is_incremental and session is not None and session.epoch != epoch:
+                pending.complete(_overtaken(session))
+                return
+            again = FetchRead(ctx, request, session)
+            again.run_again(read)
+            answered = _answer(ctx, again)
         except Exception as error:  # noqa: BLE001 - it is not the fault of the producer that wakes us up
             pending.fail(error)
             return
@@ -86,16 +92,9 @@ def _wait(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchA
     return pending
 
 
-def _answer_again(
-    ctx: Context, request: FetchValues, first: FetchRead
-) -> FetchAnswer | Pending[FetchAnswer]:
-    """Read again after a wait; a client that has continued its session meanwhile gets no data."""
-    plan = first.plan
-    if plan.is_overtaken:
-        return FetchAnswer(int(ErrorCode.INVALID_FETCH_SESSION_EPOCH), plan.session_id, ())
-    read = FetchRead(ctx, request, plan)
-    read.run_again(first)
-    return _answer(ctx, read)
+def _overtaken(session: FetchSession) -> FetchAnswer:
+    """Return the response to a client that has continued its session while a request waited."""
+    return FetchAnswer(int(ErrorCode.INVALID_FETCH_SESSION_EPOCH), session.session_id, ())
 
 
 class FetchRead:
@@ -106,223 +105,264 @@ class FetchRead:
         "_ctx",
         "_has_error",
         "_isolation",
+        "_known",
         "_leader_ids",
-        "_request",
+        "_max_wait_ms",
+        "_partitions",
+        "_replica_id",
+        "_replicas",
         "_results",
         "_was_known",
         "cold",
+        "is_incremental",
         "min_bytes",
-        "plan",
+        "session",
         "size_bytes",
         "unknown",
     )
 
-    def __init__(self, ctx: Context, request: FetchValues, plan: FetchPlan) -> None:
+    def __init__(self, ctx: Context, request: FetchValues, session: FetchSession | None) -> None:
+        (
+            _, replica_id, _, max_wait_ms, min_bytes, max_bytes, isolation_level,
+            _, session_epoch, partitions, _, _,
+        ) = request  # fmt: skip
         self._ctx = ctx
-        self._request = request
-        self.plan = plan
-        self._isolation = _COMMITTED if request.isolation_level else _UNCOMMITTED
-        bytes_left = self._bytes_left = min(request.max_bytes, ctx.broker.fetch_max_bytes)
-        self.min_bytes = min(request.min_bytes, bytes_left)
-        self._results: list[tuple[FetchPartition, FetchedPartition]] = []
+        self.session = session
+        if session is None:
+            self.is_incremental = False
+            self._partitions = partitions
+            self._known: dict[PartitionKey, KnownPartition] = {}
+        else:
+            self.is_incremental = session_epoch != INITIAL_EPOCH
+            self._partitions, self._known = session.partitions, session.known
+        self._replica_id = replica_id
+        self._max_wait_ms = max_wait_ms
+        self._isolation = _COMMITTED if isolation_level else _UNCOMMITTED
+        limit = ctx.broker.fetch_max_bytes
+        if max_bytes > limit:  # noqa: PLR1730 - half the cost of min()
+            max_bytes = limit
+        self._bytes_left = max_bytes
+        self.min_bytes = min_bytes if min_bytes < max_bytes else max_bytes  # noqa: FURB136 - see above
+        self._results: list[FetchedPartition] = []
+        self._replicas: list[Partition | None] = []
+        """Of each result, where it was found."""
         self._has_error = False
         self._was_known = False
+        self._leader_ids: set[int] | None = None
         self.unknown: dict[PartitionKey, FetchedPartition] | None = None
-        self._leader_ids: set[int] = set()
-        self.cold: list[FileSlice] = []
+        self.cold: list[FileSlice] | None = None
         self.size_bytes = 0
-
-    @property
-    def is_enough(self) -> bool:
-        """Whether the response should go out now."""
-        return (
-            self.size_bytes >= self.min_bytes
-            or self._has_error
-            or self._request.max_wait_ms <= 0
-            or (self.unknown is not None and len(self.unknown) == len(self.plan.partitions))
-        )
 
     def positions(self) -> dict[Partition, int]:
         """Return what a waiting fetch watches: partition → offset from which it reads."""
-        return {
-            requested.replica: requested.fetch_offset
-            for requested in self.plan.partitions
-            if requested.replica is not None
-        }
+        self._remember()
+        positions = {}
+        for key, requested in self._partitions.items():
+            known = self._known.get(key)
+            if known is not None and known.replica is not None:
+                positions[known.replica] = requested.fetch_offset
+        return positions
 
-    def run(self) -> None:
-        """Read each partition in turn until the byte limit is used up."""
-        results = self._results
+    def _remember(self) -> None:
+        """Note where the partitions were found: their topics may be gone after a wait."""
+        for fetched, replica in zip(self._results, self._replicas, strict=True):
+            known = self._known_of(fetched[0])
+            if replica is not None and known.replica is not replica:
+                known.replica, known.topic = replica, replica.topic_partition.topic
+
+    def _known_of(self, key: PartitionKey) -> KnownPartition:
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = KnownPartition(key.topic)
+        return known
+
+    def run(self) -> bool:
+        """Read each partition in turn until the byte limit is used up.
+
+        Return whether the response should go out now.
+        """
         # with a negative limit the first partition counts that is read, also one without news
-        is_incremental = self.plan.is_incremental and self._bytes_left >= 0
-        for requested in self.plan.partitions:
-            if not (is_incremental and _is_unchanged(requested)):
-                results.append((requested, self._read(requested)))
+        skips_unchanged = self.is_incremental and self._bytes_left >= 0
+        for key, requested in self._partitions.items():
+            if skips_unchanged:
+                known = self._known.get(key)
+                if known is not None and _is_unchanged(known, requested):
+                    continue
+            self._read(key, requested)
+        return (
+            self.size_bytes >= self.min_bytes
+            or self._has_error
+            or self._max_wait_ms <= 0
+            or (self.unknown is not None and len(self.unknown) == len(self._partitions))
+        )
 
     def run_again(self, first: FetchRead) -> None:
         """Read what was known before a wait: what was unknown stays so, as in Kafka."""
         self._was_known = True
+        self._known = first._known
         if first.unknown is None:
             self.run()
             return
-        for requested in self.plan.partitions:
-            answered = first.unknown.get(requested.key)
-            self._results.append((requested, answered or self._read(requested)))
+        for key, requested in self._partitions.items():
+            answered = first.unknown.get(key)
+            if answered is None:
+                self._read(key, requested)
+            else:
+                self._results.append(answered)
+                self._replicas.append(None)
 
-    def _read(self, requested: FetchPartition) -> FetchedPartition:
+    def _read(  # noqa: C901 - each further function costs half a microsecond here
+        self, key: PartitionKey, requested: PartitionFetch
+    ) -> None:
+        """Read one partition; what is unusual branches off where it is found."""
+        topic, topic_id, index = key
+        epoch, offset, last_fetched_epoch, _, max_bytes = requested
+        replica = None
         try:
-            replica = requested.replica
-            if replica is None or not replica.is_leader:
-                replica = self._find(requested)
-            if self._request.replica_id >= 0:
+            if not topic:
+                held = self._ctx.broker.replicas.by_topic_id.get(topic_id)
+                replica = None if held is None else held.get(index)
+            if replica is None:
+                replica = self._find(key)
+            if self._replica_id >= 0:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if requested.last_fetched_epoch >= 0:
+            if last_fetched_epoch >= 0:
                 diverging = _diverging_epoch(replica, requested)
                 if diverging is not None:
                     self._has_error = True
-                    return _fetched(requested, replica)._replace(diverging_epoch=diverging)
-            max_bytes, epoch = requested.max_bytes, requested.current_leader_epoch
+                    self._add(key, replica, None, b"", 0, diverging)
+                    return
+            if max_bytes > self._bytes_left:  # noqa: PLR1730 - see above
+                max_bytes = self._bytes_left
             records, _, aborted = replica.read(
-                requested.fetch_offset,
-                min(self._bytes_left, max_bytes),
-                isolation=self._isolation,
-                current_leader_epoch=epoch if epoch >= 0 else NO_EPOCH,
-                min_one_message=not self.size_bytes,
+                offset, max_bytes, self._isolation, epoch, not self.size_bytes
             )
             if type(records) is not FileSlice:
                 if self._bytes_left < 0:
                     self._end_negative_limit()
-                return _fetched(requested, replica, aborted)
-            if is_cold(records):
-                self.cold.append(records)
+                self._add(key, replica, aborted, b"", 0)
+                return
+            file, position, size = records
+            if not file.is_cached(position, size):  # type: ignore[attr-defined] # a log's own file
+                self.cold = [records] if self.cold is None else [*self.cold, records]
         except KafkaError as error:
-            return self._failed(requested, error.code)
+            self._fail(key, replica, error.code)
+            return
         except OSError:  # no descriptor left, or the disk fails
-            return self._failed(requested, ErrorCode.KAFKA_STORAGE_ERROR)
-        size = records.size
+            self._fail(key, replica, ErrorCode.KAFKA_STORAGE_ERROR)
+            return
         self.size_bytes += size
-        self._bytes_left = max(0, self._bytes_left - size)
-        return _fetched(requested, replica, aborted, records, size)
+        self._bytes_left = self._bytes_left - size if self._bytes_left > size else 0
+        self._add(key, replica, aborted, records, size)
 
-    def _failed(self, requested: FetchPartition, code: ErrorCode) -> FetchedPartition:
+    def _add(
+        self,
+        key: PartitionKey,
+        replica: Partition,
+        aborted: Sequence[AbortedTransaction] | None,
+        records: SendItem,
+        size: int,
+        diverging: tuple[int, int] | None = None,
+    ) -> None:
+        log = replica.log
+        high_watermark = log.high_watermark
+        stable = high_watermark if log.first_unstable_offset is None else log.last_stable_offset
+        start = log.log_start_offset
+        values = (
+            key, 0, high_watermark, stable, start, aborted, records, size, diverging, None,
+        )  # fmt: skip
+        self._results.append(_new_tuple(FetchedPartition, values))
+        self._replicas.append(replica)
+
+    def _fail(self, key: PartitionKey, replica: Partition | None, code: ErrorCode) -> None:
         """Answer for one partition; an unknown one does not end the wait for the others."""
         is_known = code not in _UNKNOWN
         if is_known:
             self._has_error = True
             self._end_negative_limit()
-        version, replica = self._ctx.api_version, requested.replica
+        version = self._ctx.api_version
         if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_FROM:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         leader = None
         if replica is not None and code in _LED_ELSEWHERE and version >= _LEADERS_FROM:
             leader = replica.leader_id, replica.leader_epoch
-            self._leader_ids.add(replica.leader_id)
+            self._leader_ids = (self._leader_ids or set()) | {replica.leader_id}
+        self._replicas.append(replica)
         if is_known or self._was_known:
-            return FetchedPartition(
-                requested.key, int(code), -1, -1, -1, None, b"", 0, current_leader=leader
-            )
-        unknown = FetchedPartition(requested.key, int(code), -1, -1, -1, (), b"", 0)
+            failed = FetchedPartition(key, int(code), -1, -1, -1, None, b"", 0, None, leader)
+            self._results.append(failed)
+            return
+        unknown = FetchedPartition(key, int(code), -1, -1, -1, (), b"", 0)
         if self.unknown is None:
             self.unknown = {}
-        self.unknown[requested.key] = unknown
-        return unknown  # Kafka answers for these before it reads
+        self.unknown[key] = unknown
+        self._results.append(unknown)  # Kafka answers for these before it reads
 
     def _end_negative_limit(self) -> None:
         """Continue with a limit of zero after the first read, as Kafka."""
         self._bytes_left = max(self._bytes_left, 0)
 
-    def _find(self, requested: FetchPartition) -> Partition:
-        """Return the replica; as in Kafka, a session remembers the name behind a topic id."""
-        topic, topic_id, index = requested.key
+    def _find(self, key: PartitionKey) -> Partition:
+        """Return the replica of a partition that is named, or that is not held by its topic id.
+
+        As in Kafka, a session remembers the name behind a topic id.
+        """
+        topic, topic_id, index = key
         broker = self._ctx.broker
-        held = None if topic else broker.replicas.by_topic_id.get(topic_id)
-        if held is not None and index in held:
-            requested.replica = held[index]
-            requested.topic = requested.replica.topic_partition.topic
-            return requested.replica
         if self._ctx.api_version >= _TOPIC_IDS_FROM:
+            known = self._known_of(key)
             name = broker.topic_name(topic_id)
-            if name is None and requested.topic:
-                is_recreated = broker.has_partition(requested.topic, index)
+            if name is None and known.topic:
+                is_recreated = broker.has_partition(known.topic, index)
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID if is_recreated else _UNKNOWN[0])
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-            topic = requested.topic = name
-        requested.replica = broker.replicas.get(topic, index)
-        return requested.replica
+            topic = known.topic = name
+        return broker.replicas.get(topic, index)
 
     def response(self) -> FetchAnswer:
-        """Return the response; partitions that gave data are served last the next time."""
-        results, plan = self._results, self.plan
-        session = plan.session
-        fetched = []
-        for requested, one in results:
-            if one.size_bytes and requested.replica is not None:
-                requested.replica.bytes_out += one.size_bytes
-            must_respond = session is None or requested.must_respond(one)
-            if must_respond or not plan.is_incremental:
-                fetched.append(one)
-        if plan.is_incremental and session is not None and len(session.partitions) > 1:
-            session.serve_later([one.key for one in fetched if one.size_bytes])
-        leaders = self._leaders() if self._leader_ids else ()
-        answer: FetchAnswer = _new_tuple(FetchAnswer, (0, plan.session_id, fetched, leaders))
+        """Return the response; with a session it names what has changed."""
+        results, session = self._results, self.session
+        for fetched, replica in zip(results, self._replicas, strict=True):
+            if replica is not None:
+                replica.bytes_out += fetched.size_bytes
+        session_id = INVALID_SESSION_ID
+        if session is not None:
+            session_id = session.session_id
+            self._remember()
+            changed = session.changed(results)
+            if self.is_incremental:
+                session.serve_later(changed)
+                results = changed
+        leaders = () if self._leader_ids is None else self._leaders(self._leader_ids)
+        answer: FetchAnswer = _new_tuple(FetchAnswer, (0, session_id, results, leaders))
         return answer
 
-    def _leaders(self) -> list[Node]:
+    def _leaders(self, leader_ids: set[int]) -> list[Node]:
         """Return the addresses of leaders that clients are referred to (KIP-951)."""
         nodes = self._ctx.broker.nodes(self._ctx.listener_name)
-        return [node for node in nodes if node.node_id in self._leader_ids]
+        return [node for node in nodes if node.node_id in leader_ids]
 
 
-def _fetched(
-    requested: FetchPartition,
-    replica: Partition,
-    aborted: Sequence[AbortedTransaction] | None = None,
-    records: FileSlice | bytes = b"",
-    size_bytes: int = 0,
-) -> FetchedPartition:
-    log = replica.log
-    fetched: FetchedPartition = _new_tuple(
-        FetchedPartition,
-        (
-            requested.key,
-            0,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.log_start_offset,
-            aborted,
-            records,
-            size_bytes,
-            None,
-            None,
-        ),
-    )
-    return fetched
-
-
-def _is_unchanged(requested: FetchPartition) -> bool:
+def _is_unchanged(known: KnownPartition, requested: PartitionFetch) -> bool:
     """Return whether an incremental response can leave the partition out without a read."""
-    replica = requested.replica
+    replica = known.replica
     if replica is None or not replica.is_leader:
         return False
+    epoch, offset, last_fetched_epoch, _, _ = requested
     log = replica.log
     return (
-        log.failure is None
-        and requested.fetch_offset == requested.high_watermark == log.high_watermark
-        and requested.log_start_offset == log.log_start_offset
-        and requested.current_leader_epoch in (-1, replica.leader_epoch)
-        and requested.last_fetched_epoch < 0
+        offset == known.high_watermark == log.high_watermark
+        and log.failure is None
+        and known.log_start_offset == log.log_start_offset
+        and (epoch < 0 or epoch == replica.leader_epoch)
+        and last_fetched_epoch < 0
     )
 
 
-def _known_epoch(requested: FetchPartition) -> int:
-    """Return the leader epoch that the client knows; here every negative one stands for none."""
-    return max(NO_EPOCH, requested.current_leader_epoch)
-
-
-def _diverging_epoch(replica: Partition, requested: FetchPartition) -> tuple[int, int] | None:
+def _diverging_epoch(replica: Partition, requested: PartitionFetch) -> tuple[int, int] | None:
     """Return (epoch, end offset) where the fetcher's log leaves ours (KIP-595), else None."""
-    replica.check_leader(_known_epoch(requested))
+    replica.check_leader(max(NO_EPOCH, requested.current_leader_epoch))  # as below zero
     end_offset, epoch = replica.log.epoch_end_offset(requested.last_fetched_epoch)
     if epoch < 0 or end_offset < 0 or requested.fetch_offset < replica.log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -22,16 +22,10 @@ T = TypeVar("T")
 CHUNK_BYTES = 1024 * 1024
 
 
-def is_cold(records: FileSlice) -> bool:
-    """Whether sending these records would wait for the disk."""
-    file: File = records.file  # type: ignore[assignment] # a log's slices are of its own files
-    return not file.is_cached(records.position, records.size)
-
-
 def when_warm(slices: Sequence[FileSlice], answer: T, run_in_worker: RunInWorker) -> Pending[T]:
     """Return the answer once its slices were read; a disk that fails then shows when it is sent."""
     pending: Pending[T] = Pending()
-    files: list[File] = [one.file for one in slices]  # type: ignore[misc] # as above
+    files: list[File] = [one.file for one in slices]  # type: ignore[misc] # a log's own files
     for file in files:
         file.pin()
 
