@@ -134,7 +134,7 @@ def test_08_an_index_that_grows_is_never_read_stale(monkeypatch: pytest.MonkeyPa
         put(log)
         log.update_high_watermark(log.log_end_offset)
         oldest = min(5, number)  # not in the page that begins at the first entry
-        for offset in {oldest, number // 2, max(oldest, number - 150), number}:
+        for offset in (oldest, number // 2, max(oldest, number - 150), number):
             data = log.reads.read(
                 offset, 1, isolation=FetchIsolation.HIGH_WATERMARK, min_one_message=True
             )
