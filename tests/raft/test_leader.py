@@ -28,10 +28,10 @@ def test_a_voter_that_fetches_a_snapshot_follows() -> None:
     """The leader does not resign while voters take long to get one; observers do not count."""
     role = _leader()
     before_ms = role.deadline_ms
-    role.reads_snapshot(ReplicaKey(9, DISK), 1000)
-    role.reads_snapshot(ReplicaKey(2, OWN), 1000)
+    role.followed_by(ReplicaKey(9, DISK), 1000)
+    role.followed_by(ReplicaKey(2, OWN), 1000)
     assert role.deadline_ms == before_ms
-    role.reads_snapshot(ReplicaKey(2, DISK), 1000)
+    role.followed_by(ReplicaKey(2, DISK), 1000)
     assert role.deadline_ms == before_ms + 1000
 
 

@@ -1,101 +1,345 @@
-"""Why voters are refused."""
+"""Changes of the voters on a leader: what is refused, with Kafka's texts, and what is written."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from random import Random
+from typing import Any
 
 import pytest
 
-from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
-from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest
-from ottla.raft.voter_changes import check_addition, check_removal
-from ottla.raft.voter_set import Voter, VoterSet
-from ottla.types import Uuid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ottla.errors import ErrorCode
+from ottla.purgatory.pending import Pending
+from ottla.raft.member import MemberSettings
+from ottla.raft.messages import (
+    AppendBatch,
+    LogFlushed,
+    RequestReceived,
+    Respond,
+    ResponseReceived,
+    Send,
+    ShutdownRequested,
+)
+from ottla.raft.node import RaftNode
+from ottla.raft.quorum_state import ElectionState
+from ottla.raft.requests import (
+    NO_LEADER,
+    AddVoter,
+    BeginQuorumEpoch,
+    DescribeVersions,
+    Fetch,
+    LeaderAndEpoch,
+    RemoveVoter,
+    ReplicaKey,
+    Request,
+    UpdateVoter,
+    VersionsResponse,
+    VoterChangeResponse,
+)
+from ottla.raft.roles import Resigned
+from ottla.raft.voter_history import VoterHistory
+from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
+from ottla.types import ZERO_UUID, Uuid
+from tests.raft.test_node import Log
 
 OWN, OTHER = Uuid(bytes(15) + b"\x01"), Uuid(bytes(15) + b"\x02")
-VOTERS = VoterSet([Voter(1, OWN)])
-LISTENER = AddRaftVoterRequest.Listener(name="CONTROLLER", host="h", port=9)
+HERE, THERE = VoterEndpoint("CONTROLLER", "h", 9), VoterEndpoint("CONTROLLER", "i", 9)
+NEW = Voter(2, OTHER, (THERE,))
+FOLLOWER = ReplicaKey(2, OTHER)
+NOT_KNOWN = LeaderAndEpoch(NO_LEADER, -1)
+CAN = VersionsResponse(ErrorCode.NONE, NOT_KNOWN, 0, 1)
+KEY = "ReplicaKey(id={}, directoryId={})"
 
 
-def add(
-    voter_id: int = 2,
-    directory_id: Uuid = OTHER,
-    *,
-    cluster_id: str | None = None,
-    listener: str = "CONTROLLER",
-    kraft_version: int = 1,
-) -> None:
-    """Ask for a voter of cluster `c`."""
-    request = AddRaftVoterRequest(
-        cluster_id=cluster_id,
-        timeout_ms=1,
-        voter_id=voter_id,
-        voter_directory_id=directory_id,
-        listeners=[LISTENER],
-    )
-    check_addition(request, VOTERS, cluster_id="c", kraft_version=kraft_version, listener=listener)
+class Led:
+    """A lone voter that leads its log, whose disk is as fast as its effects."""
+
+    def __init__(self, kraft_version: int = 1, *, is_flushed: bool = True) -> None:
+        own = Voter(1, OWN if kraft_version else ZERO_UUID, (HERE,))
+        self.log = Log()
+        self.sent: list[Send] = []
+        self.is_flushed = is_flushed
+        self.now_ms = 1000
+        self.node = RaftNode(
+            MemberSettings(ReplicaKey(1, OWN), (HERE,)),
+            log=self.log,
+            voters=VoterHistory(VoterSet([own]), kraft_version),
+            election=ElectionState(),
+            rng=Random(1),
+            now_ms=self.now_ms,
+            wall_ms=lambda: 99,
+        )
+        self.settle([])
+
+    def settle(self, effects: list[Any]) -> None:
+        """Carry out effects until nothing is due."""
+        while True:
+            effects = effects + self.node.poll(self.now_ms)
+            if not effects:
+                return
+            self.log.carry_out(effects)
+            self.sent += [one for one in effects if isinstance(one, Send)]
+            for one in effects:
+                if isinstance(one, Respond):
+                    one.token.complete(one.response)
+            is_appended = any(isinstance(one, AppendBatch) for one in effects)
+            effects = []
+            if is_appended and self.is_flushed:
+                effects = self.node.handle(LogFlushed(self.log.end_offset, 0), self.now_ms)
+
+    def ask(self, request: Request) -> Pending[Any]:
+        """Send a request to the leader."""
+        token: Pending[Any] = Pending()
+        self.settle(self.node.handle(RequestReceived(request, token), self.now_ms))
+        return token
+
+    def describe(self, response: VersionsResponse | None = CAN) -> None:
+        """Answer the leader's last request."""
+        sent = self.sent[-1]
+        assert isinstance(sent.request, DescribeVersions)
+        assert sent.node_id == 2
+        self.settle(self.node.handle(ResponseReceived(sent.correlation_id, response), self.now_ms))
+
+    def fetch(self, key: ReplicaKey = FOLLOWER) -> None:
+        """Fetch at the end of the log."""
+        epoch = self.node.epoch
+        self.ask(Fetch(key, epoch, self.log.end_offset, epoch, -1, 0))
+
+    def add(self) -> Pending[Any]:
+        """Add a voter that follows, up to its commit."""
+        self.fetch()
+        added = self.ask(AddVoter(NEW, True, 1))
+        self.describe()
+        return added
 
 
-def remove(
-    voter_id: int = 1,
-    directory_id: Uuid = OWN,
-    *,
-    cluster_id: str | None = None,
-    kraft_version: int = 1,
-    voters: VoterSet = VOTERS,
-) -> None:
-    """Ask for a voter of cluster `c` to go."""
-    request = RemoveRaftVoterRequest(
-        cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id
-    )
-    check_removal(request, voters, cluster_id="c", kraft_version=kraft_version)
+def _refusal(pending: Pending[Any]) -> tuple[ErrorCode, str | None]:
+    response = pending.value
+    assert isinstance(response, VoterChangeResponse)
+    return response.error, response.message
 
 
-def test_a_new_voter_is_welcome() -> None:
-    """An unknown voter with an endpoint is valid, with or without the cluster id."""
-    add()
-    add(cluster_id="c")
+def test_a_new_voter_is_asked_for_its_versions_then_written_then_committed() -> None:
+    """The response comes with the commit, for which the new voter counts."""
+    led = Led()
+    added = led.add()
+    assert [one.voter_id for one in led.node.voters] == [1, 2]
+    assert not added.done, "a majority of two has not got the record"
+    led.fetch()
+    assert _refusal(added) == (ErrorCode.NONE, None)
 
 
-def test_wrong_additions() -> None:
-    """Each refusal has Kafka's code and words."""
-    refusals: tuple[tuple[Callable[[], None], ErrorCode, str], ...] = (
-        (lambda: add(cluster_id="x"), ErrorCode.INCONSISTENT_CLUSTER_ID, 'given id "x" doesn'),
-        (lambda: add(-1), ErrorCode.INVALID_REQUEST, "didn't include a valid voter"),
-        (lambda: add(2, Uuid()), ErrorCode.INVALID_REQUEST, "didn't include a valid voter"),
+def test_an_addition_may_be_acknowledged_when_it_is_written() -> None:
+    """KIP-1186: who joins by itself has to fetch the record before it can commit."""
+    led = Led()
+    led.fetch()
+    added = led.ask(AddVoter(NEW, False, 1))
+    assert not added.done
+    led.describe()
+    assert _refusal(added) == (ErrorCode.NONE, None)
+    busy = led.ask(RemoveVoter(ReplicaKey(1, OWN)))
+    text = "Request timed out waiting for leader to handle previous voter change request"
+    assert _refusal(busy) == (ErrorCode.REQUEST_TIMED_OUT, text)
+
+
+REFUSED = [
+    (
+        AddVoter(NEW._replace(voter_id=-1), True, 1),
+        "Add voter request didn't include a valid voter",
+    ),
+    (
+        AddVoter(NEW._replace(directory_id=ZERO_UUID), True, 1),
+        "Add voter request didn't include a valid voter",
+    ),
+    (
+        AddVoter(NEW._replace(endpoints=(VoterEndpoint("OTHER", "h", 9),)), True, 1),
         (
-            lambda: add(listener="OTHER"),
-            ErrorCode.INVALID_REQUEST,
-            "(Endpoints(endpoints={ListenerName(CONTROLLER)=h/<unresolved>:9})) for the default",
+            "Add voter request didn't include the endpoint (Endpoints(endpoints={ListenerName("
+            "OTHER)=h/<unresolved>:9})) for the default listener ListenerName(CONTROLLER)"
         ),
-        (lambda: add(kraft_version=0), ErrorCode.UNSUPPORTED_VERSION, "kraft.version feature is 0"),
-        (lambda: add(1), ErrorCode.DUPLICATE_VOTER, f"directoryId={OWN})]."),
-    )
-    for wrong, code, text in refusals:
-        with pytest.raises(KafkaError) as caught:
-            wrong()
-        assert caught.value.code is code
-        assert text in str(caught.value)
+    ),
+    (RemoveVoter(ReplicaKey(-1, OWN)), "Remove voter request didn't include a valid voter"),
+    (RemoveVoter(ReplicaKey(1)), "Remove voter request didn't include a valid voter"),
+]
 
 
-def test_wrong_removals() -> None:
-    """An unknown voter, one with another directory id and the last one are refused."""
-    two = VoterSet([Voter(1, OWN), Voter(2, OTHER)])
-    remove(2, OTHER, voters=two)
-    refusals: tuple[tuple[Callable[[], None], ErrorCode], ...] = (
-        (lambda: remove(cluster_id="x"), ErrorCode.INCONSISTENT_CLUSTER_ID),
-        (lambda: remove(-1), ErrorCode.INVALID_REQUEST),
-        (lambda: remove(1, Uuid()), ErrorCode.INVALID_REQUEST),
-        (lambda: remove(kraft_version=0), ErrorCode.UNSUPPORTED_VERSION),
-        (lambda: remove(3, OTHER, voters=two), ErrorCode.VOTER_NOT_FOUND),
-        (lambda: remove(1, OTHER, voters=two), ErrorCode.VOTER_NOT_FOUND),
-        (remove, ErrorCode.VOTER_NOT_FOUND),
+@pytest.mark.parametrize(("request_", "text"), REFUSED)
+def test_a_change_without_a_voter_is_refused(request_: Request, text: str) -> None:
+    """With or without kraft.version 1: an id, a directory and an address are needed."""
+    for kraft_version in (0, 1):
+        assert _refusal(Led(kraft_version).ask(request_)) == (ErrorCode.INVALID_REQUEST, text)
+
+
+@pytest.mark.parametrize(
+    "voter",
+    [
+        NEW._replace(voter_id=-1),
+        NEW._replace(directory_id=ZERO_UUID),
+        NEW._replace(endpoints=()),
+        NEW._replace(endpoints=(VoterEndpoint("OTHER", "h", 9),)),
+        NEW._replace(lowest_kraft_version=-1),
+        NEW._replace(lowest_kraft_version=2),
+        Voter(1, OWN, (HERE,), 0, 0),
+    ],
+)
+def test_an_update_without_what_a_voter_needs_is_refused(voter: Voter) -> None:
+    """An address on the controllers' own listener is among it, and the quorum's level."""
+    led = Led()
+    refused = led.ask(UpdateVoter(voter, led.node.epoch))
+    assert refused.value.error is ErrorCode.INVALID_REQUEST
+
+
+def test_voters_of_the_configuration_are_neither_added_nor_removed() -> None:
+    """kraft.version 0; their addresses are confirmed and not written."""
+    led = Led(0)
+    text = "Cluster doesn't support {} voter because the kraft.version feature is 0"
+    assert _refusal(led.ask(AddVoter(NEW, True, 1))) == (
+        ErrorCode.UNSUPPORTED_VERSION,
+        text.format("adding"),
     )
-    for wrong, code in refusals:
-        with pytest.raises(KafkaError) as caught:
-            wrong()
-        assert caught.value.code is code
+    assert _refusal(led.ask(RemoveVoter(ReplicaKey(1, OWN)))) == (
+        ErrorCode.UNSUPPORTED_VERSION,
+        text.format("removing"),
+    )
+    end_offset = led.log.end_offset
+    update = led.ask(UpdateVoter(Voter(1, OTHER, (THERE,)), led.node.epoch))
+    assert (update.value.error, led.log.end_offset) == (ErrorCode.NONE, end_offset)
+
+
+def test_a_known_voter_is_not_added_and_an_unknown_one_not_removed() -> None:
+    """Another directory of a voter's node is not the voter; the last voter stays."""
+    led = Led()
+    shown = KEY.format(1, OWN)
+    added = led.ask(AddVoter(Voter(1, OTHER, (HERE,)), True, 1))
+    assert _refusal(added) == (
+        ErrorCode.DUPLICATE_VOTER,
+        f"The voter id for {KEY.format(1, OTHER)} is already part of the set of voters [{shown}].",
+    )
+    for key in (ReplicaKey(1, OWN), ReplicaKey(1, OTHER), ReplicaKey(3, OTHER)):
+        assert _refusal(led.ask(RemoveVoter(key))) == (
+            ErrorCode.VOTER_NOT_FOUND,
+            f"Cannot remove voter {KEY.format(*key)} from the set of voters [{shown}]",
+        )
+    update = led.ask(UpdateVoter(NEW, led.node.epoch))
+    assert update.value.error is ErrorCode.VOTER_NOT_FOUND
+
+
+ABORTED = "Aborted add voter operation for "
+
+
+@pytest.mark.parametrize(
+    ("described", "code", "text"),
+    [
+        (
+            None,
+            ErrorCode.REQUEST_TIMED_OUT,
+            ABORTED + "since API_VERSIONS returned an error BROKER_NOT_AVAILABLE",
+        ),
+        (
+            CAN._replace(error=ErrorCode.UNSUPPORTED_VERSION),
+            ErrorCode.REQUEST_TIMED_OUT,
+            ABORTED + "since API_VERSIONS returned an error UNSUPPORTED_VERSION",
+        ),
+        (
+            CAN._replace(highest=0),
+            ErrorCode.INVALID_REQUEST,
+            ABORTED + f"{KEY.format(2, OTHER)} since the kraft.version range (min: 0, max: 0) "
+            "doesn't support the finalized version 1",
+        ),
+        (
+            CAN._replace(lowest=2, highest=3),
+            ErrorCode.INVALID_REQUEST,
+            ABORTED + f"{KEY.format(2, OTHER)} since the kraft.version range (min: 2, max: 3 "
+            "doesn't support the finalized version 1",
+        ),
+        (
+            CAN,
+            ErrorCode.REQUEST_TIMED_OUT,
+            ABORTED + f"{KEY.format(2, OTHER)} since it is lagging behind",
+        ),
+    ],
+)
+def test_a_voter_that_is_not_ready_is_not_added(
+    described: VersionsResponse | None, code: ErrorCode, text: str
+) -> None:
+    """One that does not answer, does not support the level, or has never fetched to the end."""
+    led = Led()
+    added = led.ask(AddVoter(NEW, True, 1))
+    led.describe(described)
+    assert _refusal(added) == (code, text)
+    assert len(led.node.voters) == 1
+
+
+def test_a_change_that_is_not_committed_in_time_is_answered() -> None:
+    """The record stays: it may be committed later, and until then no other change begins."""
+    led = Led()
+    added = led.add()
+    led.now_ms += 2000
+    led.settle([])
+    assert _refusal(added) == (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_TIMED_OUT.text)
+    later = led.ask(RemoveVoter(ReplicaKey(2, OTHER)))
+    text = (
+        "Request timed out waiting for voters to commit the latest voter change at "
+        "Optional[3] with HWM 3"
+    )
+    assert _refusal(later) == (ErrorCode.REQUEST_TIMED_OUT, text)
+
+
+def test_a_late_answer_of_another_node_adds_no_one() -> None:
+    """Only the node that is being added is described."""
+    led = Led()
+    led.fetch()
+    led.fetch(ReplicaKey(3, OTHER))
+    led.ask(AddVoter(NEW, True, 1))
+    late = led.sent[-1]
+    led.now_ms += 2000
+    led.settle([])
+    led.ask(AddVoter(Voter(3, OTHER, (THERE,)), True, 1))
+    led.settle(led.node.handle(ResponseReceived(late.correlation_id, CAN), led.now_ms))
+    assert len(led.node.voters) == 1
+
+
+def test_a_change_waits_for_the_first_commit_of_the_epoch() -> None:
+    """The high watermark is not known before."""
+    led = Led(is_flushed=False)
+    text = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
+    for request in (AddVoter(NEW, True, 1), RemoveVoter(ReplicaKey(1, OWN))):
+        assert _refusal(led.ask(request)) == (ErrorCode.REQUEST_TIMED_OUT, text)
+
+
+def test_only_the_leader_changes_voters() -> None:
+    """Without a text, as in Kafka; what was pending is answered when it resigns."""
+    led = Led()
+    added = led.add()
+    led.settle(led.node.handle(ShutdownRequested(), led.now_ms))
+    assert added.value.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert _refusal(led.ask(AddVoter(NEW, True, 1))) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+
+
+def test_a_leader_that_is_removed_leads_until_that_is_committed() -> None:
+    """Then it resigns; the other voter has the log."""
+    led = Led()
+    led.add()
+    led.fetch()
+    removed = led.ask(RemoveVoter(ReplicaKey(1, OWN)))
+    assert [one.voter_id for one in led.node.voters] == [2]
+    assert not removed.done
+    led.fetch()
+    assert removed.value.error is ErrorCode.NONE
+    assert isinstance(led.node.role, Resigned)
+
+
+def test_a_voter_that_is_down_hears_of_the_election_once_in_half_a_fetch_timeout() -> None:
+    """Kafka: beginQuorumEpochTimeoutMs; a failed request is not repeated at once."""
+    led = Led()
+    led.add()
+    led.fetch()
+    led.sent.clear()
+    begin_ms = led.now_ms
+    while led.now_ms < begin_ms + 2500:
+        led.now_ms += 10
+        count = len(led.sent)
+        led.settle([])
+        for one in led.sent[count:]:
+            led.settle(led.node.handle(ResponseReceived(one.correlation_id, None), led.now_ms))
+    kinds = [type(one.request) for one in led.sent]
+    assert kinds == [BeginQuorumEpoch] * 2

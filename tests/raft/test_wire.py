@@ -9,15 +9,18 @@ import pytest
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError, UnsupportedVersion
 from ottla.protocol import codec
 from ottla.protocol.api_keys import ApiKey, response_class
+from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.apis.begin_quorum_epoch import BeginQuorumEpochRequest
 from ottla.protocol.apis.end_quorum_epoch import EndQuorumEpochRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.fetch_snapshot import FetchSnapshotRequest
+from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.apis.update_raft_voter import UpdateRaftVoterRequest
 from ottla.protocol.apis.vote import VoteRequest
 from ottla.raft.requests import (
     AddVoter,
     BeginQuorumEpoch,
+    DescribeVersions,
     EndQuorumEpoch,
     EpochResponse,
     Fetch,
@@ -25,6 +28,7 @@ from ottla.raft.requests import (
     FetchSnapshot,
     FetchSnapshotResponse,
     LeaderAndEpoch,
+    RemoveVoter,
     ReplicaKey,
     UpdateVoter,
     Vote,
@@ -34,7 +38,7 @@ from ottla.raft.requests import (
 from ottla.raft.voter_set import Voter, VoterEndpoint
 from ottla.raft.wire import requests, responses
 from ottla.records.builder import encode_batch
-from ottla.types import METADATA_TOPIC, ZERO_UUID, FileSlice, OffsetAndEpoch, Uuid
+from ottla.types import METADATA_TOPIC, FileSlice, OffsetAndEpoch, Uuid
 
 if TYPE_CHECKING:
     from ottla.raft.requests import Request, Response
@@ -51,6 +55,8 @@ RESIGN = EndQuorumEpoch(LEADER, (ReplicaKey(3, OWN), ReplicaKey(1, OTHER)))
 FETCH = Fetch(ReplicaKey(2, OWN), 5, 100, 4, 90, 500)
 SNAPSHOT = FetchSnapshot(ReplicaKey(2, OWN), 5, OffsetAndEpoch(80, 3), 64)
 UPDATE = UpdateVoter(Voter(2, OWN, (END,), 0, 1), 5)
+ADD = AddVoter(Voter(2, OWN, (END,)), False, 2000)
+REMOVE = RemoveVoter(ReplicaKey(2, OWN))
 UNKNOWN_HIGH_WATERMARK = 0x7FFF_FFFF_FFFF_FFFF
 
 # request → what remains of it in versions that carry less
@@ -76,6 +82,9 @@ REQUESTS: list[tuple[Request, int, Request]] = [
     (SNAPSHOT, 0, SNAPSHOT._replace(replica=ReplicaKey(2))),
     (SNAPSHOT, 1, SNAPSHOT),
     (UPDATE, 0, UPDATE),
+    (ADD._replace(ack_when_committed=True), 0, ADD._replace(ack_when_committed=True)),
+    (ADD, 1, ADD),
+    (REMOVE, 0, REMOVE),
 ]
 
 
@@ -111,7 +120,8 @@ def test_all_versions_are_in_the_table() -> None:
     }
     every |= {(FetchRequest.message_key, version) for version in range(13, 19)}
     every |= {(FetchSnapshotRequest.message_key, version) for version in (0, 1)}
-    every |= {(UpdateRaftVoterRequest.message_key, 0)}
+    every |= {(UpdateRaftVoterRequest.message_key, 0), (RemoveRaftVoterRequest.message_key, 0)}
+    every |= {(AddRaftVoterRequest.message_key, version) for version in (0, 1)}
     assert shown == every
 
 
@@ -119,15 +129,15 @@ def test_what_a_version_cannot_say_is_refused() -> None:
     """A pre-vote for a voter without KIP-996, and a request without a message."""
     with pytest.raises(UnsupportedVersion):
         _message(VOTE._replace(is_pre_vote=True), 1)
-    with pytest.raises(KafkaError, match="AddVoter is not sent to members"):
-        requests.to_message(AddVoter(Voter(1), True, 1), 0, cluster_id=CLUSTER)
+    with pytest.raises(KafkaError, match="DescribeVersions is not sent to members"):
+        requests.to_message(DescribeVersions(1), 0, cluster_id=CLUSTER)
 
 
-@pytest.mark.parametrize("request_", [VOTE, BEGIN, RESIGN, FETCH, SNAPSHOT, UPDATE])
+@pytest.mark.parametrize("request_", [VOTE, BEGIN, RESIGN, FETCH, SNAPSHOT, UPDATE, ADD, REMOVE])
 def test_another_cluster_is_refused(request_: Request) -> None:
     """Before anything else of the request is looked at."""
     message = _message(request_, requests.message_class(request_).versions.highest)
-    if request_ is UPDATE:
+    if request_ in {UPDATE, ADD, REMOVE}:
         message.voter_id = -1
     else:
         message.topics = []
@@ -182,25 +192,19 @@ def test_none_or_several_partitions_are_refused(request_: Request, topics: str) 
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize(
-    "voter",
-    [
-        UPDATE.voter._replace(voter_id=-1),
-        UPDATE.voter._replace(directory_id=ZERO_UUID),
-        UPDATE.voter._replace(endpoints=()),
-        UPDATE.voter._replace(lowest_kraft_version=-1),
-        UPDATE.voter._replace(lowest_kraft_version=2),
-    ],
-)
-def test_a_voter_that_cannot_be_reached_is_refused(voter: Voter) -> None:
-    """Its id, its directory, an address and a range of levels are needed."""
-    message = _message(UPDATE._replace(voter=voter), 0)
-    with pytest.raises(KafkaError) as refused:
-        requests.from_message(message, cluster_id=CLUSTER)
-    assert refused.value.code is ErrorCode.INVALID_REQUEST
-    sent = responses.refusal(message, ErrorCode.INVALID_REQUEST, LEADER, 0, LISTENER)
+@pytest.mark.parametrize("request_", [UPDATE, ADD, REMOVE])
+def test_a_refused_change_of_voters_has_the_code_and_the_text(request_: Request) -> None:
+    """UpdateRaftVoter has no text, and says who leads; the others do not."""
+    message = _message(request_, requests.message_class(request_).versions.highest)
+    refused = KafkaError(ErrorCode.INVALID_REQUEST, "why")
+    sent = responses.refusal(message, refused, LEADER, 0, LISTENER)
     received = responses.from_message(_through_codec(sent, 0), LISTENER)
-    assert received == VoterChangeResponse(ErrorCode.INVALID_REQUEST, KNOWN)
+    is_update = request_ is UPDATE
+    leader, text = (KNOWN, None) if is_update else (LeaderAndEpoch(-1, -1), "why")
+    assert received == VoterChangeResponse(ErrorCode.INVALID_REQUEST, leader, text)
+    done = responses.to_message(message, VoterChangeResponse(ErrorCode.NONE, LEADER), 0, LISTENER)
+    received = responses.from_message(_through_codec(done, 0), LISTENER)
+    assert received == VoterChangeResponse(ErrorCode.NONE, leader)
 
 
 def test_a_fetch_by_name_is_refused() -> None:
@@ -284,7 +288,9 @@ def test_a_refusal_has_a_code_and_nothing_else(request_: Request) -> None:
     """Its reader learns no leader from it."""
     version = requests.message_class(request_).versions.highest
     message = _message(request_, version)
-    sent = responses.refusal(message, ErrorCode.INVALID_REQUEST, LEADER, version, LISTENER)
+    sent = responses.refusal(
+        message, KafkaError(ErrorCode.INVALID_REQUEST), LEADER, version, LISTENER
+    )
     received = responses.from_message(_through_codec(sent, version), LISTENER)
     assert (received.error, received.leader) == (
         ErrorCode.INVALID_REQUEST,
@@ -298,7 +304,7 @@ def test_an_unknown_partition_of_a_snapshot_is_named(version: int) -> None:
     message = _message(SNAPSHOT, version)
     _renamed(message.topics[0])
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    sent: Any = responses.refusal(message, code, LEADER, version, LISTENER)
+    sent: Any = responses.refusal(message, KafkaError(code), LEADER, version, LISTENER)
     received = _through_codec(sent, version)
     assert received.topics[0].name == "other"
     assert received.topics[0].partitions[0].error_code == code

@@ -171,11 +171,13 @@ class SimulatedControllers(SimulatedQuorum):
 
     member_class = SimulatedController
 
-    def __init__(self, seed: int, *, voters: int = 3, observers: int = 1) -> None:
+    def __init__(
+        self, seed: int, *, voters: int = 3, observers: int = 1, joins_by_itself: bool = False
+    ) -> None:
         self.operations = 0
         self.successes = 0
         self._images: dict[OffsetAndEpoch, int] = {}
-        super().__init__(seed, voters=voters, observers=observers)
+        super().__init__(seed, voters=voters, observers=observers, joins_by_itself=joins_by_itself)
 
     def answered(self, *, succeeded: bool) -> None:
         """Count an operation's answer."""

@@ -140,7 +140,9 @@ class SimulatedMember:
         bootstrap_count = 0 if self.node_id in quorum.first_voters else len(quorum.first_voters)
         endpoints = (VoterEndpoint("CONTROLLER", f"node{self.node_id}", self.port),)
         node = RaftNode(
-            MemberSettings(self.key, endpoints, bootstrap_count, quorum.timeouts),
+            MemberSettings(
+                self.key, endpoints, bootstrap_count, quorum.timeouts, quorum.joins_by_itself
+            ),
             log=log,
             voters=self._voters(log),
             election=store.read_at_start(
@@ -183,6 +185,13 @@ class SimulatedMember:
                 for record in batch.records():
                     history.apply(record.offset, decode_control_message(record))
         return history
+
+    def replace_disk(self) -> None:
+        """Come back with an empty disk, formatted to join the quorum."""
+        self.stop(power_cut=True)
+        self.disk_number += 1
+        self.disk = SimulatedDisk(self.quorum.rng.randrange(1 << 30))
+        self.start()
 
     def stop(self, *, power_cut: bool) -> None:
         """End the process, with the power or alone."""
@@ -289,7 +298,7 @@ class SimulatedMember:
             added = Voter(other.node_id, other.key.directory_id, voter(other.node_id).endpoints)
             request: AddVoter | RemoveVoter = AddVoter(added, rng.random() < 0.5, 5000)
         elif len(voters) > 2:
-            request = RemoveVoter(other.key, 5000)
+            request = RemoveVoter(other.key)
         else:
             return
         self.driver.request(request).on_done(self._voters_changed)
@@ -331,8 +340,12 @@ class SimulatedQuorum:
 
     member_class = SimulatedMember
 
-    def __init__(self, seed: int, *, voters: int = 3, observers: int = 1) -> None:
+    def __init__(
+        self, seed: int, *, voters: int = 3, observers: int = 1, joins_by_itself: bool = False
+    ) -> None:
+        """joins_by_itself is controller.quorum.auto.join.enable of all members."""
         self.seed = seed
+        self.joins_by_itself = joins_by_itself
         self.voter_change_probability = 0.0
         self.snapshot_probability = 0.02
         self.rng = Random(seed)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 HEALED_MS = 15_000
 ISOLATED_MS = 10_000
 SETTLED_MS = 5_000
+JOINED_ROUNDS = 30
 PROGRESS_SEEDS = 200
 
 
@@ -37,7 +38,9 @@ def run_seed(
     seed: int, *, rounds: int = 30, kind: type[SimulatedQuorum] = SimulatedQuorum
 ) -> SimulatedQuorum:
     """Run a quorum through faults, then without, and check what must hold."""
-    quorum = kind(seed, voters=3 + 2 * (seed % 2), observers=1 + seed % 2)
+    quorum = kind(
+        seed, voters=3 + 2 * (seed % 2), observers=1 + seed % 2, joins_by_itself=seed % 5 == 2
+    )
     quorum.voter_change_probability = 0.1 * (seed % 3)
     quorum.snapshot_probability = 0.15 if seed % 4 == 0 else 0.02
     try:
@@ -70,7 +73,24 @@ def _run(quorum: SimulatedQuorum, rounds: int) -> None:
         assert _node(leader).epoch == epoch, "a node that was away starts no election"
     else:
         quorum.run(2 * SETTLED_MS)
+    if quorum.joins_by_itself:
+        _replace_disk(quorum)
     quorum.checks.agreed()
+
+
+def _replace_disk(quorum: SimulatedQuorum) -> None:
+    """Give a follower an empty disk: in the end every member is a voter again (KIP-1186)."""
+    leader_id = quorum.leaders()[0].node_id
+    followers = [one for one in quorum.members.values() if one.node_id != leader_id]
+    member = quorum.rng.choice(followers)
+    member.replace_disk()
+    for _ in range(JOINED_ROUNDS):
+        quorum.work()
+        quorum.run(1_000)
+    voters = _node(quorum.leaders()[0]).voters
+    for one in quorum.members.values():
+        assert voters.is_voter(*one.key), f"{one.key} has not joined {voters}"
+    assert len(voters) == len(quorum.members)
 
 
 def _isolate_one(quorum: SimulatedQuorum, leader: SimulatedMember) -> None:

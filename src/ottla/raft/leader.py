@@ -138,8 +138,8 @@ class Leader:
         self._extend(key.node_id, now_ms)
         return self._commit()
 
-    def reads_snapshot(self, key: ReplicaKey, now_ms: int) -> None:
-        """Handle that a replica fetches a snapshot: a voter that does so follows this leader."""
+    def followed_by(self, key: ReplicaKey, now_ms: int) -> None:
+        """Count a voter that fetches a snapshot or sends its addresses: it follows this leader."""
         if self.replica(key) is not None:
             self._extend(key.node_id, now_ms)
 

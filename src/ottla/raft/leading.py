@@ -116,7 +116,10 @@ class Leading:
         return min([due_ms, *(one.deadline_ms for one in self._waiting)])
 
     def _tell(self, role: Leader, now_ms: int) -> int:
-        """Send BeginQuorumEpoch to voters that neither answered it nor fetched for a while."""
+        """Send BeginQuorumEpoch to voters that do not fetch, each time half a fetch timeout later.
+
+        Kafka: LeaderState.needToSendBeginQuorumRequests.
+        """
         member, due_ms = self._member, NEVER_MS
         interval_ms = member.timeouts.begin_epoch_ms
         for voter in role.voters:
@@ -130,16 +133,9 @@ class Leading:
                 key = ReplicaKey(voter.voter_id, voter.directory_id)
                 request = BeginQuorumEpoch(role.leader, key)
                 member.send(voter.voter_id, voter.endpoints, request, now_ms)
-                ready_ms = now_ms + interval_ms
+                ready_ms = replica.begin_epoch_due_ms = now_ms + interval_ms
             due_ms = min(due_ms, ready_ms)
         return due_ms
-
-    def acknowledged(self, node_id: int, now_ms: int) -> None:
-        """Note that a voter knows of the election: tell it again when it does not fetch."""
-        role = self.leader_role()
-        replica = None if role is None else role.replicas.get(node_id)
-        if replica is not None:
-            replica.begin_epoch_due_ms = now_ms + self._member.timeouts.begin_epoch_ms
 
     # Records
 
@@ -254,7 +250,7 @@ class Leading:
         if error is not ErrorCode.NONE:
             size = 0
         elif isinstance(member.role, Leader):
-            member.role.reads_snapshot(request.replica, now_ms)
+            member.role.followed_by(request.replica, now_ms)
         self._respond(
             token,
             FetchSnapshotResponse(

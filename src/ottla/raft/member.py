@@ -80,6 +80,8 @@ class MemberSettings(NamedTuple):
     bootstrap_count: int = 0
     """Number of controller.quorum.bootstrap.servers; they have the node ids -2, -3, ..."""
     timeouts: Timeouts = Timeouts()
+    joins_by_itself: bool = False
+    """controller.quorum.auto.join.enable: an observer asks the leader to make it a voter."""
 
 
 Role: TypeAlias = Unattached | Follower | Prospective | Candidate | Leader | Resigned
@@ -97,6 +99,7 @@ class Member:
         "in_flight",
         "is_flushing",
         "is_storing",
+        "joins_by_itself",
         "key",
         "log",
         "rng",
@@ -118,7 +121,8 @@ class Member:
         now_ms: int,
         wall_ms: Callable[[], int],
     ) -> None:
-        self.key, self.endpoints, self.bootstrap_count, self.timeouts = settings
+        self.key, self.endpoints, self.bootstrap_count = settings[:3]
+        self.timeouts, self.joins_by_itself = settings[3:]
         self.log = log
         self.voters = voters
         self.rng = rng
@@ -166,6 +170,11 @@ class Member:
     def leader(self) -> LeaderAndEpoch:
         """The leader as this node tells others."""
         return self.role.leader
+
+    @property
+    def listener(self) -> str:
+        """The controllers' own listener, the first of controller.listener.names."""
+        return self.endpoints[0].listener_name if self.endpoints else ""
 
     def leader_only_error(self, epoch: int) -> ErrorCode:
         """Return why a request to the leader of an epoch cannot be served, NONE if it can."""

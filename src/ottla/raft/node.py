@@ -34,6 +34,7 @@ from ottla.raft.requests import (
     FetchSnapshotResponse,
     VersionsResponse,
     Vote,
+    VoterChangeResponse,
     VoteResponse,
 )
 from ottla.raft.roles import Candidate, Follower, Resigned, Unattached
@@ -214,12 +215,20 @@ class RaftNode:
     def _answered(self, sent: Sent, response: Response | None, now_ms: int) -> None:
         """Take a response: first what it says of the epoch, then what it answers."""
         in_flight = self._member.in_flight
+        if isinstance(sent.request, DescribeVersions):
+            described = response if isinstance(response, VersionsResponse) else None
+            self._reconfiguration.described(sent.node_id, described, now_ms)
+            return
         if response is None:
             in_flight.pause(sent.node_id, now_ms)
             return
         if self._elections.learn(response.leader, now_ms):
             return
-        if isinstance(response, FetchSnapshotResponse) and isinstance(sent.request, FetchSnapshot):
+        if isinstance(response, VoterChangeResponse):
+            self._reconfiguration.answered(sent.node_id, response, now_ms)
+        elif isinstance(response, FetchSnapshotResponse) and isinstance(
+            sent.request, FetchSnapshot
+        ):
             self._following.snapshot_fetched(sent.request, response, now_ms)
         elif response.error is not ErrorCode.NONE or response.leader.epoch < self.epoch:
             in_flight.pause(sent.node_id, now_ms)
@@ -227,10 +236,7 @@ class RaftNode:
             self._following.fetched(sent.request, response, now_ms)
         elif isinstance(response, VoteResponse):
             self._elections.voted(sent.node_id, sent.request, response)
-        elif isinstance(response, VersionsResponse):
-            self._reconfiguration.described(response, now_ms)
         elif isinstance(response, EpochResponse):
-            self._leading.acknowledged(sent.node_id, now_ms)
             self._elections.resignation_acknowledged(sent.node_id)
 
     def _flushed(self, end_offset: int, truncation_count: int) -> None:

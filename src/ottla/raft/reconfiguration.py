@@ -1,8 +1,10 @@
-"""Changes of the voters, one at a time: added, removed, told of new addresses.
+"""Changes of the voters, one at a time: added, removed, sent with new addresses.
 
 A new voter set is in force as soon as it is in the leader's log; the next change waits until it is
-committed. Kafka: org.apache.kafka.raft.internals.{AddVoterHandler, RemoveVoterHandler,
-UpdateVoterHandler} (KIP-853).
+committed. A controller that joins by itself (KIP-1186) sends these requests as an observer.
+
+Kafka: org.apache.kafka.raft.internals.{AddVoterHandler, RemoveVoterHandler, UpdateVoterHandler}
+(KIP-853), KafkaRaftClient.pollFollowerAsObserver.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.raft import voter_changes
 from ottla.raft.messages import Respond
 from ottla.raft.requests import (
     AddVoter,
@@ -20,41 +23,43 @@ from ottla.raft.requests import (
     VersionsResponse,
     VoterChangeResponse,
 )
+from ottla.raft.roles import Follower
 from ottla.raft.timeouts import NEVER_MS
-from ottla.raft.voter_set import VoterSet
+from ottla.raft.voter_set import Voter, VoterSet
 
 if TYPE_CHECKING:
     from ottla.purgatory.pending import Pending
     from ottla.raft.leader import Leader
     from ottla.raft.leading import Leading
     from ottla.raft.member import Member
-    from ottla.raft.roles import Follower
-    from ottla.raft.voter_set import Voter
 
 FETCHED_WITHIN_MS = 3_600_000
 """A voter that is added has fetched to the end of the log, and lately."""
-_BUSY = "Request timed out waiting for leader to handle previous voter change request"
+_EXPECTED_OF_JOINING = (
+    ErrorCode.NONE,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.DUPLICATE_VOTER,
+    ErrorCode.VOTER_NOT_FOUND,
+)
 
 
 class _Change:
     """An addition or removal under way."""
 
-    __slots__ = ("deadline_ms", "is_asking", "offset", "request", "token")
+    __slots__ = ("added", "deadline_ms", "is_acknowledged", "offset", "token")
 
-    def __init__(
-        self, request: AddVoter | RemoveVoter, token: Pending[Any], deadline_ms: int
-    ) -> None:
-        self.request = request
+    def __init__(self, added: AddVoter | None, token: Pending[Any], deadline_ms: int) -> None:
+        self.added = added
+        """The request for a new voter, which has yet to say what levels it supports."""
         self.token = token
+        self.is_acknowledged = False
         self.deadline_ms = deadline_ms
-        self.is_asking = isinstance(request, AddVoter)
-        """Whether the new voter has yet to say which kraft.version levels it supports."""
         self.offset: int | None = None
         """Of the VotersRecord, once it is written; the change is complete when it is committed."""
 
 
 class Reconfiguration:
-    """The leader's side, and the follower's request to be known by its new address."""
+    """The leader's side, and what a follower sends to be known by its address."""
 
     __slots__ = ("_change", "_leading", "_member")
 
@@ -69,101 +74,96 @@ class Reconfiguration:
         self, request: AddVoter | RemoveVoter | UpdateVoter, token: Pending[Any], now_ms: int
     ) -> None:
         """Begin a change of the voters, or refuse it."""
-        try:
-            role = self._checked(request)
-            if isinstance(request, UpdateVoter):
-                self._update(role, request.voter)
-                self._respond(token)
-                return
-            self._check_voter(request)
-        except KafkaError as error:
-            self._respond(token, error)
+        member, role = self._member, self._leading.leader_role()
+        epoch = request.epoch if isinstance(request, UpdateVoter) else member.epoch
+        error = member.leader_only_error(epoch)
+        if error is not ErrorCode.NONE or role is None:
+            self._respond(token, VoterChangeResponse(error, member.leader))
             return
-        self._change = _Change(request, token, now_ms + request.timeout_ms)
+        try:
+            voter_changes.check_request(request, member.listener)
+            self._check_none_pending(role, now_ms)
+            if isinstance(request, UpdateVoter):
+                self._update(role, request.voter, now_ms)
+                self._respond(token, VoterChangeResponse(ErrorCode.NONE, member.leader))
+                return
+            self._check_change(role, request)
+            self._begin(role, request, token, now_ms)
+        except KafkaError as refused:
+            self._refuse(token, refused)
+
+    def _check_none_pending(self, role: Leader, now_ms: int) -> None:
+        change = self._change
+        if change is not None and change.deadline_ms <= now_ms:
+            self._end(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+        if self._change is not None:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, voter_changes.BUSY)
+        if role.high_watermark is None:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, voter_changes.NO_HIGH_WATERMARK)
+
+    def _check_change(self, role: Leader, request: AddVoter | RemoveVoter) -> None:
+        voters = self._member.voters
+        voter_changes.check_kraft_version(request, voters.kraft_version)
+        voter_changes.check_committed(voters.latest_offset, role.high_watermark or 0)
+        voter_changes.check_voter(request, voters.latest)
+
+    def _begin(
+        self, role: Leader, request: AddVoter | RemoveVoter, token: Pending[Any], now_ms: int
+    ) -> None:
+        member = self._member
+        deadline_ms = now_ms + member.timeouts.request_ms
         if isinstance(request, RemoveVoter):
+            self._change = _Change(None, token, deadline_ms)
             left = [one for one in role.voters if one.voter_id != request.key.node_id]
             self._append(role, VoterSet(left))
-
-    def _checked(self, request: AddVoter | RemoveVoter | UpdateVoter) -> Leader:
-        """Return the leader's role; raise why the voters cannot be changed now."""
-        member = self._member
-        role = self._leading.leader_role()
-        if isinstance(request, UpdateVoter):
-            error = member.leader_only_error(request.epoch)
-            if error is not ErrorCode.NONE:
-                raise KafkaError(error)
-        if role is None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if role.high_watermark is None:
-            raise KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT,
-                "Request timed out waiting for leader to establish HWM and fence previous voter "
-                "changes",
-            )
-        is_committed = member.voters.latest_offset < role.high_watermark
-        if self._change is not None or not is_committed:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, _BUSY)
-        if member.voters.kraft_version < 1:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                "Cluster doesn't support changing voters because the kraft.version feature is "
-                f"{member.voters.kraft_version}",
-            )
-        return role
-
-    def _check_voter(self, request: AddVoter | RemoveVoter) -> None:
-        voters = self._member.voters.latest
-        if isinstance(request, AddVoter):
-            if voters.get(request.voter.voter_id) is not None:
-                raise KafkaError(ErrorCode.DUPLICATE_VOTER)
             return
-        known = voters.get(request.key.node_id)
-        if known is None or known.directory_id != request.key.directory_id or len(voters) == 1:
-            raise KafkaError(ErrorCode.VOTER_NOT_FOUND)
+        voter = request.voter
+        if member.in_flight.ready_ms(voter.voter_id, now_ms) > now_ms:
+            shown = voter_changes.key_text(voter_changes.replica_key(voter))
+            text = f"New voter {shown} is not ready to receive requests"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+        self._change = _Change(request, token, deadline_ms)
+        member.send(voter.voter_id, voter.endpoints, DescribeVersions(member.epoch), now_ms)
 
-    def _update(self, role: Leader, voter: Voter) -> None:
-        known = role.voters.get(voter.voter_id)
-        if known is None or known.directory_id != voter.directory_id:
-            raise KafkaError(ErrorCode.VOTER_NOT_FOUND)
-        self._check_level(voter.lowest_kraft_version, voter.highest_kraft_version)
-        if known != voter:
-            changed = [voter if one is known else one for one in role.voters]
-            self._append(role, VoterSet(changed))
-
-    def _check_level(self, lowest: int, highest: int) -> None:
-        level = self._member.voters.kraft_version
-        if not lowest <= level <= highest:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"The voter supports kraft.version {lowest} to {highest}, the cluster is at "
-                f"{level}",
-            )
+    def _update(self, role: Leader, voter: Voter, now_ms: int) -> None:
+        """Store a voter's new addresses; those of static voters are in the configuration."""
+        voters, level = self._member.voters, self._member.voters.kraft_version
+        if level > 0 and voters.latest_offset >= (role.high_watermark or 0):
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        changed = voter_changes.updated(role.voters, voter, level)
+        if level > 0 and changed != role.voters:
+            self._append(role, changed)
+        role.followed_by(voter_changes.replica_key(voter), now_ms)
 
     def _append(self, role: Leader, voters: VoterSet) -> None:
         self._leading.append_control(role, [voters.to_record()])
         if self._change is not None:
             self._change.offset = self._member.voters.latest_offset
 
-    def described(self, response: VersionsResponse, now_ms: int) -> None:
-        """Add the voter that said which levels it supports, if it has the log."""
+    def described(self, node_id: int, response: VersionsResponse | None, now_ms: int) -> None:
+        """Add the voter that said which levels it supports, if it has the log; None: no answer."""
+        if response is None or response.error is not ErrorCode.NONE:
+            self._member.in_flight.pause(node_id, now_ms)
         change, role = self._change, self._leading.leader_role()
-        if change is None or role is None or not isinstance(change.request, AddVoter):
+        if change is None or role is None or change.added is None:
             return
-        if not change.is_asking:
+        if change.offset is not None or change.added.voter.voter_id != node_id:
             return
-        change.is_asking = False
-        voter = change.request.voter._replace(
-            lowest_kraft_version=response.lowest, highest_kraft_version=response.highest
-        )
+        voter = change.added.voter
         try:
-            self._check_level(response.lowest, response.highest)
-            self._check_caught_up(role, ReplicaKey(voter.voter_id, voter.directory_id), now_ms)
+            _check_answer(response)
+            assert response is not None
+            voter_changes.check_levels(voter, response, self._member.voters.kraft_version)
+            self._check_caught_up(role, voter_changes.replica_key(voter), now_ms)
         except KafkaError as error:
             self._end(error)
             return
+        voter = voter._replace(
+            lowest_kraft_version=response.lowest, highest_kraft_version=response.highest
+        )
         self._append(role, VoterSet([*role.voters, voter]))
-        if not change.request.ack_when_committed:
-            self._end()
+        if not change.added.ack_when_committed:
+            self._acknowledge(change)
 
     def _check_caught_up(self, role: Leader, key: ReplicaKey, now_ms: int) -> None:
         replica = role.observers.get(key)
@@ -171,7 +171,8 @@ class Reconfiguration:
         if replica is None or replica.last_caught_up_ms < 0 or replica.last_fetch_ms <= since_ms:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"Aborted add voter operation for since {key} is lagging behind",
+                f"Aborted add voter operation for {voter_changes.key_text(key)} since it is "
+                "lagging behind",
             )
 
     # What is due
@@ -192,17 +193,7 @@ class Reconfiguration:
         if change.deadline_ms <= now_ms:
             self._end(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
             return NEVER_MS
-        if change.is_asking and isinstance(change.request, AddVoter):
-            return min(change.deadline_ms, self._ask(change.request.voter, now_ms))
         return change.deadline_ms
-
-    def _ask(self, voter: Voter, now_ms: int) -> int:
-        member = self._member
-        ready_ms = member.in_flight.ready_ms(voter.voter_id, now_ms)
-        if ready_ms > now_ms:
-            return ready_ms
-        member.send(voter.voter_id, voter.endpoints, DescribeVersions(member.epoch), now_ms)
-        return now_ms + member.timeouts.request_ms
 
     def end(self) -> None:
         """Refuse the change under way: this node leads no more."""
@@ -211,31 +202,75 @@ class Reconfiguration:
 
     def _end(self, error: KafkaError | None = None) -> None:
         change, self._change = self._change, None
-        if change is not None:
-            self._respond(change.token, error)
+        if change is None or change.is_acknowledged:
+            return
+        if error is None:
+            self._acknowledge(change)
+        else:
+            self._refuse(change.token, error)
 
-    def _respond(self, token: Pending[Any], error: KafkaError | None = None) -> None:
-        leader, code = self._member.leader, ErrorCode.NONE
-        if error is not None:
-            code = error.code
-        text = "" if error is None else error.message
-        self._member.effects.append(Respond(token, VoterChangeResponse(code, leader, text)))
+    def _acknowledge(self, change: _Change) -> None:
+        change.is_acknowledged = True
+        self._respond(change.token, VoterChangeResponse(ErrorCode.NONE, self._member.leader))
+
+    def _refuse(self, token: Pending[Any], error: KafkaError) -> None:
+        self._respond(token, VoterChangeResponse(error.code, self._member.leader, error.message))
+
+    def _respond(self, token: Pending[Any], response: VoterChangeResponse) -> None:
+        self._member.effects.append(Respond(token, response))
 
     # The follower's side
 
     def poll_follower(self, role: Follower, now_ms: int) -> int:
-        """Tell the leader this voter's addresses when the voter set has others."""
+        """Send the leader what it should know of this node; return when to look again."""
         member = self._member
-        known = member.voters.latest.get(member.key.node_id)
-        if member.voters.kraft_version < 1 or known is None or not member.is_voter:
+        if member.voters.kraft_version < 1 or not member.endpoints:
             return NEVER_MS
-        own = known._replace(endpoints=member.endpoints)
-        if not member.endpoints or own == known:
+        request = self._own_update(role) if member.is_voter else self._own_joining()
+        if request is None:
             return NEVER_MS
         leader_id = role.leader.leader_id
         due_ms = max(role.update_due_ms, member.in_flight.ready_ms(leader_id, now_ms))
         if due_ms <= now_ms:
             role.update_due_ms = now_ms + member.timeouts.update_voter_ms
-            request = UpdateVoter(own, role.epoch)
             member.send(leader_id, role.leader.endpoints, request, now_ms)
         return max(due_ms, now_ms + 1)
+
+    def _own_update(self, role: Follower) -> UpdateVoter | None:
+        """Return this voter's addresses when the voter set has others."""
+        member = self._member
+        known = member.voters.latest.get(member.key.node_id)
+        assert known is not None
+        own = known._replace(endpoints=member.endpoints)
+        return None if own == known else UpdateVoter(own, role.epoch)
+
+    def _own_joining(self) -> AddVoter | RemoveVoter | None:
+        """Return how this observer becomes a voter: its former directory goes first (KIP-1186)."""
+        member = self._member
+        if not member.joins_by_itself:
+            return None
+        node_id, directory_id = member.key
+        former = member.voters.latest.get(node_id)
+        if former is not None:
+            return RemoveVoter(voter_changes.replica_key(former))
+        own = Voter(node_id, directory_id, member.endpoints)
+        return AddVoter(own, ack_when_committed=False, timeout_ms=member.timeouts.request_ms)
+
+    def answered(self, node_id: int, response: VoterChangeResponse, now_ms: int) -> None:
+        """Wait before the next request; what was not expected pauses the leader's connection."""
+        member = self._member
+        role = member.role
+        if response.error in _EXPECTED_OF_JOINING and isinstance(role, Follower):
+            role.update_due_ms = now_ms + member.timeouts.update_voter_ms
+        elif response.error is not ErrorCode.NONE:
+            member.in_flight.pause(node_id, now_ms)
+
+
+def _check_answer(response: VersionsResponse | None) -> None:
+    """Raise when the new voter did not answer the request for its versions."""
+    error = ErrorCode.BROKER_NOT_AVAILABLE if response is None else response.error
+    if error is not ErrorCode.NONE:
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"Aborted add voter operation for since API_VERSIONS returned an error {error.name}",
+        )

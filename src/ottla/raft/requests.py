@@ -93,26 +93,26 @@ class FetchSnapshot(NamedTuple):
 
 
 class UpdateVoter(NamedTuple):
-    """A voter tells the leader its endpoints and the kraft.version levels that it supports."""
+    """A voter sends the leader its endpoints and the kraft.version levels that it supports."""
 
     voter: Voter
     epoch: int
 
 
 class AddVoter(NamedTuple):
-    """An operator adds a voter, which must be an observer with the whole log."""
+    """An operator or the node itself adds a voter, an observer with the whole log."""
 
     voter: Voter
     ack_when_committed: bool
     """Whether to answer when the new voters are committed, or when they are written."""
     timeout_ms: int
+    """Carried and not used: as in Kafka the leader's own request timeout counts."""
 
 
 class RemoveVoter(NamedTuple):
-    """An operator removes a voter."""
+    """An operator removes a voter, or a node its own former directory."""
 
     key: ReplicaKey
-    timeout_ms: int
 
 
 class DescribeVersions(NamedTuple):
@@ -179,7 +179,7 @@ class VoterChangeResponse(NamedTuple):
 
     error: ErrorCode
     leader: LeaderAndEpoch
-    message: str = ""
+    message: str | None = None
 
 
 class VersionsResponse(NamedTuple):

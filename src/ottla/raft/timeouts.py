@@ -34,8 +34,8 @@ class Timeouts(NamedTuple):
 
     @property
     def update_voter_ms(self) -> int:
-        """How long a voter fetches before it tells the leader its new address."""
-        return 3 * self.fetch_ms
+        """How long a member fetches before it sends the leader its address, and until again."""
+        return self.fetch_ms
 
     @property
     def begin_epoch_ms(self) -> int:

@@ -1,6 +1,7 @@
-"""Validation of voter changes.
+"""Validation of voter changes, with Kafka's error codes and texts.
 
-Kafka: org.apache.kafka.raft.internals.{AddVoterHandler, RemoveVoterHandler} (KIP-853).
+Kafka: org.apache.kafka.raft.internals.{AddVoterHandler, RemoveVoterHandler, UpdateVoterHandler}
+(KIP-853), KafkaRaftClient.handleAddVoterRequest and its neighbours.
 """
 
 from __future__ import annotations
@@ -8,90 +9,135 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.raft.requests import AddVoter, RemoveVoter, ReplicaKey, UpdateVoter
+from ottla.raft.voter_set import VoterSet
 
 if TYPE_CHECKING:
-    from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
-    from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest
-    from ottla.raft.voter_set import VoterSet
-    from ottla.types import Uuid
+    from ottla.raft.requests import VersionsResponse
+    from ottla.raft.voter_set import Voter, VoterEndpoint
+
+BUSY = "Request timed out waiting for leader to handle previous voter change request"
+NO_HIGH_WATERMARK = (
+    "Request timed out waiting for leader to establish HWM and fence previous voter changes"
+)
 
 
-def check_addition(
-    request: AddRaftVoterRequest,
-    voters: VoterSet,
-    *,
-    cluster_id: str,
-    kraft_version: int,
-    listener: str,
-) -> None:
-    """Raise KafkaError unless the voter may be added; listener is the controllers' own."""
-    _check_cluster(request.cluster_id, cluster_id)
-    if request.voter_id < 0 or not request.voter_directory_id:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, "Add voter request didn't include a valid voter"
-        )
-    names = {one.name for one in request.listeners}
-    if listener not in names:
-        endpoints = ", ".join(
-            f"ListenerName({one.name})={one.host}/<unresolved>:{one.port}"
-            for one in request.listeners
-        )
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Add voter request didn't include the endpoint (Endpoints(endpoints={{{endpoints}}})) "
-            f"for the default listener ListenerName({listener})",
-        )
+def check_request(request: AddVoter | RemoveVoter | UpdateVoter, listener: str) -> None:
+    """Raise INVALID_REQUEST for a change that names no voter, or no address on the listener.
+
+    listener is the controllers' own, the first of controller.listener.names.
+    """
+    match request:
+        case RemoveVoter(key):
+            _check_key(key, "Remove voter request didn't include a valid voter")
+        case AddVoter(voter):
+            _check_key(replica_key(voter), "Add voter request didn't include a valid voter")
+            if not _has_listener(voter, listener):
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    "Add voter request didn't include the endpoint "
+                    f"({_endpoints_text(voter.endpoints)}) for the default listener "
+                    f"ListenerName({listener})",
+                )
+        case UpdateVoter(voter):
+            _check_key(replica_key(voter), None)
+            lowest, highest = voter.lowest_kraft_version, voter.highest_kraft_version
+            if not _has_listener(voter, listener) or not 0 <= lowest <= highest:
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+
+def _check_key(key: ReplicaKey, text: str | None) -> None:
+    if key.node_id < 0 or not key.directory_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def _has_listener(voter: Voter, listener: str) -> bool:
+    return any(end.listener_name == listener for end in voter.endpoints)
+
+
+def check_kraft_version(request: AddVoter | RemoveVoter, kraft_version: int) -> None:
+    """Raise UNSUPPORTED_VERSION in a quorum of static voters."""
     if kraft_version < 1:
+        doing = "adding" if isinstance(request, AddVoter) else "removing"
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
-            "Cluster doesn't support adding voter because the kraft.version feature is "
+            f"Cluster doesn't support {doing} voter because the kraft.version feature is "
             f"{kraft_version}",
-        )
-    if voters.get(request.voter_id) is not None:
-        key = _key(request.voter_id, request.voter_directory_id)
-        raise KafkaError(
-            ErrorCode.DUPLICATE_VOTER,
-            f"The voter id for {key} is already part of the set of voters {_keys(voters)}.",
         )
 
 
-def check_removal(
-    request: RemoveRaftVoterRequest, voters: VoterSet, *, cluster_id: str, kraft_version: int
-) -> None:
-    """Raise KafkaError unless the voter may be removed: the last one never may."""
-    _check_cluster(request.cluster_id, cluster_id)
-    if request.voter_id < 0 or not request.voter_directory_id:
+def check_committed(offset: int, high_watermark: int) -> None:
+    """Raise REQUEST_TIMED_OUT while the last change of the voters is not committed."""
+    if offset >= high_watermark:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, "Remove voter request didn't include a valid voter"
+            ErrorCode.REQUEST_TIMED_OUT,
+            "Request timed out waiting for voters to commit the latest voter change at "
+            f"Optional[{offset}] with HWM {high_watermark}",
         )
-    if kraft_version < 1:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_VERSION,
-            "Cluster doesn't support removing voter because the kraft.version feature is "
-            f"{kraft_version}",
-        )
-    voter = voters.get(request.voter_id)
-    known = voter is not None and voter.directory_id == request.voter_directory_id
-    if not known or len(voters) == 1:
-        key = _key(request.voter_id, request.voter_directory_id)
+
+
+def check_voter(request: AddVoter | RemoveVoter, voters: VoterSet) -> None:
+    """Raise for a voter that is already one, or is none and cannot be removed."""
+    if isinstance(request, AddVoter):
+        if voters.get(request.voter.voter_id) is not None:
+            raise KafkaError(
+                ErrorCode.DUPLICATE_VOTER,
+                f"The voter id for {key_text(replica_key(request.voter))} is already part of the "
+                f"set of voters {_voters_text(voters)}.",
+            )
+        return
+    known = voters.get(request.key.node_id)
+    if known is None or known.directory_id != request.key.directory_id or len(voters) == 1:
         raise KafkaError(
             ErrorCode.VOTER_NOT_FOUND,
-            f"Cannot remove voter {key} from the set of voters {_keys(voters)}",
+            f"Cannot remove voter {key_text(request.key)} from the set of voters "
+            f"{_voters_text(voters)}",
         )
 
 
-def _check_cluster(given: str | None, cluster_id: str) -> None:
-    if given is not None and given != cluster_id:
+def check_levels(voter: Voter, described: VersionsResponse, kraft_version: int) -> None:
+    """Raise INVALID_REQUEST for a new voter that does not support the quorum's level."""
+    if not described.lowest <= kraft_version <= described.highest:
+        is_named = described.highest > 0
+        levels = f"(min: {described.lowest}, max: {described.highest}"  # as Kafka writes it
         raise KafkaError(
-            ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f'The given id "{given}" doesn\'t match the cluster id "{cluster_id}"',
+            ErrorCode.INVALID_REQUEST,
+            f"Aborted add voter operation for {key_text(replica_key(voter))} since the "
+            f"kraft.version range {levels if is_named else '(min: 0, max: 0)'} doesn't support "
+            f"the finalized version {kraft_version}",
         )
 
 
-def _key(voter_id: int, directory_id: Uuid) -> str:
-    directory = str(directory_id) if directory_id else "<undefined>"
-    return f"ReplicaKey(id={voter_id}, directoryId={directory})"
+def updated(voters: VoterSet, voter: Voter, kraft_version: int) -> VoterSet:
+    """Return the voters with one replaced; raise for one that is unknown or not compatible.
+
+    Static voters have no directory id.
+    """
+    if not voter.lowest_kraft_version <= kraft_version <= voter.highest_kraft_version:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    known = voters.get(voter.voter_id)
+    if known is None or (kraft_version > 0 and known.directory_id != voter.directory_id):
+        raise KafkaError(ErrorCode.VOTER_NOT_FOUND)
+    return VoterSet(voter if one is known else one for one in voters)
 
 
-def _keys(voters: VoterSet) -> str:
-    return "[" + ", ".join(_key(one.voter_id, one.directory_id) for one in voters) + "]"
+def replica_key(voter: Voter) -> ReplicaKey:
+    """Return a voter's id with its directory's."""
+    return ReplicaKey(voter.voter_id, voter.directory_id)
+
+
+def key_text(key: ReplicaKey) -> str:
+    """Return a replica as Kafka's ReplicaKey writes itself."""
+    directory = str(key.directory_id) if key.directory_id else "<undefined>"
+    return f"ReplicaKey(id={key.node_id}, directoryId={directory})"
+
+
+def _voters_text(voters: VoterSet) -> str:
+    return "[" + ", ".join(key_text(replica_key(one)) for one in voters) + "]"
+
+
+def _endpoints_text(endpoints: tuple[VoterEndpoint, ...]) -> str:
+    shown = ", ".join(
+        f"ListenerName({one.listener_name})={one.host}/<unresolved>:{one.port}" for one in endpoints
+    )
+    return f"Endpoints(endpoints={{{shown}}})"

@@ -5,6 +5,7 @@ Kafka: KafkaApis.handleApiVersionsRequest and its neighbours.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode
@@ -24,7 +25,7 @@ from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.apis.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
-from ottla.types import Uuid
+from ottla.types import METADATA_TOPIC, Uuid
 from tests.conformance.differential.case import case
 
 if TYPE_CHECKING:
@@ -268,6 +269,29 @@ def _added(**options: Any) -> Fields:
     return same(**(usual | options))
 
 
+_ABSENT_IDS: Counter[str] = Counter()
+
+
+def _absent(at: Side, version: int) -> dict[str, Any]:
+    """Name another voter each time: a node that failed is not asked again for a while."""
+    _ABSENT_IDS[at.name] += 1
+    return _added(voter_id=20 + _ABSENT_IDS[at.name])(at, version)
+
+
+def _lagging(at: Side, version: int) -> dict[str, Any]:
+    """Name the address of the controller itself, which answers and does not fetch."""
+    end = {"name": "CONTROLLER", "host": "127.0.0.1", "port": at.ports["controller"]}
+    return _added(voter_id=8, listeners=[end])(at, version)
+
+
+def _last_voter(at: Side, version: int) -> dict[str, Any]:
+    topic = {"topic_name": METADATA_TOPIC, "partitions": [{"partition_index": 0}]}
+    found = at.ask(ApiKey.DESCRIBE_QUORUM, topics=[topic]).topics[0].partitions[0]
+    (voter,) = found.current_voters
+    directory_id = voter.replica_directory_id
+    return {"cluster_id": None, "voter_id": 1, "voter_directory_id": directory_id}
+
+
 MEMBERS = [
     *_on_both(UnregisterBrokerRequest, "unknown", same(broker_id=7), E_.BROKER_ID_NOT_REGISTERED),
     *_on_both(
@@ -278,6 +302,21 @@ MEMBERS = [
     ),
     *_on_both(AddRaftVoterRequest, "there already", _added(voter_id=1), E_.DUPLICATE_VOTER),
     *_on_both(AddRaftVoterRequest, "without address", _added(listeners=[]), E_.INVALID_REQUEST),
+    *_on_both(AddRaftVoterRequest, "no voter", _added(voter_id=-1), E_.INVALID_REQUEST),
+    *_on_both(
+        AddRaftVoterRequest,
+        "no directory",
+        _added(voter_directory_id=Uuid()),
+        E_.INVALID_REQUEST,
+    ),
+    *_on_both(
+        AddRaftVoterRequest,
+        "on another listener",
+        _added(listeners=[{"name": "OTHER", "host": "127.0.0.1", "port": 1}]),
+        E_.INVALID_REQUEST,
+    ),
+    *_on_both(AddRaftVoterRequest, "not at its address", _absent, E_.REQUEST_TIMED_OUT),
+    *_on_both(AddRaftVoterRequest, "has not fetched", _lagging, E_.REQUEST_TIMED_OUT),
     *_on_both(
         RemoveRaftVoterRequest,
         "of another cluster",
@@ -289,6 +328,19 @@ MEMBERS = [
         "unknown",
         same(cluster_id=None, voter_id=9, voter_directory_id=INSTANCE),
         E_.VOTER_NOT_FOUND,
+    ),
+    *_on_both(RemoveRaftVoterRequest, "the last", _last_voter, E_.VOTER_NOT_FOUND),
+    *_on_both(
+        RemoveRaftVoterRequest,
+        "no voter",
+        same(cluster_id=None, voter_id=-1, voter_directory_id=INSTANCE),
+        E_.INVALID_REQUEST,
+    ),
+    *_on_both(
+        RemoveRaftVoterRequest,
+        "no directory",
+        same(cluster_id=None, voter_id=9, voter_directory_id=Uuid()),
+        E_.INVALID_REQUEST,
     ),
 ]
 CASES: list[Case] = [

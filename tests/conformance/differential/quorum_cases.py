@@ -327,6 +327,12 @@ UPDATES = [
         E_.INVALID_REQUEST,
     ),
     _case(UpdateRaftVoterRequest, "no address", _update(listeners=[]), E_.INVALID_REQUEST),
+    _case(
+        UpdateRaftVoterRequest,
+        "on another listener",
+        _update(listeners=[{"name": "OTHER", "host": "127.0.0.1", "port": 1}]),
+        E_.INVALID_REQUEST,
+    ),
     _case(UpdateRaftVoterRequest, "no level", _update(levels=2), E_.INVALID_REQUEST),
     _case(UpdateRaftVoterRequest, "another voter", _update(voter_id=2), E_.VOTER_NOT_FOUND),
     _case(

@@ -96,14 +96,11 @@ class AdminCalls:
         if self._uses_controllers:
             refuse_for_controllers(request)
         deadline_ms = self._deadline_ms(timeout)
-        target = ANY_NODE if node_id is None else node_id
-        if target != ANY_NODE and target not in self._client.metadata.brokers:
-            await self._refresh_until(deadline_ms)
         while True:
             failure: KafkaError
             try:
                 pending = self._client.send(
-                    target,
+                    await self._target(node_id, deadline_ms),
                     request,
                     timeout_ms=self._request_limit_ms(deadline_ms),
                     max_version=max_version,
@@ -116,6 +113,20 @@ class AdminCalls:
             except KafkaError as error:
                 failure = error
             await self._wait_before_retry(failure, deadline_ms)
+
+    async def _target(self, node_id: int | None, deadline_ms: float) -> int:
+        """Return the node to send to: one of controllers is asked for the active one."""
+        if node_id is None and not self._uses_controllers:
+            return ANY_NODE
+        metadata = self._client.metadata
+        if node_id is None and metadata.controller_id not in metadata.brokers:
+            metadata = await self._refresh_until(deadline_ms)
+        if node_id is None:
+            known = metadata.controller_id in metadata.brokers
+            return metadata.controller_id if known else ANY_NODE
+        if node_id not in metadata.brokers:
+            await self._refresh_until(deadline_ms)
+        return node_id
 
     def _check_open(self) -> None:
         """Raise ClosedError after `close`."""

@@ -104,7 +104,7 @@ class QuorumAdmin(AdminCalls):
             voter_directory_id=directory_id,
             listeners=[listener(name=e.listener, host=e.host, port=e.port) for e in endpoints],
         )
-        await self._call(request, timeout=timeout)
+        await self._change_voters(request, timeout)
 
     async def remove_raft_voter(
         self,
@@ -118,7 +118,22 @@ class QuorumAdmin(AdminCalls):
         request = RemoveRaftVoterRequest(
             cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id
         )
-        await self._call(request, timeout=timeout)
+        await self._change_voters(request, timeout)
+
+    async def _change_voters(
+        self, request: AddRaftVoterRequest | RemoveRaftVoterRequest, timeout: float | None
+    ) -> None:
+        """Send a change once: as in Kafka only another controller's turn is retried."""
+        answer = await self._call(request, timeout=timeout, error_of=self._other_leader)
+        if answer.error_code:
+            raise KafkaError(answer.error_code, answer.error_message)
+
+    def _other_leader(self, answer: Any) -> int:
+        """Return the code of a response from a controller that is not the active one."""
+        code: int = answer.error_code
+        if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return code if self._uses_controllers else 0
+        return code if code == ErrorCode.NOT_CONTROLLER else 0
 
     async def unregister_broker(self, broker_id: int, *, timeout: float | None = None) -> None:
         """Remove the registration of a broker that will not return; raises KafkaError."""

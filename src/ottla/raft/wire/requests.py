@@ -9,18 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.apis.begin_quorum_epoch import BeginQuorumEpochRequest
 from ottla.protocol.apis.end_quorum_epoch import EndQuorumEpochRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.fetch_snapshot import FetchSnapshotRequest
+from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.apis.update_raft_voter import UpdateRaftVoterRequest
 from ottla.protocol.apis.vote import VoteRequest
 from ottla.raft.requests import (
+    AddVoter,
     BeginQuorumEpoch,
     EndQuorumEpoch,
     Fetch,
     FetchSnapshot,
     LeaderAndEpoch,
+    RemoveVoter,
     ReplicaKey,
     UpdateVoter,
     Vote,
@@ -40,6 +44,8 @@ RequestMessage: TypeAlias = (
     | FetchRequest
     | FetchSnapshotRequest
     | UpdateRaftVoterRequest
+    | AddRaftVoterRequest
+    | RemoveRaftVoterRequest
 )
 PARTITION: Final = 0
 MAX_FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -54,6 +60,8 @@ _MESSAGES: Final[dict[type, type[RequestMessage]]] = {
     Fetch: FetchRequest,
     FetchSnapshot: FetchSnapshotRequest,
     UpdateVoter: UpdateRaftVoterRequest,
+    AddVoter: AddRaftVoterRequest,
+    RemoveVoter: RemoveRaftVoterRequest,
 }
 
 
@@ -79,8 +87,8 @@ def to_message(request: Request, version: int, *, cluster_id: str) -> RequestMes
             return _fetch(request, version, cluster_id)
         case FetchSnapshot():
             return _fetch_snapshot(request, cluster_id)
-        case UpdateVoter():
-            return _update_voter(request, cluster_id)
+        case UpdateVoter() | AddVoter() | RemoveVoter():
+            return _voter_change(request, cluster_id)
     raise AssertionError(f"{message_class(request)} has no mapping")
 
 
@@ -192,6 +200,17 @@ def _fetch_snapshot(request: FetchSnapshot, cluster_id: str) -> FetchSnapshotReq
     )
 
 
+def _voter_change(request: UpdateVoter | AddVoter | RemoveVoter, cluster_id: str) -> RequestMessage:
+    if isinstance(request, UpdateVoter):
+        return _update_voter(request, cluster_id)
+    if isinstance(request, AddVoter):
+        return _add_voter(request, cluster_id)
+    node_id, directory_id = request.key
+    return RemoveRaftVoterRequest(
+        cluster_id=cluster_id, voter_id=node_id, voter_directory_id=directory_id
+    )
+
+
 def _update_voter(request: UpdateVoter, cluster_id: str) -> UpdateRaftVoterRequest:
     voter = request.voter
     return UpdateRaftVoterRequest(
@@ -210,6 +229,21 @@ def _update_voter(request: UpdateVoter, cluster_id: str) -> UpdateRaftVoterReque
     )
 
 
+def _add_voter(request: AddVoter, cluster_id: str) -> AddRaftVoterRequest:
+    listener = AddRaftVoterRequest.Listener
+    return AddRaftVoterRequest(
+        cluster_id=cluster_id,
+        timeout_ms=request.timeout_ms,
+        voter_id=request.voter.voter_id,
+        voter_directory_id=request.voter.directory_id,
+        listeners=[
+            listener(name=end.listener_name, host=end.host, port=end.port)
+            for end in request.voter.endpoints
+        ],
+        ack_when_committed=request.ack_when_committed,
+    )
+
+
 # Back
 
 
@@ -220,7 +254,8 @@ def from_message(message: RequestMessage, *, cluster_id: str) -> Request:
     UNKNOWN_TOPIC_OR_PARTITION for one that is not about the metadata log alone.
     """
     if message.cluster_id is not None and message.cluster_id != cluster_id:
-        raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID)
+        text = f'The given id "{message.cluster_id}" doesn\'t match the cluster id "{cluster_id}"'
+        raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
     match message:
         case VoteRequest():
             return _vote_of(message)
@@ -232,8 +267,7 @@ def from_message(message: RequestMessage, *, cluster_id: str) -> Request:
             return _fetch_of(message)
         case FetchSnapshotRequest():
             return _fetch_snapshot_of(message)
-        case UpdateRaftVoterRequest():
-            return _update_voter_of(message)
+    return _voter_change_of(message)
 
 
 def _vote_of(message: VoteRequest) -> Vote:
@@ -269,8 +303,12 @@ def _leader_of(partition: Any, endpoints: Sequence[Any]) -> LeaderAndEpoch:
     return LeaderAndEpoch(
         partition.leader_id,
         partition.leader_epoch,
-        tuple(VoterEndpoint(end.name, end.host, end.port) for end in endpoints),
+        _ends(endpoints),
     )
+
+
+def _ends(endpoints: Sequence[Any]) -> tuple[VoterEndpoint, ...]:
+    return tuple(VoterEndpoint(end.name, end.host, end.port) for end in endpoints)
 
 
 def _sole(topics: Sequence[Any]) -> Any:
@@ -320,13 +358,20 @@ def _fetch_snapshot_of(message: FetchSnapshotRequest) -> FetchSnapshot:
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _update_voter_of(message: UpdateRaftVoterRequest) -> UpdateVoter:
+def _voter_change_of(
+    message: UpdateRaftVoterRequest | AddRaftVoterRequest | RemoveRaftVoterRequest,
+) -> UpdateVoter | AddVoter | RemoveVoter:
+    if isinstance(message, RemoveRaftVoterRequest):
+        return RemoveVoter(ReplicaKey(message.voter_id, message.voter_directory_id))
+    if isinstance(message, AddRaftVoterRequest):
+        voter = Voter(message.voter_id, message.voter_directory_id, _ends(message.listeners))
+        return AddVoter(voter, message.ack_when_committed, message.timeout_ms)
     levels = message.kraft_version_feature
-    lowest, highest = levels.min_supported_version, levels.max_supported_version
-    if message.voter_id < 0 or not message.voter_directory_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST)
-    if not message.listeners or not 0 <= lowest <= highest:
-        raise KafkaError(ErrorCode.INVALID_REQUEST)
-    ends = tuple(VoterEndpoint(one.name, one.host, one.port) for one in message.listeners)
-    voter = Voter(message.voter_id, message.voter_directory_id, ends, lowest, highest)
+    voter = Voter(
+        message.voter_id,
+        message.voter_directory_id,
+        _ends(message.listeners),
+        levels.min_supported_version,
+        levels.max_supported_version,
+    )
     return UpdateVoter(voter, message.current_leader_epoch)

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.errors import CorruptMessage, ErrorCode
 from ottla.protocol.apis import (
+    add_raft_voter,
     begin_quorum_epoch,
     end_quorum_epoch,
     fetch,
     fetch_snapshot,
+    remove_raft_voter,
     update_raft_voter,
     vote,
 )
@@ -34,6 +36,7 @@ from ottla.types import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ottla.errors import KafkaError
     from ottla.raft.requests import Response
     from ottla.raft.wire.requests import RequestMessage
     from ottla.types import Buffer
@@ -41,12 +44,16 @@ if TYPE_CHECKING:
 EpochMessage: TypeAlias = (
     begin_quorum_epoch.BeginQuorumEpochResponse | end_quorum_epoch.EndQuorumEpochResponse
 )
+VoterMessage: TypeAlias = (
+    add_raft_voter.AddRaftVoterResponse | remove_raft_voter.RemoveRaftVoterResponse
+)
 ResponseMessage: TypeAlias = (
     vote.VoteResponse
     | EpochMessage
     | fetch.FetchResponse
     | fetch_snapshot.FetchSnapshotResponse
     | update_raft_voter.UpdateRaftVoterResponse
+    | VoterMessage
 )
 _ENDPOINTS_FROM: Final = 1
 _FETCH_ENDPOINTS_FROM: Final = 17
@@ -62,13 +69,24 @@ _REFUSALS: Final[dict[type, Callable[..., ResponseMessage]]] = {
     fetch_snapshot.FetchSnapshotRequest: fetch_snapshot.FetchSnapshotResponse,
 }
 
+_VOTER_RESPONSES: Final = (
+    update_raft_voter.UpdateRaftVoterResponse,
+    add_raft_voter.AddRaftVoterResponse,
+    remove_raft_voter.RemoveRaftVoterResponse,
+)
+_VOTER_REQUESTS: Final = (
+    update_raft_voter.UpdateRaftVoterRequest,
+    add_raft_voter.AddRaftVoterRequest,
+    remove_raft_voter.RemoveRaftVoterRequest,
+)
+
 
 def to_message(
     message: RequestMessage, response: Response, version: int, listener: str
 ) -> ResponseMessage:
     """Return the message of a response to `message`, which came on a listener in a version."""
     if isinstance(response, VoterChangeResponse):
-        return _voter_change(response.error, response.leader, listener)
+        return _voter_change(message, response, listener)
     ends = _node_ends(response.leader, listener) if version >= _ENDPOINTS_FROM else []
     match response:
         case VoteResponse():
@@ -88,11 +106,16 @@ def to_message(
 
 
 def refusal(
-    message: RequestMessage, error: ErrorCode, leader: LeaderAndEpoch, version: int, listener: str
+    message: RequestMessage,
+    refused: KafkaError,
+    leader: LeaderAndEpoch,
+    version: int,
+    listener: str,
 ) -> ResponseMessage:
     """Return the response to a message that is no request to this quorum."""
-    if isinstance(message, update_raft_voter.UpdateRaftVoterRequest):
-        return _voter_change(error, leader, listener)
+    error = ErrorCode(refused.code)
+    if isinstance(message, _VOTER_REQUESTS):
+        return _voter_change(message, VoterChangeResponse(error, leader, str(refused)), listener)
     if isinstance(message, fetch.FetchRequest):
         return fetch.FetchResponse(error_code=int(error), responses=[])
     is_unknown = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -100,13 +123,13 @@ def refusal(
         return _REFUSALS[type(message)](error_code=int(error), topics=[])
     topics: Sequence[Any] = message.topics
     partition = _snapshot_partition(topics[0].partitions[0].partition, error)
-    refused = fetch_snapshot.FetchSnapshotResponse(
+    snapshot = fetch_snapshot.FetchSnapshotResponse(
         topics=[_SnapshotTopic(name=topics[0].name, partitions=[partition])]
     )
     if version >= _ENDPOINTS_FROM:
         node = fetch_snapshot.FetchSnapshotResponse.NodeEndpoint
-        refused.node_endpoints = _nodes(node, _node_ends(leader, listener))
-    return refused
+        snapshot.node_endpoints = _nodes(node, _node_ends(leader, listener))
+    return snapshot
 
 
 def _node_ends(leader: LeaderAndEpoch, listener: str) -> list[tuple[int, VoterEndpoint]]:
@@ -223,8 +246,13 @@ def _fetch_snapshot(
 
 
 def _voter_change(
-    error: ErrorCode, leader: LeaderAndEpoch, listener: str
-) -> update_raft_voter.UpdateRaftVoterResponse:
+    message: RequestMessage, response: VoterChangeResponse, listener: str
+) -> ResponseMessage:
+    error, leader, text = response
+    if isinstance(message, add_raft_voter.AddRaftVoterRequest):
+        return add_raft_voter.AddRaftVoterResponse(error_code=int(error), error_message=text)
+    if isinstance(message, remove_raft_voter.RemoveRaftVoterRequest):
+        return remove_raft_voter.RemoveRaftVoterResponse(error_code=int(error), error_message=text)
     end = next((end for _, end in _node_ends(leader, listener)), None)
     known = update_raft_voter.UpdateRaftVoterResponse.CurrentLeader(
         leader_id=leader.leader_id,
@@ -251,8 +279,8 @@ def from_message(message: ResponseMessage, listener: str) -> Response:
             return _fetch_of(message, error, listener)
         case fetch_snapshot.FetchSnapshotResponse():
             return _fetch_snapshot_of(message, error, listener)
-        case update_raft_voter.UpdateRaftVoterResponse():
-            return VoterChangeResponse(error, _leader_of_change(message, listener))
+    if isinstance(message, _VOTER_RESPONSES):
+        return _voter_change_of(message, error, listener)
     if error is not ErrorCode.NONE:
         return EpochResponse(error, _NOT_KNOWN)
     partition = _sole([(one.topic_name, one.partitions) for one in message.topics])
@@ -333,9 +361,14 @@ def _fetch_snapshot_of(
     )
 
 
-def _leader_of_change(
-    message: update_raft_voter.UpdateRaftVoterResponse, listener: str
-) -> LeaderAndEpoch:
+def _voter_change_of(
+    message: update_raft_voter.UpdateRaftVoterResponse | VoterMessage,
+    error: ErrorCode,
+    listener: str,
+) -> VoterChangeResponse:
+    if not isinstance(message, update_raft_voter.UpdateRaftVoterResponse):
+        return VoterChangeResponse(error, _NOT_KNOWN, message.error_message)
     known = message.current_leader
     ends = (VoterEndpoint(listener, known.host, known.port),) if known.host else ()
-    return LeaderAndEpoch(known.leader_id, known.leader_epoch, ends)
+    leader = LeaderAndEpoch(known.leader_id, known.leader_epoch, ends)
+    return VoterChangeResponse(error, leader)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.controller.result import ControllerResult
+from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 from ottla.protocol.apis.alter_configs import AlterConfigsRequest
@@ -25,8 +26,10 @@ from ottla.protocol.apis.describe_quorum import DescribeQuorumRequest
 from ottla.protocol.apis.elect_leaders import ElectLeadersRequest
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.apis.update_features import UpdateFeaturesRequest
+from ottla.server.controller.quorum_requests import answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,11 +58,13 @@ class ControllerApis:
         runtime: ControllerRuntime,
         quorum: QuorumView,
         *,
+        cluster_id: str,
         clock: Clock,
         mutation_quota: MutationQuota,
     ) -> None:
         controller = runtime.controller
         self._runtime = runtime
+        self._cluster_id = cluster_id
         self._clock = clock
         self._mutation_quota = mutation_quota
         self._operations = _operations(controller, quorum, clock)
@@ -76,6 +81,9 @@ class ControllerApis:
     def send(self, request: Request, requester: Requester | None = None) -> Pending[Any]:
         """Decide a request; complete when the decision is committed. Fails with KafkaError."""
         kind = type(request)
+        if isinstance(request, AddRaftVoterRequest | RemoveRaftVoterRequest):
+            driver = self._runtime.driver
+            return answer_of(driver, request, self._cluster_id, kind.versions.highest, "")
         operation = self._operations.get(kind)
         if operation is not None:
             return self._runtime.write(lambda _offset: operation(request))

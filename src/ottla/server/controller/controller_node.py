@@ -137,7 +137,11 @@ class ControllerNode:
         self._schedule = Schedule(self._runtime, config)
         self.quorum = QuorumView(raft, metadata_log, controller_listeners)
         self.apis = ControllerApis(
-            self._runtime, self.quorum, clock=clock, mutation_quota=mutation_quota
+            self._runtime,
+            self.quorum,
+            cluster_id=cluster_id,
+            clock=clock,
+            mutation_quota=mutation_quota,
         )
         self._is_stopped = False
 

@@ -19,6 +19,22 @@ if TYPE_CHECKING:
     from ottla.raft.wire.requests import RequestMessage
 
 
+def answer_of(
+    driver: RaftDriver, message: RequestMessage, cluster_id: str, version: int, listener: str
+) -> Pending[Any]:
+    """Hand a message to the machine; complete with the response, also for one that is refused."""
+    if driver.failure is not None:
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE)
+    try:
+        request = requests.from_message(message, cluster_id=cluster_id)
+    except KafkaError as error:
+        leader = driver.node.role.leader
+        return Pending.of(responses.refusal(message, error, leader, version, listener))
+    return driver.request(request).then(
+        lambda response: responses.to_message(message, response, version, listener)
+    )
+
+
 class QuorumRequests:
     """Hands messages to the driver, and ticks it when a request set a deadline."""
 
@@ -38,19 +54,9 @@ class QuorumRequests:
 
         KafkaError BROKER_NOT_AVAILABLE after a failure of the disk.
         """
-        driver = self._driver
-        if driver.failure is not None:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE)
-        try:
-            request = requests.from_message(message, cluster_id=self._cluster_id)
-        except KafkaError as error:
-            leader, code = driver.node.role.leader, ErrorCode(error.code)
-            return Pending.of(responses.refusal(message, code, leader, version, listener))
-        answer = driver.request(request)
+        answer = answer_of(self._driver, message, self._cluster_id, version, listener)
         self._watch()
-        return answer.then(
-            lambda response: responses.to_message(message, response, version, listener)
-        )
+        return answer
 
     def _watch(self) -> None:
         """Tick at the machine's deadline: the end of a long poll, or the next election."""

@@ -1,17 +1,19 @@
 """Cluster membership: AddRaftVoter, RemoveRaftVoter and UnregisterBroker.
 
-Kafka: KafkaRaftClient.handleAddVoterRequest (KIP-853), ControllerApis.handleUnregisterBroker.
+A broker sends what its clients ask of the quorum on to the active controller. On a controller's
+listener its own member of the quorum answers: NOT_LEADER_OR_FOLLOWER where it does not lead.
+
+Kafka: KafkaApis.forwardToController, ControllerApis.{handleAddRaftVoter, handleRemoveRaftVoter,
+handleUnregisterBroker} (KIP-853).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
+from ottla.protocol.apis.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.apis.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from ottla.raft.voter_changes import check_addition, check_removal
 from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
@@ -19,40 +21,25 @@ if TYPE_CHECKING:
     from ottla.server.requests.context import Context
 
 
-@handles(AddRaftVoterRequest)
-def add_raft_voter(ctx: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """Validate as Kafka does; a valid addition is refused, too, because it is not supported."""
-    quorum, config = ctx.broker.quorum, ctx.broker.metadata.config
-    try:
-        check_addition(
-            request,
-            quorum.voters,
-            cluster_id=ctx.broker.cluster_id,
-            kraft_version=quorum.kraft_version,
-            listener=config.controller_listener_names[0],
-        )
-    except KafkaError as error:
-        return AddRaftVoterResponse(error_code=int(error.code), error_message=str(error))
-    return AddRaftVoterResponse(
-        error_code=int(ErrorCode.UNSUPPORTED_VERSION),
-        error_message="A quorum of more than one voter is not supported yet.",
-    )
+@handles(AddRaftVoterRequest, listener="broker")
+def add_raft_voter(ctx: Context, request: AddRaftVoterRequest) -> Pending[Any]:
+    """Add a controller to the voters."""
+    return ctx.broker.controller.send(request)
 
 
-@handles(RemoveRaftVoterRequest)
-def remove_raft_voter(ctx: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    """Refuse to remove a voter: it is unknown, or the last one."""
-    quorum = ctx.broker.quorum
-    try:
-        check_removal(
-            request,
-            quorum.voters,
-            cluster_id=ctx.broker.cluster_id,
-            kraft_version=quorum.kraft_version,
-        )
-    except KafkaError as error:
-        return RemoveRaftVoterResponse(error_code=int(error.code), error_message=str(error))
-    raise AssertionError("a quorum of one has no voter that may be removed")
+@handles(RemoveRaftVoterRequest, listener="broker")
+def remove_raft_voter(ctx: Context, request: RemoveRaftVoterRequest) -> Pending[Any]:
+    """Remove a controller from the voters."""
+    return ctx.broker.controller.send(request)
+
+
+@handles(AddRaftVoterRequest, listener="controller")
+@handles(RemoveRaftVoterRequest, listener="controller")
+def change_raft_voters(
+    ctx: Context, request: AddRaftVoterRequest | RemoveRaftVoterRequest
+) -> Pending[Any]:
+    """Add a controller to the voters of this member's quorum, or remove one."""
+    return ctx.broker.quorum_requests.serve(request, ctx.api_version, ctx.listener_name)
 
 
 @handles(UnregisterBrokerRequest)
