@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conformance.clients.node_process import read_when_ready
 from tests.conformance.kafka import Kafka, RealKafka, free_ports, kafka_or_skip, running_kafka
 from tests.conformance.tool_pairs import Place, ToolJvm
 
@@ -64,12 +63,8 @@ def ottla_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log)
     try:
-        for _ in range(400):
-            if ready.exists() and ready.read_text().strip():
-                break
-            assert process.poll() is None, (directory / "log").read_text()
-            time.sleep(0.05)
-        yield Place("ottla", json.loads(ready.read_text())["bootstrap"], f"127.0.0.1:{controller}")
+        bootstrap = read_when_ready(ready, process)["bootstrap"]
+        yield Place("ottla", bootstrap, f"127.0.0.1:{controller}")
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(20)

@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 import zipfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -289,11 +289,19 @@ def _read_commented_json(text: str) -> dict[str, Any]:
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    """Return ports that nothing uses.
+
+    None is a round number: comparisons replace a node's port by a name wherever it stands, and
+    values of settings are round numbers.
+    """
+    with ExitStack() as stack:
+        found: list[int] = []
+        while len(found) < count:
+            server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            port = server.getsockname()[1]
+            if port % 100:
+                found.append(port)
+        return found
 
 
 def exchange(port: int, frame: bytes) -> bytes:

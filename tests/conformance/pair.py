@@ -15,6 +15,7 @@ from ottla.protocol.api_keys import ApiKey, response_class, response_header_vers
 from ottla.protocol.frames import encode_request
 from ottla.protocol.headers import ResponseHeader
 from ottla.testing.cluster import Cluster
+from tests.conformance.applied import CHANGES, wait_until_applied
 from tests.conformance.kafka import join, running_kafka
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Pair:
         self.cluster = cluster
         self.theirs: Speaker | Conversation = Speaker(real.bootstrap)
         self.ours: Speaker | Conversation = Speaker(cluster.bootstrap)
+        self._is_changed = False
 
     @contextmanager
     def connected(self) -> Iterator[Pair]:
@@ -100,7 +102,14 @@ class Pair:
             yield kept
 
     def ask(self, request: Request, version: int | None = None) -> tuple[Any, Any]:
-        """Return Kafka's answer and ours."""
+        """Return Kafka's answer and ours.
+
+        What was changed by earlier requests is applied before the first one that changes nothing.
+        """
+        changes = ApiKey(request.message_key) in CHANGES
+        if self._is_changed and not changes:
+            wait_until_applied(Speaker(self.real.bootstrap).ask)
+        self._is_changed = changes
         return self.theirs.ask(request, version), self.ours.ask(request, version)
 
     def difference(self, request: Request, version: int | None = None) -> str | None:

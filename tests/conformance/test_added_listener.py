@@ -19,6 +19,8 @@ from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
 from ottla.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
 from ottla.protocol.apis.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.apis.metadata import MetadataRequest
+from tests.conformance.applied import LIMIT_S
+from tests.conformance.kafka import free_ports
 from tests.conformance.pair import Pair, Speaker, running_pair
 from tests.controller.harness import incremental_change, topic
 
@@ -30,11 +32,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.conformance
 BROKER = 4
 MAP = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT"
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def _add_listener(speaker: Speaker, listeners: str, port: int) -> Speaker:
@@ -58,6 +55,15 @@ def _add_listener(speaker: Speaker, listeners: str, port: int) -> Speaker:
     raise AssertionError("the listener was not opened")
 
 
+def _wait_for_offsets_topic(pair: Pair) -> None:
+    """Wait until both have the topic that the first question for a coordinator creates."""
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+    deadline = time.monotonic() + LIMIT_S
+    while any(answer.coordinators[0].error_code for answer in pair.ask(request)):
+        assert time.monotonic() < deadline, "the offsets topic is not created"
+        time.sleep(0.05)
+
+
 @pytest.fixture(scope="module")
 def pair(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Run both with a topic, asked over a listener that was added."""
@@ -66,12 +72,12 @@ def pair(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pai
             CreateTopicsRequest(topics=[topic("reported", 2)]),
             FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]),
         )
-        time.sleep(1)  # until Kafka has created the offsets topic
+        _wait_for_offsets_topic(pair)
         assert isinstance(pair.theirs, Speaker)
         assert isinstance(pair.ours, Speaker)
         theirs = pair.real.properties["listeners"]
-        pair.theirs = _add_listener(pair.theirs, theirs, _free_port())
-        pair.ours = _add_listener(pair.ours, pair.cluster.config["listeners"], _free_port())
+        pair.theirs = _add_listener(pair.theirs, theirs, *free_ports(1))
+        pair.ours = _add_listener(pair.ours, pair.cluster.config["listeners"], *free_ports(1))
         yield pair
 
 

@@ -14,6 +14,7 @@ from ottla.protocol.apis.alter_configs import AlterConfigsRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.describe_configs import DescribeConfigsRequest
 from ottla.protocol.apis.list_config_resources import ListConfigResourcesRequest
+from tests.conformance.applied import wait_until_applied
 from tests.conformance.pair import Pair, running_pair
 from tests.controller.harness import incremental_change, topic
 
@@ -49,18 +50,8 @@ def pair(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pai
             ),
             incremental_change(BROKER, "", ("log.retention.ms", SET, "700000")),
         )
-        _await_applied(pair)
+        wait_until_applied(pair.theirs.ask)  # Kafka describes a value's source before its use
         yield pair
-
-
-def _await_applied(pair: Pair) -> None:
-    """Wait until Kafka uses the cluster's value: it tells its source earlier."""
-    requested = "700000"
-    for _ in range(200):
-        answer: Any = pair.theirs.ask(describe(BROKER, "1", "log.retention.ms"))
-        if answer.results[0].configs[0].value == requested:
-            return
-    raise AssertionError("Kafka did not take the change over")
 
 
 def replace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +13,8 @@ from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
 from ottla.testing.cluster import Cluster
 from ottla.types import ZERO_UUID
-from tests.conformance.answers.test_quota_answers import ask, one_quota, user_quotas
+from tests.conformance.answers.test_quota_answers import ask, one_quota
+from tests.conformance.applied import wait_until_applied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,11 +87,7 @@ def _tell(port: int, story: list[tuple[Request, int]]) -> list[Any]:
     """Ask one question after the other as a client that has a quota of its own."""
     client_id = f"mutator-{next(NUMBERS)}"
     ask(port, one_quota("controller_mutation_rate", LIMIT, client_id=client_id), 1)
-    deadline = time.monotonic() + 20
-    while not user_quotas(port, client_id=client_id):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    time.sleep(0.5)  # Kafka's controller has heard of it, its broker shows it: nothing tells when
+    wait_until_applied(partial(ask, port))
     answered = [_shown(ask(port, request, version, client_id)) for request, version in story]
     ask(port, one_quota("controller_mutation_rate", None, client_id=client_id), 1)
     return answered

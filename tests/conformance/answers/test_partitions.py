@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.errors import ErrorCode
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.delete_records import DeleteRecordsRequest
 from ottla.protocol.apis.describe_cluster import DescribeClusterRequest
@@ -22,6 +21,7 @@ from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.builder import encode_batch
+from tests.conformance.applied import LIMIT_S, wait_until_applied
 from tests.conformance.pair import Conversation, Pair, Speaker, running_pair
 from tests.controller.harness import topic
 
@@ -45,6 +45,7 @@ def pair(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pai
         topics.append(topic(CUT, 1, 1, **forever))
         for one in pair.ask(CreateTopicsRequest(topics=topics)):
             assert [result.error_code for result in one.topics] == [0] * len(topics)
+        wait_until_applied(pair.theirs.ask)
         for speaker in (pair.theirs, pair.ours):
             _fill(speaker, DEEP)
             _fill(speaker, CUT)
@@ -73,18 +74,8 @@ def _fill(speaker: Speaker | Conversation, name: str) -> None:
                 )
             ],
         )
-        assert _code_once_led(speaker, request) == 0
-
-
-def _code_once_led(speaker: Speaker | Conversation, request: ProduceRequest) -> int:
-    """Produce; on a busy machine Kafka leads a topic a moment after it has told of it."""
-    deadline = time.monotonic() + 20
-    while True:
         produced: Any = speaker.ask(request)
-        code = int(produced.responses[0].partition_responses[0].error_code)
-        if code != ErrorCode.NOT_LEADER_OR_FOLLOWER or time.monotonic() > deadline:
-            return code
-        time.sleep(0.05)
+        assert produced.responses[0].partition_responses[0].error_code == 0
 
 
 def _offsets(name: str, index: int, timestamp: int, *, epoch: int = -1, level: int = 0) -> Any:
@@ -254,13 +245,15 @@ def test_topics_made_on_demand(pair: Pair) -> None:
 
 
 def _until_there(speaker: Speaker | Conversation, name: str) -> Any:
-    for _ in range(200):
+    deadline = time.monotonic() + LIMIT_S
+    while True:
         answer: Any = speaker.ask(_metadata(name), 12)
         if not answer.topics[0].error_code and all(
             one.leader_id == 1 for one in answer.topics[0].partitions
         ):
             return answer
-    raise AssertionError(f"{name} was not created")
+        assert time.monotonic() < deadline, f"{name} was not created"
+        time.sleep(0.02)
 
 
 def _delete(name: str, index: int, offset: int) -> DeleteRecordsRequest:

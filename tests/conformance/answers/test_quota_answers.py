@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +14,7 @@ from ottla.protocol.apis.describe_client_quotas import DescribeClientQuotasReque
 from ottla.protocol.frames import encode_request
 from ottla.protocol.headers import ResponseHeader
 from ottla.testing.cluster import Cluster
+from tests.conformance.applied import wait_until_applied
 from tests.conformance.kafka import exchange, join
 
 if TYPE_CHECKING:
@@ -148,11 +149,10 @@ def test_quotas_are_altered_and_described_alike(
     port = int(cluster.bootstrap.rpartition(":")[2])
     for one in (real_kafka.port, port):
         clear_quotas(one)
-    last = f"last-{version}"
     different = []
-    for number, request in enumerate([*ALTERATIONS, one_quota(SHARE, 7.0, user=last), *QUESTIONS]):
+    for number, request in enumerate([*ALTERATIONS, *QUESTIONS]):
         if request is QUESTIONS[0]:
-            _await_user(real_kafka.port, last)
+            wait_until_applied(partial(ask, real_kafka.port))
         theirs = _shown(ask(real_kafka.port, request, version))
         ours = _shown(ask(port, request, version))
         if theirs != ours:
@@ -162,14 +162,9 @@ def test_quotas_are_altered_and_described_alike(
     assert not different, "\n".join(different)
 
 
-def user_quotas(port: int, **entity: str) -> Any:
-    """Return what is described of entities with these names."""
-    names = ((kind.replace("_", "-"), EXACT, name) for kind, name in entity.items())
-    return ask(port, _describe(*names), 1).entries
-
-
 def clear_quotas(port: int) -> None:
     """Remove all quotas: other tests share the node, and others left some."""
+    wait_until_applied(partial(ask, port))
     while entries := ask(port, _describe(), 1).entries:
         changes: list[Change] = [
             (
@@ -179,14 +174,6 @@ def clear_quotas(port: int) -> None:
             for entry in entries
         ]
         ask(port, _alter(*changes), 1)
-
-
-def _await_user(port: int, name: str) -> None:
-    """Wait until Kafka's broker has heard of what its controller has already answered."""
-    deadline = time.monotonic() + 20
-    while not user_quotas(port, user=name):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def ask(port: int, request: Request, version: int, client_id: str = "test") -> Any:

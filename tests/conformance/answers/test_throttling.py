@@ -7,7 +7,7 @@ what is counted: the whole of a request, the whole of an answer.
 from __future__ import annotations
 
 import itertools
-import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +18,8 @@ from ottla.protocol.apis.metadata import MetadataRequest
 from ottla.protocol.apis.produce import ProduceRequest
 from ottla.records.builder import encode_batch
 from ottla.testing.cluster import Cluster
-from tests.conformance.answers.test_quota_answers import ask, clear_quotas, one_quota, user_quotas
+from tests.conformance.answers.test_quota_answers import ask, clear_quotas, one_quota
+from tests.conformance.applied import wait_until_applied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,10 +53,7 @@ def ports(real_kafka: RealKafka, cluster: Cluster) -> Iterator[list[int]]:
             name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[forever]
         )
         ask(port, CreateTopicsRequest(topics=[topic]), 7)
-        deadline = time.monotonic() + 20
-        while _topic_on(port).partitions[0].leader_id < 0:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until_applied(partial(ask, port))
     yield both
     for port in both:
         clear_quotas(port)
@@ -67,15 +65,15 @@ def _topic_on(port: int) -> Any:
 
 
 def _limited_client(port: int, key: str, limit: float) -> str:
-    """Return a client id that has a quota, which the node has heard of."""
+    """Return a client id that has a quota, which the node applies."""
     client_id = f"limited-{next(NUMBERS)}"
-    ask(port, one_quota(key, limit, client_id=client_id), 1)
-    deadline = time.monotonic() + 20
-    while not user_quotas(port, client_id=client_id):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    time.sleep(0.2)  # the image is described a moment before the quota counts
+    _limit(port, client_id, key, limit)
     return client_id
+
+
+def _limit(port: int, client_id: str, key: str, limit: float) -> None:
+    ask(port, one_quota(key, limit, client_id=client_id), 1)
+    wait_until_applied(partial(ask, port))
 
 
 def _produce(topic_id: Uuid, value_bytes: int, acks: int = 1) -> Request:
@@ -142,22 +140,13 @@ def test_an_incremental_fetch_over_the_quota(ports: list[int]) -> None:
         client_id = _limited_client(port, READ, 1e9)
         first = ask(port, _fetch(topic_id, epoch=0), 13, client_id)
         assert first.session_id
-        _limit(port, client_id, 20)
+        _limit(port, client_id, READ, 20)
         refused = ask(port, _fetch(topic_id, epoch=1, session_id=first.session_id), 13, client_id)
         assert refused.session_id == first.session_id
-        _limit(port, client_id, 1e9)
+        _limit(port, client_id, READ, 1e9)
         again = ask(port, _fetch(topic_id, epoch=2, session_id=first.session_id), 13, client_id)
         answered.append((refused.responses, refused.throttle_time_ms > 0, len(again.responses)))
     assert answered == [([], True, 1)] * 2
-
-
-def _limit(port: int, client_id: str, limit: float) -> None:
-    ask(port, one_quota(READ, limit, client_id=client_id), 1)
-    deadline = time.monotonic() + 20
-    while user_quotas(port, client_id=client_id)[0].values[0].value != limit:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    time.sleep(0.2)
 
 
 def test_a_request_over_its_share_of_time(ports: list[int]) -> None:

@@ -78,6 +78,17 @@ def _until_connected(call: Callable[[], Any]) -> Any:
             time.sleep(0.1)
 
 
+def _wait_for_metadata(consumer: KafkaConsumer, topic: str) -> None:
+    """Wait until the consumer has the topic's metadata, before its first poll joins the group.
+
+    A leader that joins without them assigns nothing and joins again when they arrive. If its poll
+    times out during that second join, kafka-python 3.0.12 drops the assignment and sends no more
+    heartbeats, with Kafka's broker too (ConsumerCoordinator.need_rejoin no longer sees a reason).
+    """
+    while not _until_connected(partial(consumer.partitions_for_topic, topic)):
+        pass
+
+
 def consume(arguments: list[str]) -> None:
     """Read as a member of a group; commit what was said."""
     bootstrap, topic, group, count = arguments
@@ -92,6 +103,7 @@ def consume(arguments: list[str]) -> None:
         **_pinned(),
     )
     consumer.subscribe([topic], listener=Announcer())
+    _wait_for_metadata(consumer, topic)
     seen = 0
     while not stopped.is_set() and (int(count) == 0 or seen < int(count)):
         most = 100 if int(count) == 0 else int(count) - seen

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla import Admin
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
 
 
 class NodeProcess:
@@ -52,13 +52,12 @@ class NodeProcess:
                 stdout=output,
                 stderr=output,
             )
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not ready.exists():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.end(signal.SIGKILL)
-                raise AssertionError(f"the node did not start: {self.log()}")
-            time.sleep(0.02)
-        assert json.loads(ready.read_text())["pid"] == self._process.pid
+        try:
+            found = read_when_ready(ready, self._process)
+        except AssertionError as error:
+            self.end(signal.SIGKILL)
+            raise AssertionError(f"{error}: {self.log()}") from error
+        assert found["pid"] == self._process.pid
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End the process with SIGTERM (clean) or SIGKILL (crash)."""
@@ -76,6 +75,17 @@ class NodeProcess:
         with Admin(bootstrap_servers=self.bootstrap) as admin:
             admin.create_topic(name, partitions=partitions, configs={"retention.ms": "-1"})
         return name
+
+
+def read_when_ready(ready: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """Return the content of the ready file of `ottla server-start` when it is there."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not ready.exists():
+        assert process.poll() is None, "the node ended"
+        assert time.monotonic() < deadline, "the node did not start"
+        time.sleep(0.02)
+    found: dict[str, Any] = json.loads(ready.read_text())
+    return found
 
 
 @contextmanager

@@ -181,6 +181,7 @@ _NAMES = (
     "name",
     "api_key",
     "topic",
+    "topic_id",
     "group_id",
     "partition_index",
     "entity",
@@ -207,13 +208,18 @@ def sort(case: Case, answer: Any) -> None:
 
 
 def _by_name(listed: list[Any]) -> Any:
-    """Return a list as a dict by what its elements are called, so that differences are short."""
+    """Return a list as a dict by what its elements are called, so that differences are short.
+
+    The order of the dict must not be that of the list: a list around it may be sorted by its text.
+    """
     named = {
         " ".join(str(one[key]) for key in _NAMES if key in one): one
         for one in listed
         if isinstance(one, dict)
     }
-    return named if len(named) == len(listed) else sorted(listed, key=repr)
+    if len(named) < len(listed):
+        return sorted(listed, key=repr)
+    return {name: named[name] for name in sorted(named)}
 
 
 def sort_lists(value: Any, names: set[str]) -> None:

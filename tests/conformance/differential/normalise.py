@@ -1,6 +1,9 @@
 """Answers as plain data, less what two sound nodes may say differently: ids, times, ports, paths.
 
 Kafka: none.
+
+The id of a topic that a case named is written as that name, so that answers which hold ids in place
+of names still say which topic is meant.
 """
 
 from __future__ import annotations
@@ -32,14 +35,19 @@ _MASKED = frozenset(
 )
 
 
+def number(value: int | str) -> re.Pattern[str]:
+    """Return a pattern of a whole number: its digits may be part of a larger one."""
+    return re.compile(rf"(?<!\d){value}(?!\d)")
+
+
 class Normaliser:
     """Turns one node's answers into nested dicts, lists and scalars that can be compared."""
 
     def __init__(self, ports: dict[str, int], log_dir: str) -> None:
-        self.cluster_id = ""
-        self._texts = {log_dir: "<log dir>"}
+        self.topic_names: dict[Uuid, str] = {}
+        self._texts = [(re.compile(re.escape(log_dir)), "<log dir>")]
         for listener, port in ports.items():
-            self._texts[str(port)] = f"<{listener} port>"
+            self._texts.append((number(port), f"<{listener} port>"))
 
     def __call__(self, response: Struct | str, version: int) -> Any:
         """Return an answer's fields of that version; a str (no answer) as it is."""
@@ -62,12 +70,17 @@ class Normaliser:
 
     def _value(self, value: Any, version: int) -> Any:
         if isinstance(value, Uuid):
-            return "<uuid>" if any(value) else "<zero uuid>"
+            return self._uuid(value)
         if isinstance(value, bytes | memoryview):
             return bytes(value).hex()
         if isinstance(value, list):
             return [self._value(one, version) for one in value]
         return self._scalar(value) if _is_scalar(value) else self(value, version)
+
+    def _uuid(self, value: Uuid) -> str:
+        if not any(value):
+            return "<zero uuid>"
+        return f"<id of {self.topic_names[value]}>" if value in self.topic_names else "<uuid>"
 
     def _scalar(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -77,9 +90,9 @@ class Normaliser:
 
     def text(self, text: str) -> str:
         """Return a text less ids, paths and ports."""
-        text = _TIME_RANGE.sub("within <range>", text)  # a port's digits may be in its numbers
-        for own, name in self._texts.items():
-            text = text.replace(own, name)
+        text = _TIME_RANGE.sub("within <range>", text)
+        for own, name in self._texts:
+            text = own.sub(name, text)
         return _HEX_UUID.sub("<uuid>", _NAMED_ID.sub(r"\1<uuid>", text))
 
 

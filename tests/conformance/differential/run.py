@@ -7,7 +7,6 @@ while one works on them.
 from __future__ import annotations
 
 import re
-import socket
 import sys
 import tempfile
 import time
@@ -31,7 +30,7 @@ from tests.conformance.differential import (
 )
 from tests.conformance.differential.normalise import flat
 from tests.conformance.differential.side import Side
-from tests.conformance.kafka import find_kafka, running_kafka
+from tests.conformance.kafka import find_kafka, free_ports, running_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,6 +55,7 @@ SETTINGS = {
     "log.message.timestamp.before.max.ms": "9223372036854775807",
     "group.min.session.timeout.ms": "100",
     "connections.max.idle.ms": "600000",
+    "controller.quorum.append.linger.ms": "0",  # changes are waited for many times
     # one is there when snapshots are fetched
     "metadata.log.max.record.bytes.between.snapshots": "2000",
 }
@@ -101,7 +101,7 @@ def both_sides(
     with running_kafka(kafka, directory / "kafka", settings) as real:
         config = {key: value for key, value in real.properties.items() if key != "log.dirs"}
         theirs = {"broker": real.port, "controller": real.controller_port}
-        ours = dict(zip(theirs, _unused_ports(2), strict=True))
+        ours = dict(zip(theirs, free_ports(2), strict=True))
         for listener, port in theirs.items():
             for key, value in config.items():
                 config[key] = value.replace(f":{port}", f":{ours[listener]}")
@@ -117,14 +117,6 @@ def both_sides(
             finally:
                 for side in sides:
                     side.close()
-
-
-def _unused_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def on_both(sides: tuple[Side, Side], work: Callable[[Side], Any]) -> tuple[Any, Any]:

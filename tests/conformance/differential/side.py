@@ -14,6 +14,7 @@ from ottla.protocol.api_keys import ApiKey, request_class, response_class, respo
 from ottla.protocol.headers import ResponseHeader
 from ottla.records.builder import encode_batch
 from ottla.types import ZERO_UUID, FileSlice
+from tests.conformance.applied import CHANGES, wait_until_applied
 from tests.conformance.differential.case import build
 from tests.conformance.differential.normalise import Normaliser
 
@@ -39,6 +40,7 @@ class Side:
         self.log_dir = log_dir
         self.normalise = Normaliser(ports, log_dir)
         self.label = ""
+        self._is_changed = False
         self._connections: dict[str, socket.socket] = {}
         self._made: dict[str, Any] = {}
 
@@ -61,7 +63,23 @@ class Side:
     def answer(
         self, request: Request, version: int, *, listener: str = "broker", silent: bool = False
     ) -> Any:
-        """Return the response, or CLOSED, or SILENT where nothing may come."""
+        """Return the response, or CLOSED, or SILENT where nothing may come.
+
+        What was changed by earlier requests is applied before the first one that changes nothing.
+        """
+        changes = ApiKey(request.message_key) in CHANGES
+        if self._is_changed and not changes:
+            self.settle()
+        self._is_changed = changes
+        return self._answer(request, version, listener=listener, silent=silent)
+
+    def settle(self) -> None:
+        """Wait until the node has applied all changes that it has acknowledged."""
+        wait_until_applied(self._answer)
+
+    def _answer(
+        self, request: Request, version: int, *, listener: str = "broker", silent: bool = False
+    ) -> Any:
         key = ApiKey(request.message_key)
         parts = frames.encode_request(request, version, 7, CLIENT_ID)
         frame = b"".join(part for part in parts if not isinstance(part, FileSlice))
@@ -136,6 +154,8 @@ class Side:
         """Return the id of a topic; zero when there is none."""
         answer = self.ask(ApiKey.METADATA, topics=[{"name": name}], allow_auto_topic_creation=False)
         found: Uuid = answer.topics[0].topic_id
+        if found != ZERO_UUID:
+            self.normalise.topic_names[found] = name
         return found
 
     def coordinator(self) -> None:

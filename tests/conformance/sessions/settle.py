@@ -1,12 +1,10 @@
 """Waits until a side has applied a change, reads everything back, and cleans up.
 
-Kafka: none. Kafka's controller answers before its broker has applied a change: two settings that
-are written after it, and seen one after the other, show that it has.
+Kafka: none.
 """
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ottla.protocol.api_keys import ApiKey
@@ -18,10 +16,8 @@ if TYPE_CHECKING:
     from tests.conformance.sessions.compare import SessionNormaliser
     from tests.conformance.sessions.memory import Memory
 
-_METRICS, _GROUP = 16, 32
-_SENTINEL = "sessions-sentinel"
+_METRICS = 16
 _ALL_BYTES = 1 << 26
-_numbers = count(1)
 
 
 class Settling:
@@ -45,8 +41,7 @@ class Settling:
 
     def settle(self) -> None:
         """Wait until all changes so far are applied, and learn the ids of topics."""
-        for _ in range(2):
-            self._write_sentinel()
+        self._side.settle()
         for topic in topics_of(self._side, self._memory.prefix):
             known = (topic.topic_id, len(topic.partitions))
             self._memory.topic_ids[topic.name] = topic.topic_id
@@ -56,21 +51,6 @@ class Settling:
 
     def _wait_for_leaders(self, topic: str, partitions: int) -> None:
         self._side.until(lambda: self._side.is_led(topic, partitions), f"{topic} is led")
-
-    def _write_sentinel(self) -> None:
-        value = str(45_000 + next(_numbers) % 15_000)
-        config = {"name": "consumer.session.timeout.ms", "config_operation": 0, "value": value}
-        resource = {"resource_type": _GROUP, "resource_name": _SENTINEL}
-        self._side.ask(
-            ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[{**resource, "configs": [config]}]
-        )
-
-        def is_seen() -> bool:
-            named = {**resource, "configuration_keys": ["consumer.session.timeout.ms"]}
-            answer = self._side.ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=[named])
-            return bool(answer.results[0].configs[0].value == value)
-
-        self._side.until(is_seen, "the sentinel is seen")
 
     def clean_up(self, groups: Iterable[str]) -> None:
         """Delete the session's topics and groups, as far as they have no members."""

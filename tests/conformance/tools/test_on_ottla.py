@@ -5,16 +5,15 @@ Each step is one call of a Java tool; ids, times and addresses are blanked.
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from tests.conformance.clients.node_process import read_when_ready
 from tests.conformance.tools.test_tools import CLASSES
 
 if TYPE_CHECKING:
@@ -95,12 +94,7 @@ def ottla_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             [*command, "--ready-file", str(ready)], cwd=directory, stdout=log, stderr=log
         )
     try:
-        for _ in range(200):
-            if ready.exists() and ready.read_text().strip():
-                break
-            assert process.poll() is None, (directory / "log").read_text()
-            time.sleep(0.05)
-        yield json.loads(ready.read_text())["bootstrap"]
+        yield read_when_ready(ready, process)["bootstrap"]
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(20)
