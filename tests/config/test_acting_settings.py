@@ -18,9 +18,6 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "ottla"
 OTHER_PLACES = {"clients", "spark", "cli", "config", "testing"}
 EXCEPTIONS = {
-    "controller.quorum.voters",
-    "controller.quorum.bootstrap.servers",
-    "controller.quorum.request.timeout.ms",  # read, but a lone voter sends nothing
     "transaction.partition.verification.enable",
     *(
         f"{topic}.{name}"

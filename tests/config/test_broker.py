@@ -129,14 +129,8 @@ def test_unknown_names_are_listed_with_the_nearest() -> None:
     ("given", "name"),
     [
         ({"remote.log.storage.system.enable": "true"}, "remote.log.storage.system.enable"),
-        ({"controller.quorum.voters": "1@a:1,2@b:1"}, "controller.quorum.voters"),
         ({"authorizer.class.name": "x.Y"}, "authorizer.class.name"),
         ({"client.quota.callback.class": "x.Y"}, "client.quota.callback.class"),
-        (
-            {"process.roles": "broker", "controller.quorum.voters": "2@a:1"}
-            | {"listeners": "PLAINTEXT://:9092"},
-            "process.roles",
-        ),
         (
             {
                 "listeners": "SSL://:9092,CONTROLLER://:9093",

@@ -160,18 +160,6 @@ def test_the_file_that_kafka_is_delivered_with_starts_unchanged() -> None:
     ("changes", "text"),
     [
         (
-            {"KAFKA_CONTROLLER_QUORUM_VOTERS": "1@a:9093,2@b:9093,3@c:9093"},
-            "requires a quorum of several controllers, which Ottla does not implement yet (KAFKA_",
-        ),
-        (
-            {
-                "KAFKA_PROCESS_ROLES": "broker",
-                "KAFKA_LISTENERS": "PLAINTEXT://:9092",
-                "KAFKA_NODE_ID": "2",
-            },
-            "process.roles=broker requires a node that is only a broker or only a controller",
-        ),
-        (
             {"KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_SSL"},
             "requires TLS and SASL listeners, which Ottla does not implement yet",
         ),

@@ -12,6 +12,7 @@ from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest, BrokerH
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.quota.quotas import Quotas
 from ottla.server.controller.controller_node import ControllerNode
 from ottla.testing.disk import SimulatedDisk
@@ -87,6 +88,7 @@ class Harness:
         given = {name.replace("_", "."): value for name, value in properties.items()}
         self.config = parse_broker_config({**PROPERTIES, **given})
         self.clock = HandClock(now_ms)
+        self.timer = TimingWheel(now_ms)
         self.jobs: list[tuple[Callable[[], Any], Callable[[Any, Exception | None], None]]] = []
         self.failures: list[Exception] = []
         self.broker_epoch = -1
@@ -106,6 +108,7 @@ class Harness:
             clock=self.clock,
             rng=random.Random(7),
             config=self.config,
+            timer=self.timer,
             run_in_worker=lambda job, done: self.jobs.append((job, done)),
             send=_send_nothing,
             mutation_quota=Quotas(self.config).mutations,

@@ -45,6 +45,7 @@ from ottla.raft.messages import (
 )
 from ottla.raft.replicated_log import READ_BYTES
 from ottla.raft.requests import FetchResponse, FetchSnapshotResponse
+from ottla.raft.roles import Resigned
 from ottla.raft.snapshot_download import PART_BYTES
 from ottla.storage.disk_errors import is_exhaustion
 from ottla.storage.log.append_info import UnexpectedAppendOffset
@@ -110,6 +111,7 @@ class RaftDriver:
         "_on_deadline",
         "_part_bytes",
         "_send",
+        "_stopped",
         "_store",
         "commit_latencies_ms",
         "failure",
@@ -146,6 +148,7 @@ class RaftDriver:
         self._is_persisting = False
         self._is_running = False
         self._flush_is_due = False
+        self._stopped: Pending[None] | None = None
         self._store = store
         self._clock = clock
         self.run_in_worker = run_in_worker
@@ -171,9 +174,17 @@ class RaftDriver:
         self._happened(RequestReceived(request, pending))
         return pending
 
-    def stop(self) -> None:
-        """Resign."""
+    def stop(self) -> Pending[None]:
+        """Resign; complete when the other voters know, at once where this node does not lead."""
+        stopped = self._stopped = Pending()
         self._happened(ShutdownRequested())
+        self._check_stopped()
+        return stopped
+
+    def _check_stopped(self) -> None:
+        role = self.node.role
+        if self._stopped is not None and not (isinstance(role, Resigned) and role.unacknowledged):
+            self._stopped.complete(None)
 
     # The machine
 
@@ -196,6 +207,7 @@ class RaftDriver:
             self._fail(error)
         finally:
             self._is_running = False
+        self._check_stopped()
         self._on_deadline(self.node.deadline_ms)
 
     def _carry_out_all(self) -> None:

@@ -173,6 +173,7 @@ class Elections:
             role = self._member.role
             if isinstance(role, Follower) and role.leader.leader_id == request.leader.leader_id:
                 role.deadline_ms = now_ms + self._backoff_ms(request.preferred)
+                role.has_fetched = False  # nothing speaks for this leader now
         self._respond(token, EpochResponse(error, self._member.leader))
 
     def _backoff_ms(self, preferred: tuple[ReplicaKey, ...]) -> int:

@@ -13,7 +13,6 @@ from ottla.errors import ErrorCode
 from ottla.protocol import codec, frames
 from ottla.protocol.api_keys import ApiKey, response_class, response_header_version
 from ottla.protocol.headers import ResponseHeader
-from ottla.purgatory.timing_wheel import TimingWheel
 from ottla.raft.requests import (
     Fetch,
     FetchResponse,
@@ -203,8 +202,8 @@ def test_another_clusters_member_is_refused(peer: Peer) -> None:
 def test_a_vote_in_a_newer_epoch_ends_the_leaders_epoch() -> None:
     """The lone voter refuses the vote, is elected again and takes operations."""
     harness = Harness().bring_up()
-    clock, driver, timer = harness.clock, harness.node.driver, TimingWheel(harness.clock.ms)
-    served = QuorumRequests(driver, cluster_id=harness.cluster_id, clock=clock, timer=timer)
+    clock, driver, timer = harness.clock, harness.node.driver, harness.timer
+    served = QuorumRequests(driver, cluster_id=harness.cluster_id)
     epoch = driver.node.epoch
     vote = Vote(OBSERVER, epoch + 1, OffsetAndEpoch(0, 0), False, ReplicaKey(1))
     message = requests.to_message(vote, 2, cluster_id=harness.cluster_id)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.fetch import FetchRequest
 from ottla.protocol.apis.heartbeat import HeartbeatRequest
@@ -327,13 +327,13 @@ def test_sigterm_under_load(tmp_path: Path) -> None:
     half.sock.sendall(b"\0\0\0\x50\0\0")
     acknowledged = 0
     with suppress(OSError, EOFError):
-        while True:
-            assert produce(writer, "t", batch()) == 0
+        while (code := produce(writer, "t", batch())) == 0:
             acknowledged += 1
             if acknowledged == 50:
                 process.popen.send_signal(signal.SIGTERM)
-    code, errors = process.end()
-    assert (code, "Traceback" in errors) == (0, False)
+        assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is given up first"
+    status, errors = process.end()
+    assert (status, "Traceback" in errors) == (0, False)
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     with Cluster(data_dir=str(tmp_path / "data")) as cluster:
         log = cluster.run(lambda node: node.broker.logs.get(TopicPartition("t", 0)))

@@ -41,21 +41,6 @@ def _secured(config: BrokerConfig) -> bool:
 
 
 REFUSALS: tuple[Refusal, ...] = (
-    Refusal(
-        "process.roles",
-        lambda config: not (config.is_broker and config.is_controller),
-        "a node that is only a broker or only a controller",
-    ),
-    Refusal(
-        "controller.quorum.voters",
-        lambda config: len(config.voters) > 1,
-        "a quorum of several controllers",
-    ),
-    Refusal(
-        "controller.quorum.bootstrap.servers",
-        lambda config: len(config.bootstrap_controllers) > 1,
-        "a quorum of several controllers",
-    ),
     Refusal("listeners", _secured, "TLS and SASL listeners"),
     Refusal(
         "security.inter.broker.protocol",

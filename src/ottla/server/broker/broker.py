@@ -51,6 +51,7 @@ class Broker:
         "metadata",
         "node_id",
         "nodes",
+        "own_controller",
         "producer_ids",
         "quorum",
         "quorum_requests",
@@ -72,6 +73,7 @@ class Broker:
         rng: random.Random,
         timer: TimingWheel,
         controller: ControllerChannel,
+        own_controller: ControllerChannel,
         quorum: QuorumView,
         quorum_requests: QuorumRequests,
         replicas: ReplicaSet,
@@ -82,7 +84,10 @@ class Broker:
         decompression: Decompression,
         run_in_worker: RunInWorker,
     ) -> None:
-        """Take the parts; none is changed for another while the broker runs."""
+        """Take the parts; none is changed for another while the broker runs.
+
+        controller reaches the active controller wherever it is, own_controller that of this node.
+        """
         config = metadata.config
         self.metadata = metadata
         self.image: MetadataImage = metadata.image
@@ -94,6 +99,7 @@ class Broker:
         self.clock = clock
         self.rng = rng
         self.controller = controller
+        self.own_controller = own_controller
         self.quorum = quorum
         self.quorum_requests = quorum_requests
         self.replicas = replicas

@@ -49,6 +49,8 @@ class TopicAutoCreation:
                 topics=[self._creatable(name) for name in missing],
                 timeout_ms=self._metadata.config.request_timeout_ms,
             )
+            if requester is not None:
+                requester = requester._replace(api_version=request.versions.highest)
             created = self._controller.send(request, requester)
             created.on_done(lambda done: self._created(missing, done))
 

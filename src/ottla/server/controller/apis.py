@@ -100,7 +100,7 @@ class ControllerApis:
 
     def _mutate(self, mutation: Mutation, request: Request, requester: Requester) -> Pending[Any]:
         """Apply the client's quota on created and deleted partitions (KIP-599)."""
-        user, client_id, is_strict = requester
+        user, client_id, is_strict, *_ = requester
         now_ms = self._clock.monotonic_ms
         permits = self._mutation_quota.permits_for(user, client_id, now_ms(), is_strict=is_strict)
 

@@ -1,7 +1,7 @@
 """How a broker reaches the active controller: a request goes out, a response comes back.
 
-Nothing is shared with the controller but messages, so that a channel over the network
-(`network/request_channel.py`) can take the place of the local one (`server/controller/apis.py`).
+Nothing is shared with the controller but messages: it may run on this node
+(`server/controller/apis.py`) or on another one (`server/controller/active_controller.py`).
 
 Kafka: NodeToControllerChannelManager, ForwardingManager.
 """
@@ -22,6 +22,9 @@ class Requester(NamedTuple):
     client_id: str
     is_strict: bool
     """Whether the request is refused over the mutation quota, not only throttled (KIP-599)."""
+    api_version: int
+    """The version in which the client sent the request."""
+    client_host: str
 
 
 class ControllerChannel(Protocol):

@@ -27,7 +27,13 @@ from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.requests import ReplicaKey
 from ottla.raft.snapshot import decode_snapshot
 from ottla.server.controller.apis import ControllerApis
-from ottla.server.controller.quorum_start import own_endpoints, static_voters, take_part
+from ottla.server.controller.quorum_start import (
+    own_endpoints,
+    quorum_timeouts,
+    static_voters,
+    take_part,
+)
+from ottla.server.controller.quorum_timer import QuorumTimer
 from ottla.server.controller.quorum_view import QuorumView
 from ottla.server.controller.schedule import Schedule
 from ottla.types import Uuid
@@ -46,6 +52,7 @@ if TYPE_CHECKING:
     from ottla.metadata.image import MetadataImage
     from ottla.metadata.loader import MetadataLoader
     from ottla.purgatory.pending import Pending
+    from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.quota.mutations import MutationQuota
     from ottla.raft.driver import RaftDriver, RunInWorker, SendRequest
     from ottla.storage.directory import Directory
@@ -67,6 +74,7 @@ class ControllerNode:
         clock: Clock,
         rng: Random,
         config: BrokerConfig,
+        timer: TimingWheel,
         run_in_worker: RunInWorker,
         send: SendRequest,
         mutation_quota: MutationQuota,
@@ -81,7 +89,8 @@ class ControllerNode:
         run_in_worker(job, done) calls done(result, error) on the loop, send(node id, endpoints,
         request) reaches the other members of the quorum. broker_refusal is asked
         before settings of brokers change; None where the node is no broker. controller_listeners
-        are the addresses at which this controller serves: it registers itself when they are given.
+        are the addresses at which this controller serves: it registers itself when they are given;
+        None where the node is no controller, which then only observes the quorum.
         on_failure(error) is called once when the disk has failed or a record cannot be applied:
         the node must then halt.
 
@@ -113,7 +122,10 @@ class ControllerNode:
             replayed,
             store,
             settings=MemberSettings(
-                ReplicaKey(node_id, directory_id), own_endpoints(controller_listeners)
+                ReplicaKey(node_id, directory_id),
+                own_endpoints(controller_listeners),
+                len(config.bootstrap_controllers),
+                quorum_timeouts(config),
             ),
             static_voters=static_voters(config),
             clock=clock,
@@ -129,7 +141,7 @@ class ControllerNode:
             config=config,
             run_in_worker=run_in_worker,
             send=send,
-            on_deadline=lambda _ms: None,
+            on_deadline=self._due,
             bootstrap=_bootstrap_records(directory),
             registration=_registration(node_id, rng, controller_listeners),
             on_failure=on_failure,
@@ -144,6 +156,10 @@ class ControllerNode:
             mutation_quota=mutation_quota,
         )
         self._is_stopped = False
+        self._tick_at = QuorumTimer(self._runtime.driver, clock, timer)
+
+    def _due(self, due_ms: int) -> None:
+        self._tick_at.due(due_ms)
 
     @property
     def image(self) -> MetadataImage:
@@ -178,7 +194,11 @@ class ControllerNode:
         self._loader.add_listener(listener)
 
     def start(self) -> Pending[None]:
-        """Take part; complete when this node leads and everything in its log is committed."""
+        """Take part in the quorum.
+
+        Complete when everything committed is applied: by a standby what its leader says, by the
+        active controller all of its log.
+        """
         self._runtime.driver.tick()
         return self._runtime.ready
 
@@ -193,8 +213,15 @@ class ControllerNode:
         self._log.remove_deleted(self._clock.now_ms())
         return self._schedule.run(now_ms)
 
+    def resign(self) -> Pending[None]:
+        """Lead no more: whatever was not committed fails with NOT_CONTROLLER.
+
+        Complete when the other voters know, so that they elect another leader at once.
+        """
+        return self._runtime.driver.stop()
+
     def stop(self) -> None:
-        """Resign and close the log; whatever was not committed fails with NOT_CONTROLLER."""
+        """Resign and close the log."""
         if self._is_stopped:
             return
         self._is_stopped = True

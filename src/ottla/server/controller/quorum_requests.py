@@ -1,6 +1,6 @@
 """What other members of the quorum request of this node: served by its state machine.
 
-Kafka: ControllerApis.handleRaftRequest, org.apache.kafka.raft.TimingWheelExpirationService.
+Kafka: ControllerApis.handleRaftRequest.
 """
 
 from __future__ import annotations
@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
-from ottla.raft.timeouts import NEVER_MS
 from ottla.raft.wire import requests, responses
 
 if TYPE_CHECKING:
-    from ottla.clock import Clock
-    from ottla.purgatory.timing_wheel import TimingWheel
     from ottla.raft.driver import RaftDriver
     from ottla.raft.wire.requests import RequestMessage
 
@@ -36,35 +33,17 @@ def answer_of(
 
 
 class QuorumRequests:
-    """Hands messages to the driver, and ticks it when a request set a deadline."""
+    """Hands messages to the driver."""
 
-    __slots__ = ("_clock", "_cluster_id", "_driver", "_due_ms", "_timer")
+    __slots__ = ("_cluster_id", "_driver")
 
-    def __init__(
-        self, driver: RaftDriver, *, cluster_id: str, clock: Clock, timer: TimingWheel
-    ) -> None:
+    def __init__(self, driver: RaftDriver, *, cluster_id: str) -> None:
         self._driver = driver
         self._cluster_id = cluster_id
-        self._clock = clock
-        self._timer = timer
-        self._due_ms = 0
 
     def serve(self, message: RequestMessage, version: int, listener: str) -> Pending[Any]:
         """Complete with the response to a message that came on a listener in a version.
 
         KafkaError BROKER_NOT_AVAILABLE after a failure of the disk.
         """
-        answer = answer_of(self._driver, message, self._cluster_id, version, listener)
-        self._watch()
-        return answer
-
-    def _watch(self) -> None:
-        """Tick at the machine's deadline: the end of a long poll, or the next election."""
-        now_ms, due_ms = self._clock.monotonic_ms(), self._driver.node.deadline_ms
-        if due_ms < NEVER_MS and not now_ms < self._due_ms <= due_ms:
-            self._due_ms = max(due_ms, now_ms + 1)
-            self._timer.add(self._due_ms, self._tick)
-
-    def _tick(self, _now_ms: int) -> None:
-        self._driver.tick()
-        self._watch()
+        return answer_of(self._driver, message, self._cluster_id, version, listener)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode, KafkaError
 from ottla.raft.control_records import decode_control_message
 from ottla.raft.node import RaftNode
+from ottla.raft.timeouts import Timeouts
 from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
 
@@ -62,17 +63,13 @@ def take_part(
 
 
 def check_voters(voters: VoterSet, key: ReplicaKey) -> None:
-    """Raise INCONSISTENT_VOTER_SET for a quorum that the node with this directory cannot serve."""
-    if not voters.is_voter(*key):
+    """Raise INCONSISTENT_VOTER_SET where only the lost disk of this node could lead the quorum."""
+    alone = {voter.voter_id for voter in voters} == {key.node_id}
+    if alone and not voters.is_voter(*key):
         raise KafkaError(
             ErrorCode.INCONSISTENT_VOTER_SET,
             f"node {key.node_id} with directory {key.directory_id} is not a voter of "
             f"{voters}: the disk it voted with is not here",
-        )
-    if len(voters) > 1:
-        raise KafkaError(
-            ErrorCode.INCONSISTENT_VOTER_SET,
-            f"a quorum of {len(voters)} voters is not supported yet; configure one",
         )
 
 
@@ -106,6 +103,17 @@ def own_endpoints(
     return tuple(
         VoterEndpoint(name, address.host, address.port)
         for name, address in (listeners or {}).items()
+    )
+
+
+def quorum_timeouts(config: BrokerConfig) -> Timeouts:
+    """Return the settings controller.quorum.*.ms."""
+    return Timeouts(
+        election_ms=config.controller_quorum_election_timeout_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        fetch_ms=config.controller_quorum_fetch_timeout_ms,
+        request_ms=config.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
     )
 
 

@@ -88,7 +88,7 @@ def describe_quorum(
     ctx: Context, request: DescribeQuorumRequest
 ) -> Pending[DescribeQuorumResponse]:
     """Describe the quorum: leader, epoch, log end offset of each voter (KIP-595)."""
-    answer = ctx.broker.controller.send(request)
+    answer = ctx.controller.send(request, ctx.requester())
     return answer if ctx.api_version >= _NODES_FROM else answer.then(_without_nodes)
 
 

@@ -33,7 +33,7 @@ Replaced = AlterConfigsResponse.AlterConfigsResourceResponse
 def alter_configs(ctx: Context, request: AlterConfigsRequest) -> Pending[AlterConfigsResponse]:
     """Replace all settings of a resource (the old API)."""
     return per_item_errors(
-        ctx.broker.controller.send(request),
+        ctx.controller.send(request, ctx.requester()),
         lambda error: AlterConfigsResponse(
             responses=[Replaced(**error, **_named(one)) for one in request.resources]
         ),
@@ -75,7 +75,7 @@ def _forward(
     ctx: Context, request: IncrementalAlterConfigsRequest
 ) -> Pending[IncrementalAlterConfigsResponse]:
     return per_item_errors(
-        ctx.broker.controller.send(request),
+        ctx.controller.send(request, ctx.requester()),
         lambda error: IncrementalAlterConfigsResponse(
             responses=[Outcome(**error, **_named(one)) for one in request.resources]
         ),

@@ -20,4 +20,4 @@ def update_features(
     ctx: Context, request: UpdateFeaturesRequest
 ) -> Pending[UpdateFeaturesResponse]:
     """Change all requested levels or none; with `validate_only` only check them."""
-    return ctx.broker.controller.send(request)
+    return ctx.controller.send(request, ctx.requester())

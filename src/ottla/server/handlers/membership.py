@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 @handles(AddRaftVoterRequest, listener="broker")
 def add_raft_voter(ctx: Context, request: AddRaftVoterRequest) -> Pending[Any]:
     """Add a controller to the voters."""
-    return ctx.broker.controller.send(request)
+    return ctx.controller.send(request, ctx.requester())
 
 
 @handles(RemoveRaftVoterRequest, listener="broker")
 def remove_raft_voter(ctx: Context, request: RemoveRaftVoterRequest) -> Pending[Any]:
     """Remove a controller from the voters."""
-    return ctx.broker.controller.send(request)
+    return ctx.controller.send(request, ctx.requester())
 
 
 @handles(AddRaftVoterRequest, listener="controller")
@@ -47,4 +47,4 @@ def unregister_broker(
     ctx: Context, request: UnregisterBrokerRequest
 ) -> Pending[UnregisterBrokerResponse]:
     """Remove a broker from the cluster."""
-    return ctx.broker.controller.send(request)
+    return ctx.controller.send(request, ctx.requester())

@@ -43,4 +43,4 @@ def alter_client_quotas(
     ctx: Context, request: AlterClientQuotasRequest
 ) -> Pending[AlterClientQuotasResponse]:
     """Set and remove quotas; answered when that is committed, entry by entry."""
-    return ctx.broker.controller.send(request)
+    return ctx.controller.send(request, ctx.requester())

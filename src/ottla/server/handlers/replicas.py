@@ -36,7 +36,7 @@ def alter_partition(
     ctx: Context, request: AlterPartitionRequest
 ) -> Pending[AlterPartitionResponse]:
     """Change the in-sync replicas of partitions that the broker leads (KIP-497)."""
-    return ctx.broker.controller.send(request)
+    return ctx.controller.send(request)
 
 
 @handles(AssignReplicasToDirsRequest)
@@ -44,13 +44,13 @@ def assign_replicas_to_dirs(
     ctx: Context, request: AssignReplicasToDirsRequest
 ) -> Pending[AssignReplicasToDirsResponse]:
     """Record the log directories of the broker's replicas (KIP-858)."""
-    return ctx.broker.controller.send(request)
+    return ctx.controller.send(request)
 
 
 @handles(ElectLeadersRequest)
 def elect_leaders(ctx: Context, request: ElectLeadersRequest) -> Pending[ElectLeadersResponse]:
     """Elect preferred or unclean leaders (KIP-460)."""
-    return ctx.broker.controller.send(request)
+    return ctx.controller.send(request, ctx.requester())
 
 
 @handles(AlterPartitionReassignmentsRequest)
@@ -58,7 +58,7 @@ def alter_partition_reassignments(
     ctx: Context, request: AlterPartitionReassignmentsRequest
 ) -> Pending[AlterPartitionReassignmentsResponse]:
     """Start or cancel reassignments (KIP-455)."""
-    return ctx.broker.controller.send(request)
+    return ctx.controller.send(request, ctx.requester())
 
 
 @handles(ListPartitionReassignmentsRequest)
@@ -66,4 +66,4 @@ def list_partition_reassignments(
     ctx: Context, request: ListPartitionReassignmentsRequest
 ) -> Pending[ListPartitionReassignmentsResponse]:
     """List the current reassignments (KIP-455)."""
-    return ctx.broker.controller.send(request)
+    return ctx.controller.send(request, ctx.requester())

@@ -35,7 +35,7 @@ HIGH_WATERMARK = -1
 def create_topics(ctx: Context, request: CreateTopicsRequest) -> Pending[CreateTopicsResponse]:
     """Create topics; answered when they are committed and have a leader."""
     return per_item_errors(
-        ctx.broker.controller.send(request, ctx.requester(strict_from=6)),
+        ctx.controller.send(request, ctx.requester(strict_from=6)),
         lambda error: CreateTopicsResponse(
             topics=[Created(name=topic.name, **error) for topic in request.topics]
         ),
@@ -46,7 +46,7 @@ def create_topics(ctx: Context, request: CreateTopicsRequest) -> Pending[CreateT
 def delete_topics(ctx: Context, request: DeleteTopicsRequest) -> Pending[DeleteTopicsResponse]:
     """Delete topics by name or id."""
     return per_item_errors(
-        ctx.broker.controller.send(request, ctx.requester(strict_from=5)),
+        ctx.controller.send(request, ctx.requester(strict_from=5)),
         lambda error: DeleteTopicsResponse(
             responses=[
                 Deleted(name=name, topic_id=topic_id, **error)
@@ -62,7 +62,7 @@ def create_partitions(
 ) -> Pending[CreatePartitionsResponse]:
     """Add partitions to topics."""
     return per_item_errors(
-        ctx.broker.controller.send(request, ctx.requester(strict_from=3)),
+        ctx.controller.send(request, ctx.requester(strict_from=3)),
         lambda error: CreatePartitionsResponse(
             results=[Grown(name=topic.name, **error) for topic in request.topics]
         ),

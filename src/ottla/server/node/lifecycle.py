@@ -5,9 +5,10 @@ Kafka: kafka.server.BrokerLifecycleManager.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Final
 
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
 from ottla.purgatory.pending import Pending
@@ -26,7 +27,17 @@ if TYPE_CHECKING:
     from ottla.server.controller.channel import ControllerChannel
     from ottla.types import Uuid
 
-_PLAINTEXT = 0
+log = logging.getLogger("ottla.node")
+_PLAINTEXT: Final = 0
+_REGISTER_AGAIN_MS: Final = 100
+_LEAVE_AGAIN_MS: Final = 50
+_FINAL: Final = (
+    ErrorCode.INCONSISTENT_CLUSTER_ID,
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.INVALID_REGISTRATION,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+"""What no repetition of a registration changes."""
 
 
 class BrokerLifecycle:
@@ -56,8 +67,15 @@ class BrokerLifecycle:
         self._reported_offset = -1
         """The metadata offset of the last heartbeat."""
         self._waits_for_metadata = False
+        self._is_beating = False
+        """Whether a heartbeat is under way."""
+        self._give_up_ms = 0
         self.broker_epoch = -1
+        self.registered: Pending[None] = Pending()
+        """Complete when the registration is in this broker's own image."""
         self.unfenced: Pending[None] = Pending()
+        self._is_left: Pending[None] = Pending()
+        self._pause_ms = 1
 
     def register(
         self,
@@ -68,7 +86,11 @@ class BrokerLifecycle:
         directory_ids: list[Uuid],
         previous_broker_epoch: int,
     ) -> Pending[None]:
-        """Introduce the broker; complete when it is known (fenced). Fails with KafkaError."""
+        """Introduce the broker; complete when it is known (fenced), also to its own image.
+
+        Refused registrations are repeated: the session of an earlier process may still last. Fails
+        with KafkaError after initial.broker.registration.timeout.ms.
+        """
         registration = BrokerRegistrationRequest
         request = registration(
             broker_id=self._config.node_id,
@@ -90,12 +112,39 @@ class BrokerLifecycle:
             log_dirs=directory_ids,
             previous_broker_epoch=previous_broker_epoch,
         )
-        return self._controller.send(request).then(self._registered)
+        limit_ms = self._config.initial_broker_registration_timeout_ms
+        self._give_up_ms = self._clock.monotonic_ms() + limit_ms
+        self._register(request)
+        return self.registered
 
-    def _registered(self, response: BrokerRegistrationResponse) -> None:
-        if response.error_code:
-            raise KafkaError(response.error_code)
-        self.broker_epoch = response.broker_epoch
+    def _register(self, request: BrokerRegistrationRequest) -> None:
+        self._controller.send(request).on_done(lambda done: self._answered(request, done))
+
+    def _answered(
+        self, request: BrokerRegistrationRequest, done: Pending[BrokerRegistrationResponse]
+    ) -> None:
+        error = done.error
+        if error is None and done.value.error_code:
+            error = KafkaError(done.value.error_code)
+        if error is None:
+            self.broker_epoch = done.value.broker_epoch
+            self.image_changed()
+            return
+        now_ms = self._clock.monotonic_ms()
+        code = error.code if isinstance(error, KafkaError) else None
+        if code in _FINAL or self._is_stopped or now_ms >= self._give_up_ms:
+            self.registered.fail(error)
+            return
+        if code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            text = "registration: another process with node.id=%d has a session yet; trying again"
+            event = {"event": "broker.duplicate"}
+            log.warning(text, self._config.node_id, extra=event)
+        self._timer.add(now_ms + _REGISTER_AGAIN_MS, lambda _now_ms: self._register(request))
+
+    def image_changed(self) -> None:
+        """Note whether this broker's image has its registration."""
+        if 0 <= self.broker_epoch <= self._image.offset_and_epoch.offset:
+            self.registered.complete(None)
 
     def start_heartbeats(self) -> Pending[None]:
         """Ask to be unfenced, and stay so; complete when the controller agreed."""
@@ -112,12 +161,14 @@ class BrokerLifecycle:
     def _beat(self, _now_ms: int) -> None:
         if self._is_stopped:
             return
-        self._send()
+        if not self._is_beating:
+            self._send()
         interval_ms = self._config.broker_heartbeat_interval_ms
         self._timer.add(next_aligned_tick(self._clock.monotonic_ms(), interval_ms), self._beat)
 
     def _send(self, *, is_leaving: bool = False) -> Pending[BrokerHeartbeatResponse]:
         self._waits_for_metadata = False
+        self._is_beating = True
         self._reported_offset = self._image.offset_and_epoch.offset
         answer = self._controller.send(
             BrokerHeartbeatRequest(
@@ -129,10 +180,11 @@ class BrokerLifecycle:
                 cordoned_log_dirs=self._cordoned,
             )
         )
-        answer.on_done(self._answered)
+        answer.on_done(self._heard)
         return answer
 
-    def _answered(self, done: Pending[BrokerHeartbeatResponse]) -> None:
+    def _heard(self, done: Pending[BrokerHeartbeatResponse]) -> None:
+        self._is_beating = False
         if self.unfenced.done or self._is_stopped or done.error is not None:
             return
         if not done.value.error_code and not done.value.is_fenced:
@@ -147,10 +199,29 @@ class BrokerLifecycle:
         if self._waits_for_metadata and is_newer and not self._is_stopped:
             self._send()
 
-    def shut_down(self) -> Pending[BrokerHeartbeatResponse]:
-        """Report that this broker leaves: its partitions are led elsewhere, if anywhere."""
+    def shut_down(self) -> Pending[None]:
+        """Leave in order: complete when this broker's partitions are led elsewhere, if anywhere.
+
+        Fails with KafkaError where the controller cannot be asked.
+        """
         self._is_stopped = True
-        return self._send(is_leaving=True)
+        self._leave(0)
+        return self._is_left
+
+    def _leave(self, _now_ms: int) -> None:
+        self._send(is_leaving=True).on_done(self._may_leave)
+
+    def _may_leave(self, done: Pending[BrokerHeartbeatResponse]) -> None:
+        """Ask again until the controller agrees: at once the first time, then with a pause."""
+        if done.error is not None:
+            self._is_left.fail(done.error)
+        elif done.value.error_code:
+            self._is_left.fail(KafkaError(done.value.error_code))
+        elif done.value.should_shut_down:
+            self._is_left.complete(None)
+        else:
+            self._timer.add(self._clock.monotonic_ms() + self._pause_ms, self._leave)
+            self._pause_ms = _LEAVE_AGAIN_MS
 
     def stop(self) -> None:
         """Send no more heartbeats."""

@@ -26,7 +26,7 @@ from ottla.server.node.startup import (
 if TYPE_CHECKING:
     import asyncio
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from ottla.config.broker import BrokerConfig
     from ottla.config.broker.endpoints import Endpoint
@@ -130,7 +130,7 @@ class NodeListeners:
         self._max_frame_bytes = config.socket_request_max_bytes
         self._scratch = bytearray(SCRATCH_BYTES)
         self._budget = frame_budget(config, environment.limits().memory_bytes)
-        self._is_started = False
+        self._started: set[str] = set()
         for name, sock in ports.sockets.items():
             self._open(name, sock)
         limit_connections(config, environment, self.quota, self.open)
@@ -151,11 +151,12 @@ class NodeListeners:
         self.open.append(listener)
         return listener
 
-    def start(self) -> None:
-        """Begin to accept."""
-        self._is_started = True
+    def start(self, names: Collection[str]) -> None:
+        """Begin to accept on listeners that do not yet."""
         for listener in self.open:
-            listener.start()
+            if listener.name in names and listener.name not in self._started:
+                self._started.add(listener.name)
+                listener.start()
 
     def exchange_handlers(self) -> None:
         """Take the handlers that `role_of` returns now."""
@@ -168,6 +169,7 @@ class NodeListeners:
         for listener in [one for one in self.open if one.name not in requested]:
             self.open.remove(listener)
             self._ports.release(listener.name)
+            self._started.discard(listener.name)
             listener.close()
             log.info("listener %s closed", listener.name, extra={"event": "listener.closed"})
         for name, endpoint in requested.items():
@@ -183,8 +185,8 @@ class NodeListeners:
             log.error("listener %s: %s", endpoint.listener, error, extra=event)  # noqa: TRY400 - the text says all
             return
         listener = self._open(endpoint.listener, sock)
-        if self._is_started:
-            listener.start()
+        if self._started:
+            self.start([listener.name])
         event = {"event": "listener.open"}
         address = (listener.name, *self._ports.addresses[listener.name])
         log.info("listening on %s://%s:%d", *address, extra=event)

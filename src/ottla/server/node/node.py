@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group.coordinator import GroupCoordinator
@@ -29,6 +30,7 @@ from ottla.server.broker.metadata_log import MetadataLog
 from ottla.server.broker.producer_ids import ProducerIds
 from ottla.server.broker.publisher import MetadataPublisher
 from ottla.server.broker.telemetry import Telemetry
+from ottla.server.controller.active_controller import ActiveController
 from ottla.server.controller.controller_node import ControllerNode
 from ottla.server.controller.quorum_channel import QuorumChannel, QuorumSettings
 from ottla.server.controller.quorum_requests import QuorumRequests
@@ -58,6 +60,7 @@ log = logging.getLogger("ottla.node")
 CONTROLLER_TICK_MS = 500
 START_LIMIT_S = 60.0
 CONTROLLED_SHUTDOWN_LIMIT_S = 5.0
+RESIGNATION_LIMIT_S = 1.0
 
 
 class Node:
@@ -92,9 +95,13 @@ class Node:
         self._quotas = Quotas(config)
         self._quorum_channel = self._make_quorum_channel()
         self.controller = self._make_controller(loader)
+        self._forwarding = self._make_channel("forwarding")
+        self._heartbeats = self._make_channel(
+            "heartbeat", retry_timeout_ms=config.broker_session_timeout_ms // 2
+        )
         self._lifecycle = BrokerLifecycle(
             config,
-            self.controller.apis,
+            self._heartbeats,
             loader.image,
             incarnation_id=resources.environment.new_uuid(),
             cordoned=self._cordoned_ids(config),
@@ -153,13 +160,26 @@ class Node:
             clock=self.clock,
             rng=resources.environment.rng,
             config=self.config,
+            timer=resources.timer,
             run_in_worker=resources.workers.disk.run,
             send=self._quorum_channel.send,
             mutation_quota=self._quotas.mutations,
             broker_refusal=self._metadata.refusal,
-            controller_listeners=resources.controller_addresses,
+            controller_listeners=resources.controller_addresses or None,
             policies=resources.policies,
             on_failure=self._halt,
+        )
+
+    def _make_channel(self, purpose: str, **timeouts: int) -> ActiveController:
+        resources = self._resources
+        return ActiveController(
+            purpose,
+            self.controller,
+            self.config,
+            loop=resources.loop,
+            clock=self.clock,
+            timer=resources.timer,
+            **timeouts,
         )
 
     def _make_broker(self, replicas: ReplicaSet) -> Broker:
@@ -171,18 +191,16 @@ class Node:
             clock=self.clock,
             rng=environment.rng,
             timer=resources.timer,
-            controller=self.controller.apis,
+            controller=self._forwarding,
+            own_controller=self.controller.apis,
             quorum=self.controller.quorum,
             quorum_requests=QuorumRequests(
-                self.controller.driver,
-                cluster_id=resources.identity.cluster_id,
-                clock=self.clock,
-                timer=resources.timer,
+                self.controller.driver, cluster_id=resources.identity.cluster_id
             ),
             replicas=replicas,
             groups=self._make_groups(replicas),
             producer_ids=ProducerIds(
-                config.node_id, lambda: self._lifecycle.broker_epoch, self.controller.apis
+                config.node_id, lambda: self._lifecycle.broker_epoch, self._forwarding
             ),
             telemetry=Telemetry(
                 config.telemetry_max_bytes, workers.receivers.run, resources.reporters.receivers
@@ -230,7 +248,7 @@ class Node:
     @property
     def bootstrap(self) -> str:
         """The address that clients on this machine connect to, as it is advertised."""
-        name = self.config.broker_endpoints[0].listener
+        name = (self.config.broker_endpoints or self.config.controller_endpoints)[0].listener
         host, port = self.addresses[name]
         return f"{host}:{port}"
 
@@ -269,24 +287,42 @@ class Node:
         """
         self.http.start()
         try:
+            self._listeners.start(self._resources.controller_addresses)
             is_ready = self.controller.start()
             self._tick_controller(0)
-            # only the committed image says which logs are ours: an older one would set them aside
             await self._completed(is_ready)
             self.controller.add_listener(MetadataLog(self.config.node_id).metadata_changed)
-            self._load_logs()
-            await self._join_cluster()
+            if self.config.is_broker:
+                await self._register()
+                # only a newer image than all that this broker did says which logs are ours
+                self._load_logs()
+                await self._join_cluster()
         except BaseException:
             self._listeners.close()
             self._resources.close()
             raise
         self._maintenance.start()
-        self._listeners.start()
+        self._listeners.start(self.addresses)
         log_listening(self.addresses, self.http.url)
         elapsed_ms = self.clock.monotonic_ms() - self._created_ms
         log.info("started in %d ms", elapsed_ms, extra={"event": "node.started"})
         self.http.running()
         self._sweep_connections(self.clock.monotonic_ms())
+
+    async def _register(self) -> None:
+        """Introduce this broker to the cluster; return when its own image knows it."""
+        identity = self._resources.identity
+        self._logs.open()
+        self.controller.add_listener(lambda _delta, _image: self._lifecycle.image_changed())
+        await self._completed(
+            self._lifecycle.register(
+                self._resources.ports.advertised,
+                cluster_id=identity.cluster_id,
+                features=SUPPORTED_FEATURES,
+                directory_ids=identity.directory_ids,
+                previous_broker_epoch=self._logs.previous_broker_epoch,
+            )
+        )
 
     def _load_logs(self) -> None:
         """Load the logs; those whose topic the cluster does not know any more are set aside."""
@@ -307,17 +343,7 @@ class Node:
         log_recovered(log_dirs, self._logs, self.clock.monotonic_ms() - begin_ms)
 
     async def _join_cluster(self) -> None:
-        """Register, take over the metadata, and be unfenced."""
-        identity = self._resources.identity
-        await self._completed(
-            self._lifecycle.register(
-                self._resources.ports.advertised,
-                cluster_id=identity.cluster_id,
-                features=SUPPORTED_FEATURES,
-                directory_ids=identity.directory_ids,
-                previous_broker_epoch=self._logs.previous_broker_epoch,
-            )
-        )
+        """Take over the metadata, and be unfenced."""
         self._metadata.settings.on_change(self._reconfigured)
         self.controller.add_listener(MetadataPublisher(self.broker).metadata_changed)
         self.controller.add_listener(lambda _delta, _image: self._lifecycle.metadata_published())
@@ -386,14 +412,18 @@ class Node:
         count = self.connection_count
         log.info("stopping: closing %d connections", count, extra={"event": "node.stopping"})
         self.http.stopping()
+        if self.failure is None and self.config.is_broker:
+            await self._controlled_shutdown()
         self._listeners.close()
         self.broker.decompression.close()
         self._maintenance.stop()
-        if self.failure is None:
-            await self._controlled_shutdown()
         self.broker.delayed_fetches.complete_all()
         self.broker.groups.close()
         self._lifecycle.stop()
+        if self.failure is None:
+            await self._resign()
+        self._forwarding.close()
+        self._heartbeats.close()
         resources.timer.close()
         resources.workers.close()
         await asyncio.sleep(0)  # lets the workers' last answers arrive
@@ -421,6 +451,12 @@ class Node:
                 extra={"event": "node.controlled_shutdown"},
             )
 
+    async def _resign(self) -> None:
+        """Let the other controllers elect a leader at once; those that are down do not count."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RESIGNATION_LIMIT_S):
+                await self._completed(self.controller.resign())
+
     def kill(self) -> None:
         """End as a killed process does: no flush, no checkpoint, no marker; the locks are freed."""
         self.http.stop()
@@ -428,6 +464,8 @@ class Node:
         self.broker.decompression.close()
         self._maintenance.stop()
         self._lifecycle.stop()
+        self._forwarding.close()
+        self._heartbeats.close()
         self._quorum_channel.close()
         self._resources.timer.close()
         self._resources.workers.close()

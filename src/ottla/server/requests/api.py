@@ -48,6 +48,8 @@ HANDLER_MODULES = (
     "replicas",
     "membership",
     "quorum",
+    "controller.brokers",
+    "controller.envelope",
     "credentials",
     "log_dirs",
     "telemetry",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ottla.network.connection import Connection
     from ottla.protocol.request_header import Header
     from ottla.server.broker.broker import Broker
+    from ottla.server.controller.channel import ControllerChannel
     from ottla.server.requests.api import Api
     from ottla.server.requests.throttling import QuotaUse
 
@@ -79,9 +80,17 @@ class Context:
         """The listener on which the request came."""
         return self.connection.listener_name
 
-    def requester(self, *, strict_from: int) -> Requester:
-        """Return whom the controller's mutation quota concerns.
+    @property
+    def controller(self) -> ControllerChannel:
+        """Who decides: the active controller, or on a controller's listener this node's own."""
+        broker = self.broker
+        return broker.own_controller if self.listener == "controller" else broker.controller
 
-        Versions below strict_from are throttled, not refused.
+    def requester(self, *, strict_from: int = 0) -> Requester:
+        """Return for whom the controller is asked.
+
+        Of topic changes over the mutation quota, versions below strict_from are throttled, not
+        refused.
         """
-        return Requester(self.user, self.client_id, self.api_version >= strict_from)
+        is_strict = self.api_version >= strict_from
+        return Requester(self.user, self.client_id, is_strict, self.api_version, self.client)

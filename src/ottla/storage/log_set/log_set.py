@@ -76,6 +76,22 @@ class LogSet:
         self._config_for = config_for
         self._rng = rng
 
+    def open(self) -> None:
+        """Lock every directory and read how its last run ended; opening twice has no effect.
+
+        Directories that fail are offline. KafkaError as `load`.
+        """
+        for log_dir in self.directories:
+            try:
+                log_dir.open()
+            except OSError as error:
+                self._fail_at_start(log_dir, error)
+
+    def _fail_at_start(self, log_dir: LogDirectory, error: OSError) -> None:
+        if is_exhaustion(error):
+            self._give_up(log_dir, error)
+        self.fail(log_dir, error)
+
     def load(self, now_ms: int, is_stray: Callable[[FoundLog], bool] | None = None) -> None:
         """Lock and load every directory; those that fail are offline, not fatal.
 
@@ -83,14 +99,12 @@ class LogSet:
         never do. KafkaError when another process holds a directory's lock, when no directory is
         online, or when there are too few descriptors to load every log.
         """
-        for log_dir in self.directories:
+        self.open()
+        for log_dir in self.online_directories:
             try:
-                log_dir.open()
                 self._load(log_dir, now_ms, is_stray)
             except OSError as error:
-                if is_exhaustion(error):
-                    self._give_up(log_dir, error)
-                self.fail(log_dir, error)
+                self._fail_at_start(log_dir, error)
         if not self.online_directories:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,

@@ -3,6 +3,7 @@
 Kafka: none; after FoundationDB's and TigerBeetle's simulators.
 """
 
+from ottla.testing.simulation.cluster import SimulatedCluster
 from ottla.testing.simulation.loop import Deadlock, Livelock, SimulatedLoop
 from ottla.testing.simulation.model import InvariantViolated
 from ottla.testing.simulation.node import SimulatedNode
@@ -13,6 +14,7 @@ __all__ = [
     "Deadlock",
     "InvariantViolated",
     "Livelock",
+    "SimulatedCluster",
     "SimulatedLoop",
     "SimulatedNode",
     "Trace",

@@ -28,13 +28,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 HOST = "node1"
 DATA_PATH = "/data"
-BOOTSTRAP = f"{HOST}:9092"
-_DEFAULTS = {
-    **TEST_DEFAULTS,
-    "listeners": f"PLAINTEXT://{HOST}:9092,CONTROLLER://{HOST}:9093",
-    "controller.quorum.bootstrap.servers": f"{HOST}:9093",
-    "log.dirs": DATA_PATH,
-}
+PORT = 9092
+CONTROLLER_PORT = 9093
+
+
+def defaults_of(host: str) -> dict[str, str]:
+    """Return the settings of a node on a host that forms a cluster alone."""
+    return {
+        **TEST_DEFAULTS,
+        "listeners": f"PLAINTEXT://{host}:{PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
+        "controller.quorum.bootstrap.servers": f"{host}:{CONTROLLER_PORT}",
+        "log.dirs": DATA_PATH,
+    }
 
 
 class SimulatedNode:
@@ -44,18 +49,32 @@ class SimulatedNode:
     """
 
     def __init__(
-        self, seed: int, *, config: Mapping[str, str] | None = None, keep_lines: bool = False
+        self,
+        seed: int,
+        *,
+        config: Mapping[str, str] | None = None,
+        keep_lines: bool = False,
+        network: SimulatedNetwork | None = None,
+        host: str = HOST,
     ) -> None:
-        """Take Kafka's dotted names over defaults for tests; keep_lines keeps the trace's text."""
+        """Take Kafka's dotted names over defaults for tests; keep_lines keeps the trace's text.
+
+        A node of a cluster shares the network of the others and has an own host.
+        """
         self.seed = seed
-        self.loop = SimulatedLoop(Trace(keep_lines=keep_lines))
-        self.network = SimulatedNetwork(self.loop, Random(f"{seed}/network"))  # noqa: S311 - repeatable
+        if network is None:
+            loop = SimulatedLoop(Trace(keep_lines=keep_lines))
+            network = SimulatedNetwork(loop, Random(f"{seed}/network"))  # noqa: S311 - repeatable
+        self.loop = network.loop
+        self.network = network
+        self.host = host
+        self.bootstrap = f"{host}:{PORT}"
         self.disk = SimulatedDisk(seed)
         self.disk.on_call = self._file_call
         self.disk.on_crash = self._crashed
         self.disk_latency_us = (50, 3000)
         """How long a worker's job takes; holds for the next start."""
-        self.config = {**_DEFAULTS, **(config or {})}
+        self.config = {**defaults_of(host), **(config or {})}
         self.life_count = 0
         """How often a node was started."""
         self.node: Node | None = None
@@ -80,7 +99,8 @@ class SimulatedNode:
 
     def _file_call(self, kind: str, path: str, size: int) -> None:
         self.disk.now_ms = self.loop.now_us // 1000
-        self.trace.add(self.loop.now_us, "file", f"{kind} {path} {size}")
+        name = path if self.host == HOST else f"{self.host}:{path}"
+        self.trace.add(self.loop.now_us, "file", f"{kind} {name} {size}")
 
     def _crashed(self) -> None:
         if self._process is not None:
@@ -92,13 +112,13 @@ class SimulatedNode:
         """Start a node on the disk; SimulatedCrash when it dies before it serves."""
         assert not self.is_alive, "one process at a time has the disk"
         self.life_count += 1
-        process = self._process = Process(f"{HOST}/{self.life_count}")
+        process = self._process = Process(f"{self.host}/{self.life_count}")
         environment = SimulatedEnvironment(
             self.loop,
             self.network,
             {DATA_PATH: self.disk},
             process,
-            host=HOST,
+            host=self.host,
             seed=f"{self.seed}/{process.name}",
         )
         environment.disk_latency_us = self.disk_latency_us
@@ -147,18 +167,15 @@ class SimulatedNode:
 
     def producer(self, **settings: Any) -> AsyncProducer:
         """Return a producer of this node."""
-        return AsyncProducer(
-            bootstrap_servers=BOOTSTRAP, environment=self.client_environment(), **settings
-        )
+        settings = {"bootstrap_servers": self.bootstrap, **settings}
+        return AsyncProducer(environment=self.client_environment(), **settings)
 
     def consumer(self, *topics: str, **settings: Any) -> AsyncConsumer:
         """Return a consumer of this node."""
-        return AsyncConsumer(
-            *topics, bootstrap_servers=BOOTSTRAP, environment=self.client_environment(), **settings
-        )
+        settings = {"bootstrap_servers": self.bootstrap, **settings}
+        return AsyncConsumer(*topics, environment=self.client_environment(), **settings)
 
     def admin(self, **settings: Any) -> AsyncAdmin:
         """Return an admin client of this node."""
-        return AsyncAdmin(
-            bootstrap_servers=BOOTSTRAP, environment=self.client_environment(), **settings
-        )
+        settings = {"bootstrap_servers": self.bootstrap, **settings}
+        return AsyncAdmin(environment=self.client_environment(), **settings)

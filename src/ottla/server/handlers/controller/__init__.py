@@ -1,0 +1,4 @@
+"""What brokers request of the controller, on its listener.
+
+Kafka: kafka.server.ControllerApis.
+"""

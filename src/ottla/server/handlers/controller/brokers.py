@@ -1,0 +1,26 @@
+"""Registration, heartbeats and what else a broker itself requests of the controller.
+
+Kafka: ControllerApis.handleBrokerRegistration, handleBrokerHeartBeatRequest and their neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
+from ottla.server.requests.api import handles
+
+if TYPE_CHECKING:
+    from ottla.protocol.schema import Request
+    from ottla.purgatory.pending import Pending
+    from ottla.server.requests.context import Context
+
+
+@handles(BrokerRegistrationRequest)
+@handles(BrokerHeartbeatRequest)
+@handles(AllocateProducerIdsRequest)
+def decide(ctx: Context, request: Request) -> Pending[Any]:
+    """Let the active controller decide; NOT_CONTROLLER elsewhere."""
+    return ctx.controller.send(request)

@@ -1,0 +1,150 @@
+"""Envelope: a client's request that a broker forwards is handled as if the client had sent it here.
+
+Kafka: ControllerApis.handleEnvelopeRequest, EnvelopeUtils (KIP-590).
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.protocol import codec
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.apis.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.protocol.records.principal import DefaultPrincipalData
+from ottla.protocol.request_header import split_header
+from ottla.purgatory.pending import Pending
+from ottla.server.requests.api import handles, served_apis
+from ottla.server.requests.context import Context
+
+if TYPE_CHECKING:
+    from ottla.protocol.schema import Request
+    from ottla.server.controller.channel import ControllerChannel, Requester
+    from ottla.server.requests.api import Api
+
+FORWARDED: Final = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+    }
+)
+_ADDRESS_BYTES: Final = (4, 16)
+_VERSION_BYTES: Final = 2
+
+
+class _Observed:
+    """The node's own controller; notes when it is not the active one."""
+
+    def __init__(self, controller: ControllerChannel) -> None:
+        self._controller = controller
+        self.is_standby = False
+
+    def send(self, request: Request, requester: Requester | None = None) -> Pending[Any]:
+        """Send a request."""
+        answer = self._controller.send(request, requester)
+        answer.on_done(self._note)
+        return answer
+
+    def _note(self, done: Pending[Any]) -> None:
+        error = done.error
+        self.is_standby |= isinstance(error, KafkaError) and error.code is ErrorCode.NOT_CONTROLLER
+
+
+class ForwardedContext(Context):
+    """What handlers know of a request inside an envelope."""
+
+    __slots__ = ("_client", "_controller", "_user")
+
+    def __init__(self, outer: Context, api: Api, header: Any, user: str, client: str) -> None:
+        super().__init__(outer.broker, outer.connection, outer.listener, api, header)
+        self._user = user
+        self._client = client
+        self._controller = _Observed(outer.controller)
+
+    @property
+    def user(self) -> str:
+        """The name of the principal in the envelope."""
+        return self._user
+
+    @property
+    def client(self) -> str:
+        """The client's address."""
+        return self._client
+
+    @property
+    def controller(self) -> ControllerChannel:
+        """The controller of this node."""
+        return self._controller
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether another controller must be asked."""
+        return self._controller.is_standby
+
+
+@handles(EnvelopeRequest)
+def envelope(ctx: Context, request: EnvelopeRequest) -> EnvelopeResponse | Pending[Any]:
+    """Handle the request inside; NOT_CONTROLLER tells the broker to ask another controller."""
+    user, client = _sender(request)
+    header = split_header(memoryview(request.request_data))
+    api = served_apis(ctx.listener).get(header[0])
+    if api is None or api.key not in FORWARDED:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"api key {header[0]} is not forwarded")
+    if not api.lowest <= header[1] <= api.highest:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    inner = ForwardedContext(ctx, api, header, user, client)
+    result = api.handler(inner, api.form.read(header[4], header[1]))
+    if isinstance(result, Pending):
+        return _when_answered(inner, result)
+    return _answer(inner, result)
+
+
+def _when_answered(ctx: ForwardedContext, result: Pending[Any]) -> Pending[EnvelopeResponse]:
+    answer: Pending[EnvelopeResponse] = Pending()
+
+    def answered(done: Pending[Any]) -> None:
+        if isinstance(done.error, KafkaError):
+            answer.complete(_answer(ctx, ctx.api.form.fail(None, done.error)))
+        elif done.error is not None:
+            answer.fail(done.error)
+        else:
+            answer.complete(_answer(ctx, done.value))
+
+    result.on_done(answered)
+    return answer
+
+
+def _answer(ctx: ForwardedContext, response: Any) -> EnvelopeResponse:
+    if ctx.is_refused or response is None:
+        code = ErrorCode.NOT_CONTROLLER if ctx.is_refused else ErrorCode.UNKNOWN_SERVER_ERROR
+        return EnvelopeResponse(error_code=int(code))
+    frame = ctx.api.form.write(response, ctx.correlation_id, ctx.api_version, 0)
+    data = frame if isinstance(frame, bytes) else b"".join(frame)  # type: ignore[arg-type] # no file slices
+    return EnvelopeResponse(response_data=data[4:])
+
+
+def _sender(request: EnvelopeRequest) -> tuple[str, str]:
+    """Return the principal's name and the client's address."""
+    if len(request.client_host_address) not in _ADDRESS_BYTES:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Failed to parse client address")
+    try:
+        data = request.request_principal or b""
+        if data[:_VERSION_BYTES] != bytes(_VERSION_BYTES):
+            raise CorruptMessage("an unknown version of a principal")
+        principal, _ = codec.decode_at(DefaultPrincipalData, 0, memoryview(data), _VERSION_BYTES)
+    except CorruptMessage as error:
+        raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from error
+    return principal.name, str(ip_address(bytes(request.client_host_address)))

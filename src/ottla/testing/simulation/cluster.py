@@ -1,0 +1,144 @@
+"""Several whole nodes on simulated hosts that form one cluster, and native clients of them.
+
+Kafka: org.apache.kafka.common.test.KafkaClusterTestKit, without its threads and sockets.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.config.broker import parse_broker_config
+from ottla.raft.voter_set import Voter, VoterEndpoint
+from ottla.server.node.format import FormatRequest, FormatTarget, format_directories
+from ottla.testing.simulation.environment import START_MS
+from ottla.testing.simulation.loop import SimulatedLoop
+from ottla.testing.simulation.network import SimulatedNetwork
+from ottla.testing.simulation.node import CONTROLLER_PORT, DATA_PATH, PORT, SimulatedNode
+from ottla.testing.simulation.trace import Trace
+from ottla.types import Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator, Mapping
+
+    from ottla.clients.admin.admin import AsyncAdmin
+    from ottla.clients.consumer.consumer import AsyncConsumer
+    from ottla.clients.producer.producer import AsyncProducer
+
+T = TypeVar("T")
+FORMAT_DATE = "Thu Oct 09 08:53:20 UTC 2025"
+
+
+class SimulatedCluster:
+    """Formatted nodes 1, 2, …; each is broker and controller. `run` drives a coroutine."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        nodes: int = 3,
+        config: Mapping[str, str] | None = None,
+        keep_lines: bool = False,
+    ) -> None:
+        """Take Kafka's dotted names for all nodes; keep_lines keeps the trace's text."""
+        self.seed = seed
+        self.loop = SimulatedLoop(Trace(keep_lines=keep_lines))
+        self.network = SimulatedNetwork(self.loop, Random(f"{seed}/network"))  # noqa: S311 - repeatable
+        rng = Random(f"{seed}/format")  # noqa: S311 - repeatable
+        cluster_id = str(Uuid(rng.randbytes(16)))
+        voters = tuple(
+            Voter(
+                number,
+                Uuid(rng.randbytes(16)),
+                (VoterEndpoint("CONTROLLER", f"node{number}", CONTROLLER_PORT),),
+            )
+            for number in range(1, nodes + 1)
+        )
+        self._nodes = {
+            voter.voter_id: self._make(voter, voters, cluster_id, config or {}) for voter in voters
+        }
+        self.bootstrap = ",".join(f"{one.host}:{PORT}" for one in self)
+
+    def _make(
+        self,
+        voter: Voter,
+        voters: tuple[Voter, ...],
+        cluster_id: str,
+        config: Mapping[str, str],
+    ) -> SimulatedNode:
+        number, host = voter.voter_id, f"node{voter.voter_id}"
+        quorum = ",".join(f"node{one.voter_id}:{CONTROLLER_PORT}" for one in voters)
+        replicas = str(min(3, len(voters)))
+        node = SimulatedNode(
+            self.seed * 100 + number,
+            config={
+                "node.id": str(number),
+                "controller.quorum.bootstrap.servers": quorum,
+                "offsets.topic.replication.factor": replicas,
+                **config,
+            },
+            network=self.network,
+            host=host,
+        )
+        ids = Random(f"{self.seed}/ids/{number}")  # noqa: S311 - repeatable
+        format_directories(
+            parse_broker_config(node.config),
+            FormatRequest(cluster_id=cluster_id, initial_controllers=voters),
+            FormatTarget(
+                directories={DATA_PATH: node.disk},
+                new_uuid=lambda: Uuid(ids.randbytes(16)),
+                now_ms=START_MS,
+                date=FORMAT_DATE,
+                echo=lambda _line: None,
+            ),
+        )
+        return node
+
+    def __iter__(self) -> Iterator[SimulatedNode]:
+        return iter(self._nodes.values())
+
+    def __getitem__(self, node_id: int) -> SimulatedNode:
+        return self._nodes[node_id]
+
+    @property
+    def trace(self) -> Trace:
+        """The events so far."""
+        return self.loop.trace
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end; raises what any callback raised."""
+        return self.loop.run(work)
+
+    async def start(self) -> None:
+        """Start all nodes at once."""
+        starts = [self.loop.create_task(one.start()) for one in self]
+        for start in starts:
+            await start
+
+    async def stop(self) -> None:
+        """Stop the nodes that run, one after another."""
+        for one in self:
+            if one.is_alive:
+                await one.stop()
+
+    @property
+    def active_controller(self) -> SimulatedNode | None:
+        """The node whose controller takes operations."""
+        for one in self:
+            if one.is_alive and one.node is not None and one.node.controller.active:
+                return one
+        return None
+
+    # Clients
+
+    def producer(self, **settings: Any) -> AsyncProducer:
+        """Return a producer of this cluster."""
+        return self._nodes[1].producer(bootstrap_servers=self.bootstrap, **settings)
+
+    def consumer(self, *topics: str, **settings: Any) -> AsyncConsumer:
+        """Return a consumer of this cluster."""
+        return self._nodes[1].consumer(*topics, bootstrap_servers=self.bootstrap, **settings)
+
+    def admin(self, **settings: Any) -> AsyncAdmin:
+        """Return an admin client of this cluster."""
+        return self._nodes[1].admin(bootstrap_servers=self.bootstrap, **settings)

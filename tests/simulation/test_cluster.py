@@ -1,0 +1,103 @@
+"""Whole nodes that form one cluster: the quorum, requests from any broker, controllers that die."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.testing.simulation import SimulatedCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.testing.simulation.node import SimulatedNode
+
+
+async def _until(condition: Callable[[], Any], limit_s: float = 30.0) -> None:
+    async with asyncio.timeout(limit_s):
+        while not condition():  # noqa: ASYNC110 - virtual time costs nothing
+            await asyncio.sleep(0.05)
+
+
+def _topics(node: SimulatedNode) -> set[str]:
+    assert node.node is not None
+    return set(node.node.broker.image.topics.by_name)
+
+
+def test_three_nodes_form_a_cluster() -> None:
+    """One controller is active, all brokers are known everywhere; no second is needed."""
+    cluster = SimulatedCluster(1)
+
+    async def work() -> None:
+        begun_us = cluster.loop.now_us
+        await cluster.start()
+        assert cluster.loop.now_us - begun_us < 3_000_000
+        assert sum(one.node is not None and one.node.controller.active for one in cluster) == 1
+        async with cluster.admin() as admin:
+            described = await admin.describe_cluster()
+        assert [one.node_id for one in described.brokers] == [1, 2, 3]
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+@pytest.mark.parametrize("asked", [1, 2, 3])
+def test_every_broker_forwards_to_the_active_controller(asked: int) -> None:
+    """Creation, refusal and description are the same whichever broker a client asks."""
+    cluster = SimulatedCluster(2)
+
+    async def work() -> None:
+        await cluster.start()
+        async with cluster[asked].admin() as admin:
+            await admin.create_topics(["created"])
+            await _until(lambda: all("created" in _topics(one) for one in cluster))
+            refused = await admin.create_topics(["created"])
+            error = refused["created"]
+            assert isinstance(error, KafkaError)
+            assert error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_another_controller_takes_over(power: bool) -> None:  # noqa: FBT001 - parametrized
+    """What was created before is there; a client that asks meanwhile waits for the next leader."""
+    cluster = SimulatedCluster(3)
+
+    async def work() -> None:
+        await cluster.start()
+        first = cluster.active_controller
+        assert first is not None
+        others = [one for one in cluster if one is not first]
+        async with others[0].admin() as admin:
+            await admin.create_topics(["before"])
+            first.kill(power=power)
+            await admin.create_topics(["after"])
+            await _until(lambda: all({"before", "after"} <= _topics(one) for one in others))
+            await first.start()
+            await _until(lambda: {"before", "after"} <= _topics(first))
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_the_same_seed_gives_the_same_trace() -> None:
+    """Also with three nodes."""
+
+    def digest() -> str:
+        cluster = SimulatedCluster(4)
+
+        async def work() -> None:
+            await cluster.start()
+            async with cluster.admin() as admin:
+                await admin.create_topics(["one"])
+            await cluster.stop()
+
+        cluster.run(work())
+        return cluster.trace.digest()
+
+    assert digest() == digest()
