@@ -126,6 +126,7 @@ class ControllerNode:
                 own_endpoints(controller_listeners),
                 len(config.bootstrap_controllers),
                 quorum_timeouts(config),
+                config.controller_quorum_auto_join_enable,
             ),
             static_voters=static_voters(config),
             clock=clock,
