@@ -65,6 +65,11 @@ SUPPORTED_FEATURES: Final[Mapping[str, FeatureRange]] = MappingProxyType(
     }
 )
 
+METADATA_VERSIONS_NEEDED: Final[Mapping[tuple[str, int], int]] = MappingProxyType(
+    {(ELIGIBLE_LEADER_REPLICAS_VERSION, 1): 23}
+)
+"""By feature and level: the lowest metadata.version that supports it."""
+
 UNBUILT_FEATURES: Final = (
     GROUP_VERSION,
     SHARE_VERSION,

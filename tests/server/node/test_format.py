@@ -114,6 +114,16 @@ def test_formatted_directories_are_left_alone() -> None:
         _format(config, disks, ignore_formatted=True)
 
 
+RELEASE = {"metadata_version": 20, "is_release_given": True}
+
+
+def test_a_release_is_chosen_by_its_metadata_version() -> None:
+    """--feature metadata.version=X, as long as no release is given."""
+    disk = SimulatedDisk()
+    lines = _format(_config(), {"data": disk}, feature_levels={"metadata.version": 20})
+    assert lines[-1] == "Formatting metadata directory data with metadata.version 3.8-IV0."
+
+
 @pytest.mark.parametrize(
     ("static", "fields", "text"),
     [
@@ -127,7 +137,17 @@ def test_formatted_directories_are_left_alone() -> None:
         ),
         (True, {"feature_levels": {"nosuch": 1}}, "Unsupported feature: nosuch"),
         (True, {"feature_levels": {"share.version": 9}}, "share.version"),
-        (True, {"feature_levels": {"metadata.version": 9}}, "Use --release-version instead"),
+        (True, {"feature_levels": {"metadata.version": 99}}, "levels are from 7 to 31"),
+        (
+            True,
+            {"metadata_version": 20, "feature_levels": {"eligible.leader.replicas.version": 1}},
+            "depends on metadata.version level 23",
+        ),
+        (
+            True,
+            {**RELEASE, "feature_levels": {"metadata.version": 9}},
+            "Use --release-version instead",
+        ),
     ],
 )
 def test_refuses_what_cannot_be(static: bool, fields: dict[str, Any], text: str) -> None:  # noqa: FBT001 - a table's column

@@ -25,6 +25,7 @@ from ottla.errors import KafkaError
 from ottla.metadata.features import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
+    METADATA_VERSIONS_NEEDED,
     SUPPORTED_FEATURES,
 )
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from ottla.clients.admin.cluster import Features
 
 F = TypeVar("F", bound="Callable[..., Any]")
-
-DEPENDENCIES = {("eligible.leader.replicas.version", 1): {METADATA_VERSION: 23}}
 
 EXAMPLES = """
 \b
@@ -294,14 +293,19 @@ def feature_dependencies(feature: Sequence[str]) -> None:
         fail(str(error))
 
 
+def _needed(name: str, level: int) -> dict[str, int]:
+    lowest = METADATA_VERSIONS_NEEDED.get((name, level))
+    return {} if lowest is None else {METADATA_VERSION: lowest}
+
+
 def _dependencies(name: str, level: int) -> dict[str, object]:
     _check_level(name, level)
-    return {"feature": name, "level": level, "requires": dict(DEPENDENCIES.get((name, level), {}))}
+    return {"feature": name, "level": level, "requires": _needed(name, level)}
 
 
 def _dependency_lines(name: str, level: int) -> list[str]:
     _check_level(name, level)
-    needed = DEPENDENCIES.get((name, level), {})
+    needed = _needed(name, level)
     if not needed:
         return [f"{_with_name(name, level)} has no dependencies."]
     lines = [f"{_with_name(name, level)} requires:"]

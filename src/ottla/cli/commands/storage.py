@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.options.argparse4j import ToolGroup, exclude_together, need
+from ottla.cli.options.dynamic_voters import parse_dynamic_voters
 from ottla.cli.options.failures import ToolError, fail
 from ottla.cli.options.java_numbers import java_integer
 from ottla.cli.options.json_output import json_option, print_json, wants_json
@@ -27,16 +28,15 @@ from ottla.cli.options.releases import (
 )
 from ottla.errors import CorruptMessage
 from ottla.metadata.features import (
-    ELIGIBLE_LEADER_REPLICAS_VERSION,
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_NAMES,
+    METADATA_VERSIONS_NEEDED,
     SUPPORTED_FEATURES,
     metadata_version_name,
     parse_metadata_version,
 )
 from ottla.metadata.scram_credential import parse_scram_argument
-from ottla.raft.voter_set import Voter, VoterEndpoint
 from ottla.server.node.format import (
     FormatError,
     FormatRequest,
@@ -46,14 +46,12 @@ from ottla.server.node.format import (
 )
 from ottla.server.system.files import RealDirectory
 from ottla.server.system.process import random_uuid as draw_uuid
-from ottla.types import Uuid
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
+    from ottla.raft.voter_set import Voter
     from ottla.storage.directories.log_dir import MetaProperties
 
-# Feature and level → the lowest metadata.version that supports it.
-_DEPENDENCIES = {(ELIGIBLE_LEADER_REPLICAS_VERSION, 1): 23}
 _CONFIG = click.option(
     "--config", "-c", help="REQUIRED. The node's properties file.", metavar="CONFIG"
 )
@@ -159,6 +157,7 @@ def format_command(  # noqa: PLR0917 - click passes options by name
         request = FormatRequest(
             cluster_id=cluster_id,
             metadata_version=_metadata_version(release_version),
+            is_release_given=release_version is not None,
             feature_levels=dict(parse_level(text) for text in feature),
             standalone=standalone,
             no_initial_controllers=no_initial_controllers,
@@ -217,7 +216,7 @@ def feature_dependencies(feature: tuple[str, ...]) -> None:
         shown = f"{name}={level}"
         if name == METADATA_VERSION:
             shown += f" ({metadata_version_name(level)})"
-        needed = _DEPENDENCIES.get((name, level))
+        needed = METADATA_VERSIONS_NEEDED.get((name, level))
         if needed is None:
             click.echo(f"{shown} has no dependencies.")
         else:
@@ -234,11 +233,12 @@ def random_uuid() -> None:
 def real_environment(config: BrokerConfig, *, quiet: bool = False) -> FormatTarget:
     """Return the real directories, clock and random ids for formatting; quiet prints nothing."""
     return FormatTarget(
-        directories={path: RealDirectory(path, create=True) for path in _paths(config)},
+        directories={path: RealDirectory(path) for path in _paths(config)},
         new_uuid=draw_uuid,
         now_ms=time.time_ns() // 1_000_000,
         date=time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime()),
         echo=(lambda _line: None) if quiet else click.echo,
+        make_directory=lambda path: Path(path).mkdir(parents=True, exist_ok=True),
     )
 
 
@@ -269,18 +269,7 @@ def _metadata_version(text: str | None) -> int:
 def _parse_controllers(text: str | None, config: BrokerConfig) -> tuple[Voter, ...]:
     if text is None:
         return ()
-    listener = config.controller_listener_names[0].upper()
-    voters = []
-    for part in text.split(","):
-        try:
-            node_id, _, address = part.strip().partition("@")
-            host_and_port, _, directory = address.rpartition(":")
-            host, _, port = host_and_port.rpartition(":")
-            endpoint = VoterEndpoint(listener, host.strip("[]"), int(port))
-            voters.append(Voter(int(node_id), Uuid.parse(directory), (endpoint,)))
-        except ValueError as error:
-            raise ValueError(f"Invalid dynamic voter {part}: {error}") from error
-    return tuple(voters)
+    return parse_dynamic_voters(text, config.controller_listener_names[0].upper())
 
 
 def _read_identity(path: str, metas: list[MetaProperties], problems: list[str]) -> None:
@@ -296,7 +285,8 @@ def _read_identity(path: str, metas: list[MetaProperties], problems: list[str]) 
 
 
 def _describe(meta: MetaProperties) -> str:
-    directory = f"directory.id={meta.directory_id}, " if meta.directory_id else ""
+    is_named = meta.directory_id is not None
+    directory = f"directory.id={meta.directory_id}, " if is_named else ""
     return (
         f"{{cluster.id={meta.cluster_id}, {directory}node.id={meta.node_id}, "
         f"version={meta.version}}}"

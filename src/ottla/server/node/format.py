@@ -14,6 +14,8 @@ from ottla.metadata.features import (
     KRAFT_VERSION,
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
+    METADATA_VERSIONS_NEEDED,
+    MINIMUM_METADATA_VERSION,
     SUPPORTED_FEATURES,
     default_levels,
     metadata_version_name,
@@ -47,6 +49,8 @@ class FormatRequest:
 
     cluster_id: str
     metadata_version: int = LATEST_METADATA_VERSION
+    is_release_given: bool = False
+    """Whether the user chose metadata_version, which feature_levels may then not name."""
     feature_levels: Mapping[str, int] = field(default_factory=dict)
     """Levels that differ from the release's own."""
     standalone: bool = False
@@ -67,26 +71,31 @@ class FormatTarget:
     date: str
     """As Java writes it: Sat Nov 21 10:34:29 UTC 2026."""
     echo: Callable[[str], None]
+    make_directory: Callable[[str], None] | None = None
+    """Makes the directory of a path before it is written; None where all are there."""
 
 
 def format_directories(config: BrokerConfig, request: FormatRequest, target: FormatTarget) -> None:
     """Format every directory that is not; FormatError with Kafka's text when that cannot be."""
     voters = _initial_voters(config, request, target)
-    levels, kraft_version = _levels(request, is_dynamic=_is_dynamic(request))
+    levels, kraft_version = _levels(request, is_dynamic=not config.voters)
+    metadata_version = levels[METADATA_VERSION]
     fresh = _directories_to_format(config, request, target)
     if not fresh:
         target.echo("All of the log directories are already formatted.")
         return
     records = feature_records(levels)
     records += [MessageAndVersion(record, 0) for record in request.scram_credentials]
-    target.echo(f"Bootstrap metadata: {_describe(records, request.metadata_version)}")
+    target.echo(f"Bootstrap metadata: {_describe(records, metadata_version)}")
     for path in fresh:
         is_metadata = path == config.metadata_directory
-        kind = _directory_kind(request, is_metadata=is_metadata, has_voters=voters is not None)
+        kind = _directory_kind(config.node_id, voters) if is_metadata else "data directory"
         target.echo(
             f"Formatting {kind} {path} with metadata.version "
-            f"{metadata_version_name(request.metadata_version)}."
+            f"{metadata_version_name(metadata_version)}."
         )
+        if target.make_directory is not None:
+            target.make_directory(path)
         _write(
             target.directories[path],
             records,
@@ -152,21 +161,29 @@ def _standalone_voter(config: BrokerConfig, directory_id: Uuid) -> Voter:
         raise FormatError("You can only use --standalone on a controller.")
     if not config.controller_endpoints:
         raise FormatError("No controller listeners found.")
-    endpoints = tuple(
-        VoterEndpoint(endpoint.listener, endpoint.host or "localhost", endpoint.port)
-        for endpoint in config.controller_endpoints
-    )
-    return Voter(config.node_id, directory_id, endpoints)
+    reached = config.advertised_controller_endpoint
+    endpoint = VoterEndpoint(reached.listener, reached.host or "localhost", reached.port)
+    return Voter(config.node_id, directory_id, (endpoint,))
 
 
 def _levels(request: FormatRequest, *, is_dynamic: bool) -> tuple[dict[str, int], int]:
     """Return the feature levels to write and the kraft.version."""
-    levels = default_levels(request.metadata_version)
     wanted = dict(request.feature_levels)
-    if METADATA_VERSION in wanted:
+    if METADATA_VERSION in wanted and request.is_release_given:
         raise FormatError(
             "Use --release-version instead of --feature metadata.version=X to avoid ambiguity."
         )
+    for name in wanted:
+        if name not in SUPPORTED_FEATURES:
+            names = ", ".join(sorted(SUPPORTED_FEATURES.keys() - {METADATA_VERSION}))
+            raise FormatError(f"Unsupported feature: {name}. Supported features are: {names}")
+    metadata_version = wanted.pop(METADATA_VERSION, request.metadata_version)
+    if metadata_version not in SUPPORTED_FEATURES[METADATA_VERSION]:
+        raise FormatError(
+            f"No MetadataVersion with feature level {metadata_version}. Valid feature levels are "
+            f"from {MINIMUM_METADATA_VERSION} to {LATEST_METADATA_VERSION + 1}."
+        )
+    levels = default_levels(metadata_version)
     kraft_version = wanted.pop(KRAFT_VERSION, 1 if is_dynamic else 0)
     if kraft_version == 0 and is_dynamic:
         raise FormatError(
@@ -182,14 +199,16 @@ def _levels(request: FormatRequest, *, is_dynamic: bool) -> tuple[dict[str, int]
             "--standalone, --initial-controllers, or --no-initial-controllers and removing "
             "controller.quorum.voters."
         )
-    for name, level in wanted.items():
-        supported = SUPPORTED_FEATURES.get(name)
-        if supported is None:
-            names = ", ".join(sorted(SUPPORTED_FEATURES.keys() - {METADATA_VERSION}))
-            raise FormatError(f"Unsupported feature: {name}. Supported features are: {names}")
-        if level not in supported:
+    for name, level in {**wanted, KRAFT_VERSION: kraft_version}.items():
+        if level not in SUPPORTED_FEATURES[name]:
             raise FormatError(f"No feature:{name} with feature level {level}")
-        levels[name] = level
+        needed = METADATA_VERSIONS_NEEDED.get((name, level), 0)
+        if metadata_version < needed:
+            raise FormatError(
+                f"{name} could not be set to {level} because it depends on metadata.version "
+                f"level {needed}"
+            )
+    levels |= wanted
     return levels, kraft_version
 
 
@@ -232,12 +251,11 @@ def _directory_id(
     return voter.directory_id if voter is not None else target.new_uuid()
 
 
-def _directory_kind(request: FormatRequest, *, is_metadata: bool, has_voters: bool) -> str:
-    if not is_metadata:
-        return "data directory"
-    if has_voters:
-        return "dynamic metadata voter directory"
-    return "dynamic metadata directory" if _is_dynamic(request) else "metadata directory"
+def _directory_kind(node_id: int, voters: VoterSet | None) -> str:
+    if voters is None:
+        return "metadata directory"
+    is_voter = voters.get(node_id) is not None
+    return "dynamic metadata voter directory" if is_voter else "dynamic metadata directory"
 
 
 def _write(
