@@ -92,7 +92,7 @@ class BrokerMetadata:
 
     def log_config(self, topic: str) -> LogConfig:
         """Return the settings of a topic's logs; topics that set the same share them."""
-        stored = self.image.configs.of(ConfigResourceType.TOPIC, topic)
+        stored = dict(self.image.configs.of(ConfigResourceType.TOPIC, topic))  # may be a worker's
         key = tuple(stored.items())
         known = self._log_configs.get(key)
         if known is None:

@@ -18,6 +18,7 @@ from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.loader import MetadataLoader
 from ottla.network.limits import sweep_interval_ms
+from ottla.purgatory.pending import Pending
 from ottla.quota.quotas import Quotas
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.broker import Broker
@@ -51,7 +52,6 @@ from ottla.storage.log_set.log_set import LogSet
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
-    from ottla.purgatory.pending import Pending
     from ottla.server.system.environment import Environment
     from ottla.storage.directories.loader import FoundLog
     from ottla.types import Uuid
@@ -161,7 +161,7 @@ class Node:
             rng=resources.environment.rng,
             config=self.config,
             timer=resources.timer,
-            run_in_worker=resources.workers.disk.run,
+            run_in_worker=resources.workers.quorum.run,
             send=self._quorum_channel.send,
             mutation_quota=self._quotas.mutations,
             broker_refusal=self._metadata.refusal,
@@ -295,7 +295,7 @@ class Node:
             if self.config.is_broker:
                 await self._register()
                 # only a newer image than all that this broker did says which logs are ours
-                self._load_logs()
+                await self._load_logs()
                 await self._join_cluster()
         except BaseException:
             self._listeners.close()
@@ -324,8 +324,11 @@ class Node:
             )
         )
 
-    def _load_logs(self) -> None:
-        """Load the logs; those whose topic the cluster does not know any more are set aside."""
+    async def _load_logs(self) -> None:
+        """Load the logs; those whose topic the cluster does not know any more are set aside.
+
+        A worker does it: recovery may take minutes, and the quorum needs this node's answers.
+        """
         topics = self._metadata.image.topics
 
         progress = LoadProgress(self.clock)
@@ -338,7 +341,17 @@ class Node:
         log_dirs = self._resources.log_dirs
         self.http.recovering(log_dirs)
         begin_ms = self.clock.monotonic_ms()
-        self._logs.load(self.clock.now_ms(), is_stray)
+        loaded: Pending[None] = Pending()
+
+        def done(_result: None, error: Exception | None) -> None:
+            loaded.complete(None) if error is None else loaded.fail(error)
+
+        self._resources.workers.disk.run(
+            lambda: self._logs.load(self.clock.now_ms(), is_stray), done
+        )
+        await self._completed(loaded, limit_s=None)
+        for found in [one for one in self._logs if one.topic_id not in topics.by_id]:
+            self._logs.delete(found.topic_partition, now_ms=self.clock.now_ms())  # while it loaded
         self.http.recovered()
         log_recovered(log_dirs, self._logs, self.clock.monotonic_ms() - begin_ms)
 
@@ -381,12 +394,14 @@ class Node:
             next_ms = now_ms + CONTROLLER_TICK_MS if deadline_ms is None else deadline_ms
             self._resources.timer.add(max(next_ms, now_ms + 1), self._tick_controller)
 
-    async def _completed(self, pending: Pending[Any]) -> None:
+    async def _completed(
+        self, pending: Pending[Any], limit_s: float | None = START_LIMIT_S
+    ) -> None:
         """Wait until it is complete; raises its error, that of a node that halts, or a time-out."""
         done = asyncio.Event()
         pending.on_done(lambda _: done.set())
         waits = [asyncio.ensure_future(event.wait()) for event in (done, self.halted)]
-        await asyncio.wait(waits, timeout=START_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waits, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
         if not pending.done:

@@ -27,6 +27,8 @@ class WorkerPools:
     """A node's workers by purpose: a slow one of a kind does not delay the others."""
 
     def __init__(self, environment: Environment, loop: asyncio.AbstractEventLoop) -> None:
+        self.quorum: WorkerPool = environment.start_workers(loop)
+        """For votes and the metadata log: they wait for no other write."""
         self.disk: WorkerPool = environment.start_workers(loop)
         self.receivers: WorkerPool = environment.start_workers(loop, 1)
         """For receivers of clients' metrics, which may wait for a network."""
@@ -34,7 +36,7 @@ class WorkerPools:
 
     def close(self) -> None:
         """Wait for the jobs that run; those that wait are dropped."""
-        for workers in (self.disk, self.receivers, self.decompression):
+        for workers in (self.quorum, self.disk, self.receivers, self.decompression):
             workers.close()
 
 
