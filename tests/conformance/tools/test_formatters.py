@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla import Admin, TopicPartition
 from ottla.cli.output.coordinator_formatter import PACKAGE
+from ottla.coordinator.group.java_hash import partition_for
+from ottla.errors import KafkaError
 from tests.conformance.tool_pairs import our_tool
 
 if TYPE_CHECKING:
@@ -18,14 +21,21 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.conformance
 
 GROUP = "formatted"
+OFFSETS_PARTITIONS = 5  # of both nodes
 
 
 def _records(
     run: Callable[..., Said], place: Place, formatter: str
 ) -> tuple[list[dict[str, Any]], Any]:
-    """Read all group records as adjacent JSON objects; keep those of the test's group."""
-    words = ["--bootstrap-server", place.bootstrap, "--topic", "__consumer_offsets"]
-    words += ["--from-beginning", "--timeout-ms", "4000", "--formatter", f"{PACKAGE}{formatter}"]
+    """Read the partition of the test's group to its end: adjacent JSON objects of that group."""
+    partition = partition_for(GROUP, OFFSETS_PARTITIONS)
+    there = TopicPartition("__consumer_offsets", partition)
+    with Admin(bootstrap_servers=place.bootstrap) as admin:
+        last = admin.list_offsets({there: -1})[there]
+    assert not isinstance(last, KafkaError)
+    words = ["--bootstrap-server", place.bootstrap, "--topic", there.topic]
+    words += ["--partition", str(partition), "--offset", "earliest"]
+    words += ["--max-messages", str(last.offset), "--formatter", f"{PACKAGE}{formatter}"]
     answer = run("console-consumer", words)
     text, found = "".join(answer.out), []
     while text:

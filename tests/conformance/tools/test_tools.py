@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from ottla import Admin, TopicPartition
+from ottla.errors import KafkaError
+
 if TYPE_CHECKING:
     from tests.conformance.kafka import RealKafka
 
@@ -206,8 +209,13 @@ def test_console_producer(
         sent = tool(node, "console-producer", "--topic", topic, *flags, stdin=lines)
         printed = [part for one in ("key", "headers", "offset") for part in (
             "--formatter-property", f"print.{one}=true")]  # fmt: skip
+        there = TopicPartition(topic, 0)
+        with Admin(bootstrap_servers=node.bootstrap) as admin:
+            end = admin.list_offsets({there: -1})[there]
+        assert not isinstance(end, KafkaError)
         where = ("--topic", topic, "--partition", "0", "--offset", "earliest")
-        read = our_tool(node, "console-consumer", *where, "--timeout-ms", "700", *printed)
+        count = ("--max-messages", str(end.offset))
+        read = end.offset and our_tool(node, "console-consumer", *where, *count, *printed)
         seen.append((sent, read))
     assert seen[0] == seen[1]
 
