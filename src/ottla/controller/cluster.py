@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.controller.heartbeats import BrokerState, Heartbeats
+from ottla.controller.result import ControllerResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.broker import (
     BrokerRegistration,
@@ -20,6 +21,11 @@ from ottla.metadata.broker import (
 from ottla.metadata.features import METADATA_VERSION, register_broker_record_version
 from ottla.metadata.framing import MessageAndVersion
 from ottla.metadata.partition import RESERVED_DIRECTORIES, UNASSIGNED_DIRECTORY
+from ottla.protocol.apis.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from ottla.protocol.records.metadata import RegisterControllerRecord
 from ottla.timeline import TimelineDict
 
 if TYPE_CHECKING:
@@ -31,12 +37,17 @@ if TYPE_CHECKING:
         BrokerRegistrationChangeRecord,
         FenceBrokerRecord,
         RegisterBrokerRecord,
-        RegisterControllerRecord,
         UnfenceBrokerRecord,
         UnregisterBrokerRecord,
     )
     from ottla.timeline import SnapshotRegistry
     from ottla.types import Uuid
+
+
+_DIRECTORIES_FROM = 3
+"""The version of RegisterBrokerRecord from which it has log directories."""
+_CONTROLLERS_FROM = 15
+"""metadata.version 3.7-IV0."""
 
 
 class ClusterControl:
@@ -139,7 +150,6 @@ class ClusterControl:
         if (
             existing is not None
             and existing.incarnation_id != request.incarnation_id
-            and not existing.in_controlled_shutdown
             and self.heartbeats.has_valid_session(request.broker_id, now_ms)
         ):
             raise KafkaError(
@@ -148,7 +158,8 @@ class ClusterControl:
                 "restarted this should self-resolve once the heartbeat manager expires the "
                 "broker's session.",
             )
-        self._check_directories(request)
+        if register_broker_record_version(self._features.levels) >= _DIRECTORIES_FROM:
+            self._check_directories(request)
         self._check_features(request)
 
     def _check_directories(self, request: BrokerRegistrationRequest) -> None:
@@ -168,21 +179,17 @@ class ClusterControl:
                     )
 
     def _check_features(self, request: BrokerRegistrationRequest) -> None:
-        offered = {
-            feature.name: FeatureRange(feature.min_supported_version, feature.max_supported_version)
-            for feature in request.features
-        }
+        levels = self._features.levels
+        offered: set[str] = set()
+        for feature in request.features:
+            offered.add(feature.name)
+            supported = FeatureRange(feature.min_supported_version, feature.max_supported_version)
+            _check_level(feature.name, levels.get(feature.name, 0), supported)
         if METADATA_VERSION not in offered:
             raise _invalid("Request features do not contain 'metadata.version'")
-        for name, level in self._features.levels.items():
-            levels = offered.get(name, FeatureRange(0, 0))
-            if level not in levels:
-                raise KafkaError(
-                    ErrorCode.UNSUPPORTED_VERSION,
-                    "Unable to register because the broker does not support finalized version "
-                    f"{level} of {name}. The broker wants a version between {levels.low} and "
-                    f"{levels.high}, inclusive.",
-                )
+        for name, level in levels.items():
+            if name not in offered:
+                _check_level(name, level, FeatureRange(0, 0))
 
     def registration_record(
         self, request: BrokerRegistrationRequest, broker_epoch: int
@@ -213,9 +220,43 @@ class ClusterControl:
         )
         version = register_broker_record_version(self._features.levels)
         record = registration.to_record()
-        if version < 3:
+        if version < _DIRECTORIES_FROM:
             record.log_dirs = []
         return MessageAndVersion(record, version)
+
+    def register_controller(
+        self, request: ControllerRegistrationRequest
+    ) -> ControllerResult[ControllerRegistrationResponse]:
+        """Record the addresses and features of a controller (KIP-919)."""
+        if self._features.metadata_version < _CONTROLLERS_FROM:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "The current MetadataVersion is too old to support controller registrations.",
+            )
+        record = RegisterControllerRecord(
+            controller_id=request.controller_id,
+            incarnation_id=request.incarnation_id,
+            zk_migration_ready=False,
+            end_points=[
+                RegisterControllerRecord.ControllerEndpoint(
+                    name=one.name,
+                    host=one.host,
+                    port=one.port,
+                    security_protocol=one.security_protocol,
+                )
+                for one in request.listeners
+            ],
+            features=[
+                RegisterControllerRecord.ControllerFeature(
+                    name=one.name,
+                    min_supported_version=one.min_supported_version,
+                    max_supported_version=one.max_supported_version,
+                )
+                for one in request.features
+            ],
+        )
+        response = ControllerRegistrationResponse(error_message=None)
+        return ControllerResult([MessageAndVersion(record, 0)], response)
 
     # Replay
 
@@ -256,6 +297,16 @@ class ClusterControl:
                 directory not in cordoned for directory in broker.log_directories
             ):
                 yield broker
+
+
+def _check_level(name: str, level: int, supported: FeatureRange) -> None:
+    if level not in supported:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "Unable to register because the broker does not support finalized version "
+            f"{level} of {name}. The broker wants a version between {supported.low} and "
+            f"{supported.high}, inclusive.",
+        )
 
 
 def _invalid(message: str) -> KafkaError:

@@ -204,8 +204,9 @@ class Controller:
         elif existing is not None:
             clean = request.previous_broker_epoch == existing.broker_epoch
             records += self.leadership.shut_down(request.broker_id, clean=clean)
+        if existing is None or existing.incarnation_id != request.incarnation_id:
+            self.cluster.heartbeats.registered(request.broker_id, now_ms)
         records.append(self.cluster.registration_record(request, epoch))
-        self.cluster.heartbeats.registered(request.broker_id, now_ms)
         response = BrokerRegistrationResponse(broker_epoch=epoch)
         return ControllerResult(records, response, is_atomic=False)
 
@@ -219,7 +220,7 @@ class Controller:
         heartbeats.touch(broker_id, request.current_metadata_offset, now_ms)
         current = cluster.state_of(broker)
         registered_at = cluster.registration_offset(broker_id)
-        leads = request.want_shut_down and self.topics.index.leads(broker_id)
+        leads = self.topics.index.leads(broker_id)
         state = heartbeats.next_state(
             broker_id,
             current,
@@ -234,6 +235,8 @@ class Controller:
         records += self._directory_changes(broker, request)
         if state is BrokerState.CONTROLLED_SHUTDOWN:
             heartbeats.begin_controlled_shutdown(broker_id, next_offset + len(records) - 1)
+        if state is BrokerState.SHUTDOWN_NOW:
+            heartbeats.end_session(broker_id)
         response = BrokerHeartbeatResponse(
             is_caught_up=request.current_metadata_offset >= registered_at,
             is_fenced=state.is_fenced,
@@ -259,7 +262,7 @@ class Controller:
         self, broker: BrokerRegistration, request: BrokerHeartbeatRequest
     ) -> list[MessageAndVersion]:
         records: list[MessageAndVersion] = []
-        if request.offline_log_dirs:
+        if request.offline_log_dirs and self.features.partition_version >= _DIRECTORIES_FROM:
             lost = tuple(request.offline_log_dirs)
             records += self.leadership.directories_lost(broker.broker_id, broker.broker_epoch, lost)
         cordoned = request.cordoned_log_dirs

@@ -50,13 +50,25 @@ class Heartbeats:
         self.session_timeout_ms = session_timeout_ms
         self._contacts: dict[int, _Contact] = {}
 
-    def begin(self, broker_id: int, now_ms: int) -> None:
-        """Start a session for a broker that registered with an earlier controller."""
-        self._contacts[broker_id] = _Contact(now_ms, heard=False)
+    def begin(self, broker_id: int, now_ms: int, *, heard: bool) -> None:
+        """Take over a broker that registered with an earlier controller.
+
+        heard: until its session expires no other incarnation may register.
+        """
+        self._contacts[broker_id] = _Contact(now_ms, heard=heard)
 
     def registered(self, broker_id: int, now_ms: int) -> None:
-        """Start a session with a registration."""
-        self._contacts[broker_id] = _Contact(now_ms, heard=True)
+        """Forget the sessions of earlier incarnations; the first heartbeat starts the next one."""
+        self._contacts[broker_id] = _Contact(now_ms, heard=False)
+
+    def end_session(self, broker_id: int) -> None:
+        """Let the next incarnation register at once: this one has been told to stop.
+
+        Kafka makes it wait until the session expires.
+        """
+        contact = self._contacts.get(broker_id)
+        if contact is not None:
+            contact.heard_ms = None
 
     def remove(self, broker_id: int) -> None:
         """Remove a broker."""
@@ -113,8 +125,11 @@ class Heartbeats:
         """Return the state of the broker after this heartbeat."""
         if current is BrokerState.FENCED:
             return _leave_fence(options, registration_offset)
+        if current is BrokerState.UNFENCED and options.want_fence:
+            is_leaving = options.want_shut_down
+            return BrokerState.SHUTDOWN_NOW if is_leaving else BrokerState.FENCED
         if current is BrokerState.UNFENCED and not options.want_shut_down:
-            return BrokerState.FENCED if options.want_fence else BrokerState.UNFENCED
+            return BrokerState.UNFENCED
         if leads_partitions or not self._may_stop(broker_id, current, active):
             return BrokerState.CONTROLLED_SHUTDOWN
         return BrokerState.SHUTDOWN_NOW

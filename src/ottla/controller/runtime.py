@@ -113,8 +113,11 @@ class ControllerRuntime:
                 activation_records(self._bootstrap, min_insync_replicas=self._min_insync_replicas)
             )
         now_ms = self._clock.monotonic_ms()
-        for broker_id in self.controller.cluster.brokers:
-            self.controller.cluster.heartbeats.begin(broker_id, now_ms)
+        cluster = self.controller.cluster
+        for broker_id, broker in cluster.brokers.items():
+            # This node's own broker starts with it and need not wait, other than in Kafka.
+            is_own = broker_id == self.driver.node.node_id
+            cluster.heartbeats.begin(broker_id, now_ms, heard=not broker.fenced and not is_own)
         if self._registration is not None:
             self._append([MessageAndVersion(self._registration.to_record(), 0)])
         self._wait((lambda: self.ready.complete(None), lambda _error: None))

@@ -19,6 +19,7 @@ from ottla.protocol.apis.alter_partition_reassignments import AlterPartitionReas
 from ottla.protocol.apis.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.apis.controller_registration import ControllerRegistrationRequest
 from ottla.protocol.apis.create_partitions import CreatePartitionsRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
@@ -129,6 +130,7 @@ def _operations(
         AlterConfigsRequest: configs.alter,
         AlterClientQuotasRequest: controller.quotas.alter,
         UpdateFeaturesRequest: controller.update_features,
+        ControllerRegistrationRequest: controller.cluster.register_controller,
         UnregisterBrokerRequest: controller.unregister_broker,
         AllocateProducerIdsRequest: controller.allocate_producer_ids,
         DescribeQuorumRequest: lambda request: ControllerResult(

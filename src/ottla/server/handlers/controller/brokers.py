@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.apis.broker_registration import BrokerRegistrationRequest
+from ottla.protocol.apis.controller_registration import ControllerRegistrationRequest
 from ottla.server.requests.api import handles
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 @handles(BrokerRegistrationRequest)
 @handles(BrokerHeartbeatRequest)
+@handles(ControllerRegistrationRequest)
 @handles(AllocateProducerIdsRequest)
 def decide(ctx: Context, request: Request) -> Pending[Any]:
     """Let the active controller decide; NOT_CONTROLLER elsewhere."""
