@@ -198,13 +198,12 @@ class Controller:
         self.cluster.check_registration(request, now_ms)
         existing: BrokerRegistration | None = self.cluster.brokers.get(request.broker_id)
         records: list[MessageAndVersion] = []
-        epoch = next_offset
+        epoch, previous = next_offset, request.previous_broker_epoch
         if existing is not None and existing.incarnation_id == request.incarnation_id:
             epoch = existing.broker_epoch
-        elif existing is not None:
-            clean = request.previous_broker_epoch == existing.broker_epoch
-            records += self.leadership.shut_down(request.broker_id, clean=clean)
-        if existing is None or existing.incarnation_id != request.incarnation_id:
+        else:  # an unregistered broker, too, may be an eligible leader
+            is_clean = existing is not None and existing.broker_epoch == previous
+            records += self.leadership.shut_down(request.broker_id, clean=is_clean)
             self.cluster.heartbeats.registered(request.broker_id, now_ms)
         records.append(self.cluster.registration_record(request, epoch))
         response = BrokerRegistrationResponse(broker_epoch=epoch)
@@ -299,7 +298,7 @@ class Controller:
                 f"Broker ID {request.broker_id} is not currently registered",
             )
         records = self.leadership.unregistered(broker.broker_id, broker.broker_epoch)
-        response = UnregisterBrokerResponse(error_code=0, error_message=None)
+        response = UnregisterBrokerResponse(error_code=0, error_message="")
         return ControllerResult(records, response, is_atomic=False)
 
     def allocate_producer_ids(

@@ -89,7 +89,7 @@ class Reassignments:
         records: list[MessageAndVersion] = []
         response = AlterPartitionReassignmentsResponse(
             error_code=0,
-            error_message=None,
+            error_message=None if request.topics else "",  # as in Kafka
             responses=[],
             allow_replication_factor_change=request.allow_replication_factor_change,
         )
