@@ -96,7 +96,18 @@ class Brokers(Harness):
         offline: list[Uuid] | None = None,
     ) -> Any:
         """Send a heartbeat that has replayed everything."""
-        request = BrokerHeartbeatRequest(
+        return self.ask(self.heartbeat_of(broker_id, fence=fence, stop=stop, offline=offline))
+
+    def heartbeat_of(
+        self,
+        broker_id: int,
+        *,
+        fence: bool = False,
+        stop: bool = False,
+        offline: list[Uuid] | None = None,
+    ) -> BrokerHeartbeatRequest:
+        """Return a heartbeat that has replayed everything."""
+        return BrokerHeartbeatRequest(
             broker_id=broker_id,
             broker_epoch=self.epochs[broker_id],
             current_metadata_offset=self.image.offset_and_epoch.offset,
@@ -104,7 +115,6 @@ class Brokers(Harness):
             want_shut_down=stop,
             offline_log_dirs=offline or [],
         )
-        return self.ask(request)
 
     def assigned(self, name: str, *replicas: list[int], **configs: str) -> Uuid:
         """Create a topic with these replicas; return its id."""

@@ -20,7 +20,6 @@ def _place(
         partition_count=partitions,
         replication_factor=factor,
         brokers=brokers,
-        registered_count=len(brokers),
         rng=Random(seed),
     )
 
@@ -61,3 +60,31 @@ def test_fenced_brokers_never_lead() -> None:
     """A fenced broker may hold a replica, after one that is not fenced."""
     brokers = [UsableBroker(1, None, fenced=True), UsableBroker(2, None, fenced=False)]
     assert _place(brokers, 3, 2) == [(2, 1)] * 3
+
+
+def test_an_unfenced_leader_comes_from_the_next_rack_and_the_others_from_the_first() -> None:
+    """A rack of fenced brokers gives the second replica."""
+    brokers = [
+        UsableBroker(1, "a", fenced=True),
+        UsableBroker(2, "b", fenced=False),
+        UsableBroker(3, "c", fenced=False),
+    ]
+    for replicas in _place(brokers, 12, 2):
+        assert replicas in {(2, 1), (3, 1), (2, 3), (3, 2)}
+    assert (2, 1) in _place(brokers, 12, 2)
+
+
+def test_the_followers_of_a_broker_vary() -> None:
+    """The order is drawn again once each broker has led."""
+    brokers = [UsableBroker(number, None, fenced=False) for number in range(6)]
+    placed = _place(brokers, 120, 2)
+    assert set(Counter(replicas[0] for replicas in placed).values()) == {20}
+    pairs = {replicas for replicas in placed if replicas[0] == 0}
+    assert len(pairs) > 2
+
+
+def test_racks_without_room_are_left_out() -> None:
+    """More replicas than racks: the larger racks hold several."""
+    brokers = [UsableBroker(number, f"r{min(number, 2)}", fenced=False) for number in range(5)]
+    for replicas in _place(brokers, 10, 5):
+        assert sorted(replicas) == [0, 1, 2, 3, 4]

@@ -209,8 +209,8 @@ def test_nothing_is_created_while_all_brokers_are_fenced() -> None:
     result = harness.create("t")
     assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
     assert result.error_message == (
-        "Unable to replicate the partition 1 time(s): All brokers are currently fenced or in "
-        "controlled shutdown."
+        "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or have "
+        "all their log directories cordoned."
     )
 
 

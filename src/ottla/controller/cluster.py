@@ -20,7 +20,11 @@ from ottla.metadata.broker import (
 )
 from ottla.metadata.features import METADATA_VERSION, register_broker_record_version
 from ottla.metadata.framing import MessageAndVersion
-from ottla.metadata.partition import RESERVED_DIRECTORIES, UNASSIGNED_DIRECTORY
+from ottla.metadata.partition import (
+    MIGRATING_DIRECTORY,
+    RESERVED_DIRECTORIES,
+    UNASSIGNED_DIRECTORY,
+)
 from ottla.protocol.apis.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
@@ -84,13 +88,14 @@ class ClusterControl:
         return [broker.broker_id for broker in self.brokers.values() if not broker.fenced]
 
     def default_directory(self, broker_id: int) -> Uuid:
-        """Return the directory of a new replica: the only usable one, or unassigned."""
+        """Return the directory of a new replica: the broker's only one, or unassigned."""
         broker: BrokerRegistration | None = self.brokers.get(broker_id)
         if broker is None:
             return UNASSIGNED_DIRECTORY
-        cordoned = broker.cordoned_log_directories or ()
-        open_ones = [found for found in broker.log_directories if found not in cordoned]
-        return open_ones[0] if len(open_ones) == 1 else UNASSIGNED_DIRECTORY
+        if not broker.log_directories:
+            return MIGRATING_DIRECTORY
+        is_only = len(broker.log_directories) == 1
+        return broker.log_directories[0] if is_only else UNASSIGNED_DIRECTORY
 
     def has_online_directory(self, broker_id: int, directory: Uuid) -> bool:
         """Whether the broker can serve a replica in directory."""

@@ -183,7 +183,11 @@ class TopicCreation:
         factor = topic.replication_factor
         if factor == -1:
             factor = self._config.default_replication_factor
-        placed = place_replicas(count, factor, self._cluster, self._rng)
+        try:
+            placed = place_replicas(count, factor, self._cluster, self._rng)
+        except KafkaError as error:
+            text = f"Unable to replicate the partition {factor} time(s): {error.message}"
+            raise KafkaError(error.code, text) from error
         return [
             new_partition(replicas, self._cluster, partition_id=number)
             for number, replicas in enumerate(placed)

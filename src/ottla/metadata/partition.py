@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
 
-UNASSIGNED_DIRECTORY: Final = Uuid()
-LOST_DIRECTORY: Final = Uuid(bytes(15) + b"\x01")
-MIGRATING_DIRECTORY: Final = Uuid(bytes(15) + b"\x02")
+MIGRATING_DIRECTORY: Final = Uuid()
+UNASSIGNED_DIRECTORY: Final = Uuid(bytes(15) + b"\x01")
+LOST_DIRECTORY: Final = Uuid(bytes(15) + b"\x02")
 RESERVED_DIRECTORIES: Final = frozenset(
     {Uuid(bytes(15) + bytes([low])) for low in range(100)} | {ZERO_UUID}
 )

@@ -47,7 +47,10 @@ def check_manual_assignment(
 def place_replicas(
     partition_count: int, replication_factor: int, cluster: ClusterControl, rng: Random
 ) -> list[tuple[int, ...]]:
-    """Return the replicas of new partitions; KafkaError INVALID_REPLICATION_FACTOR."""
+    """Return the replicas of new partitions, at least one of each active.
+
+    KafkaError INVALID_REPLICATION_FACTOR.
+    """
     return place(
         partition_count=partition_count,
         replication_factor=replication_factor,
@@ -55,7 +58,6 @@ def place_replicas(
             UsableBroker(broker.broker_id, broker.rack, broker.fenced)
             for broker in cluster.usable_brokers()
         ],
-        registered_count=len(cluster.brokers),
         rng=rng,
     )
 

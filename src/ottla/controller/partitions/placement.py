@@ -1,8 +1,9 @@
 """Spreads the replicas of new partitions over brokers and racks.
 
-Kafka: org.apache.kafka.metadata.placement.StripedReplicaPlacer. Leaders rotate over the
-racks, the other replicas of a partition go to the following racks, and the brokers within a rack
-rotate. Fenced brokers come last and never lead.
+Kafka: org.apache.kafka.metadata.placement.StripedReplicaPlacer. The first replicas rotate over the
+racks, the other replicas of a partition come from the racks in turn, and the brokers within a rack
+rotate. Fenced brokers come last and never lead. After as many partitions as there are brokers that
+can lead, the order is drawn again, so that the followers of a broker's partitions vary.
 """
 
 from __future__ import annotations
@@ -25,26 +26,31 @@ class UsableBroker(NamedTuple):
 
 
 class _Ring:
-    """Brokers in rotation."""
+    """Brokers in rotation: each partition that takes any starts one further."""
 
-    __slots__ = ("_brokers", "_start")
+    __slots__ = ("_brokers", "_partition", "_start", "_taken")
 
     def __init__(self, brokers: list[int], rng: Random) -> None:
-        rng.shuffle(brokers)
-        self._brokers = brokers
-        self._start = 0
+        self._brokers = sorted(brokers)
+        self._start = rng.randrange(len(brokers)) if brokers else 0
+        self._partition = 0
+        self._taken = 0
 
-    def __len__(self) -> int:
-        return len(self._brokers)
+    def shuffle(self, rng: Random) -> None:
+        """Draw another order."""
+        rng.shuffle(self._brokers)
 
-    def pick(self, turn: int) -> int:
-        """Return the broker `turn` steps after the first one."""
-        return self._brokers[(self._start + turn) % len(self._brokers)]
-
-    def advance(self) -> None:
-        """Make the next broker the first one."""
-        if self._brokers:
+    def take(self, partition: int) -> int | None:
+        """Return the next broker for a partition, None when it has all of them."""
+        if not self._brokers:
+            return None
+        if self._partition != partition:
+            self._partition, self._taken = partition, 0
             self._start = (self._start + 1) % len(self._brokers)
+        if self._taken >= len(self._brokers):
+            return None
+        self._taken += 1
+        return self._brokers[(self._start + self._taken - 1) % len(self._brokers)]
 
 
 class _Rack:
@@ -54,18 +60,59 @@ class _Rack:
         self.unfenced = _Ring([b.broker_id for b in brokers if not b.fenced], rng)
         self.fenced = _Ring([b.broker_id for b in brokers if b.fenced], rng)
 
-    def __len__(self) -> int:
-        return len(self.unfenced) + len(self.fenced)
+    def shuffle(self, rng: Random) -> None:
+        self.unfenced.shuffle(rng)
+        self.fenced.shuffle(rng)
 
-    def pick(self, turn: int) -> int:
-        """Return the broker at `turn`, fenced ones after the others."""
-        if turn < len(self.unfenced):
-            return self.unfenced.pick(turn)
-        return self.fenced.pick(turn - len(self.unfenced))
+    def take(self, partition: int) -> int | None:
+        """Return the next broker for a partition, fenced ones after the others."""
+        broker_id = self.unfenced.take(partition)
+        return self.fenced.take(partition) if broker_id is None else broker_id
 
-    def advance(self) -> None:
-        self.unfenced.advance()
-        self.fenced.advance()
+
+class _Racks:
+    def __init__(self, brokers: Sequence[UsableBroker], rng: Random) -> None:
+        by_name: dict[str | None, list[UsableBroker]] = {}
+        for broker in brokers:
+            by_name.setdefault(broker.rack, []).append(broker)
+        names = sorted(by_name, key=lambda name: (name is not None, name or ""))
+        self._racks = [_Rack(by_name[name], rng) for name in names]
+        self._leader_count = sum(not broker.fenced for broker in brokers)
+        self._rng = rng
+        self._start = rng.randrange(len(self._racks))
+        self._partition = 0
+
+    def place(self, replication_factor: int) -> tuple[int, ...]:
+        """Return the replicas of the next partition."""
+        if self._partition == self._leader_count > 1:
+            self._shuffle()
+        racks, start = self._racks, self._start % len(self._racks)
+        replicas: list[int] = []
+        first = start
+        while not replicas:
+            leader = racks[first].unfenced.take(self._partition)
+            if leader is None:
+                first = (first + 1) % len(racks)
+            else:
+                replicas.append(leader)
+        rack, skipped = start, first  # the leader's rack has had its turn in the first round
+        while len(replicas) < replication_factor:
+            if rack == skipped:
+                skipped = -1
+            else:
+                broker_id = racks[rack].take(self._partition)
+                if broker_id is not None:
+                    replicas.append(broker_id)
+            rack = (rack + 1) % len(racks)
+        self._partition += 1
+        self._start = start + 1
+        return tuple(replicas)
+
+    def _shuffle(self) -> None:
+        self._rng.shuffle(self._racks)
+        for rack in self._racks:
+            rack.shuffle(self._rng)
+        self._partition = 0
 
 
 def place(
@@ -73,59 +120,31 @@ def place(
     partition_count: int,
     replication_factor: int,
     brokers: Sequence[UsableBroker],
-    registered_count: int,
     rng: Random,
 ) -> list[tuple[int, ...]]:
     """Return the replicas of each partition, the first one as leader.
 
     KafkaError INVALID_REPLICATION_FACTOR with Kafka's text when there are too few brokers.
     """
-    _check(replication_factor, brokers, registered_count)
-    racks_by_name: dict[str | None, list[UsableBroker]] = {}
-    for broker in brokers:
-        racks_by_name.setdefault(broker.rack, []).append(broker)
-    names = sorted(racks_by_name, key=lambda name: (name is not None, name or ""))
-    racks = [_Rack(racks_by_name[name], rng) for name in names]
-    start = rng.randrange(len(racks))
-    placed = []
-    for _ in range(partition_count):
-        placed.append(_place_one(racks, start, replication_factor))
-        for rack in racks:
-            rack.advance()
-        start = (start + 1) % len(racks)
-    return placed
+    problem = _problem(replication_factor, brokers)
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, problem)
+    racks = _Racks(brokers, rng)
+    return [racks.place(replication_factor) for _ in range(partition_count)]
 
 
-def _place_one(racks: list[_Rack], start: int, replication_factor: int) -> tuple[int, ...]:
-    """Return the replicas of one partition: an unfenced leader, then rack by rack."""
-    while not len(racks[start].unfenced):
-        start = (start + 1) % len(racks)
-    replicas: list[int] = []
-    turn = 0
-    while len(replicas) < replication_factor:
-        for step in range(len(racks)):
-            rack = racks[(start + step) % len(racks)]
-            if turn < len(rack) and len(replicas) < replication_factor:
-                replicas.append(rack.pick(turn))
-        turn += 1
-    return tuple(replicas)
-
-
-def _check(replication_factor: int, brokers: Sequence[UsableBroker], registered_count: int) -> None:
-    problem = None
+def _problem(replication_factor: int, brokers: Sequence[UsableBroker]) -> str | None:
     if replication_factor <= 0:
-        problem = f"Invalid replication factor {replication_factor}: the replication factor must "
-        problem += "be positive."
-    elif all(broker.fenced for broker in brokers):
-        problem = "All brokers are currently fenced or in controlled shutdown."
-    elif replication_factor > len(brokers):
-        problem = (
+        return (
+            f"Invalid replication factor {replication_factor}: the replication factor must "
+            "be positive."
+        )
+    if all(broker.fenced for broker in brokers):
+        return "All brokers are currently fenced, or have all their log directories cordoned."
+    if replication_factor > len(brokers):
+        return (
             f"The target replication factor of {replication_factor} cannot be reached because "
-            f"only {registered_count} broker(s) are registered or some brokers have all their log "
+            f"only {len(brokers)} broker(s) are registered or some brokers have all their log "
             "directories cordoned."
         )
-    if problem is not None:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {replication_factor} time(s): {problem}",
-        )
+    return None
