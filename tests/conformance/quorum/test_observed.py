@@ -32,7 +32,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def broker(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> Iterator[RealKafka]:
-    """Start a real broker whose controllers are ours; it cannot register yet."""
+    """Start a real broker whose controller is ours."""
     directory = tmp_path / "kafka"
     directory.mkdir()
     host, port = cluster.run(lambda node: node.addresses["CONTROLLER"])

@@ -175,7 +175,7 @@ class BrokerLifecycle:
                 broker_id=self._config.node_id,
                 broker_epoch=self.broker_epoch,
                 current_metadata_offset=self._reported_offset,
-                want_fence=is_leaving,
+                want_fence=False,
                 want_shut_down=is_leaving,
                 cordoned_log_dirs=self._cordoned,
             )

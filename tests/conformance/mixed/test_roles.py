@@ -1,0 +1,136 @@
+"""Clusters of both kinds of nodes: each as the broker of the other's controller."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla import Admin, Consumer, NewTopic, Producer
+from ottla.cli.main import main
+from ottla.testing.cluster import Cluster
+from tests.conformance.kafka import RealKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conformance.kafka import Kafka
+
+pytestmark = pytest.mark.conformance
+BROKER = 2
+LIMIT_S = 60.0
+FEATURES = ("transaction.version=0", "group.version=0", "share.version=0", "streams.version=0")
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Iterator[Cluster]:
+    """Run an Ottla node, broker and controller."""
+    with Cluster(data_dir=str(tmp_path / "ours")) as running:
+        yield running
+
+
+@pytest.fixture
+def their_broker(kafka: Kafka, ours: Cluster, tmp_path: Path) -> Iterator[RealKafka]:
+    """Start a real broker whose controller is ours."""
+    directory = tmp_path / "kafka"
+    directory.mkdir()
+    host, port = ours.run(lambda node: node.addresses["CONTROLLER"])
+    node = RealKafka(kafka, directory, {})
+    node.properties |= {
+        "process.roles": "broker",
+        "node.id": str(BROKER),
+        "listeners": f"PLAINTEXT://127.0.0.1:{node.port}",
+        "controller.quorum.bootstrap.servers": f"{host}:{port}",
+    }
+    node.write_properties()
+    cluster_id = ours.run(lambda one: one.cluster_id)
+    file = str(node.properties_file)
+    kafka.run("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", file)
+    try:
+        node.start()
+        yield node
+    finally:
+        node.kill()
+
+
+@pytest.fixture
+def their_controller(kafka: Kafka, tmp_path: Path) -> Iterator[RealKafka]:
+    """Run a real node, broker and controller, without the features that Ottla lacks."""
+    directory = tmp_path / "kafka"
+    directory.mkdir()
+    node = RealKafka(kafka, directory, {})
+    try:
+        node.format(*(part for one in FEATURES for part in ("--feature", one)))
+        node.start()
+        yield node
+    finally:
+        node.kill()
+
+
+@pytest.fixture
+def our_broker(their_controller: RealKafka, tmp_path: Path) -> Iterator[Cluster]:
+    """Start an Ottla broker whose controller is real."""
+    config = {
+        "process.roles": "broker",
+        "node.id": str(BROKER),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{their_controller.controller_port}",
+        "controller.listener.names": "CONTROLLER",
+    }
+    data = tmp_path / "ours"
+    file = tmp_path / "ours.properties"
+    lines = [f"{name}={value}\n" for name, value in (config | {"log.dirs": str(data)}).items()]
+    file.write_text("".join(lines))
+    with Admin(bootstrap_servers=their_controller.bootstrap) as admin:
+        cluster_id = admin.describe_cluster().cluster_id
+    main(["storage", "format", "-t", str(cluster_id), "-c", str(file)])
+    with Cluster(config=config, data_dir=str(data)) as running:
+        yield running
+
+
+def _until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def _brokers(bootstrap: str) -> set[int]:
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        return {node.node_id for node in admin.describe_cluster().brokers}
+
+
+def _carries_records(bootstrap: str, topic: str, leader: int) -> None:
+    """Create a topic on one broker through the other, write and read it."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        made = admin.create_topics([NewTopic(topic, assignments={0: [leader]})])
+        assert not isinstance(made[topic], Exception), made
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        for number in range(100):
+            producer.send(topic, b"%d" % number)
+    with Consumer(
+        topic, bootstrap_servers=bootstrap, group_id=topic, auto_offset_reset="earliest"
+    ) as consumer:
+        seen: list[bytes | None] = []
+        deadline = time.monotonic() + LIMIT_S
+        while len(seen) < 100 and time.monotonic() < deadline:
+            seen += [one.value for one in consumer.poll(0.5)]
+    assert seen == [b"%d" % number for number in range(100)]
+
+
+def test_a_real_broker_serves_under_our_controller(ours: Cluster, their_broker: RealKafka) -> None:
+    """It registers, is unfenced, leads partitions, and forwards requests to us."""
+    _until(lambda: _brokers(ours.bootstrap) == {1, BROKER}, "the broker is not there")
+    _carries_records(ours.bootstrap, "on-theirs", BROKER)
+    _carries_records(their_broker.bootstrap, "on-ours", 1)
+
+
+def test_our_broker_serves_under_a_real_controller(
+    their_controller: RealKafka, our_broker: Cluster
+) -> None:
+    """It registers, is unfenced, leads partitions, and forwards requests to it."""
+    _until(lambda: _brokers(their_controller.bootstrap) == {1, BROKER}, "the broker is not there")
+    _carries_records(their_controller.bootstrap, "on-ours", BROKER)
+    _carries_records(our_broker.bootstrap, "on-theirs", 1)
