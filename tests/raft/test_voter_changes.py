@@ -9,6 +9,7 @@ import pytest
 
 from ottla.errors import ErrorCode
 from ottla.purgatory.pending import Pending
+from ottla.raft.leader import Leader
 from ottla.raft.member import MemberSettings
 from ottla.raft.messages import (
     AppendBatch,
@@ -343,3 +344,17 @@ def test_a_voter_that_is_down_hears_of_the_election_once_in_half_a_fetch_timeout
             led.settle(led.node.handle(ResponseReceived(one.correlation_id, None), led.now_ms))
     kinds = [type(one.request) for one in led.sent]
     assert kinds == [BeginQuorumEpoch] * 2
+
+
+def test_a_second_voter_has_the_whole_time_to_fetch() -> None:
+    """A lone voter has no majority to hear of; the time it led alone does not count."""
+    led = Led()
+    led.now_ms += 60_000
+    led.settle([])
+    led.add()
+    led.now_ms += 2900
+    led.settle([])
+    assert isinstance(led.node.role, Leader)
+    led.now_ms += 200
+    led.settle([])
+    assert isinstance(led.node.role, Resigned)

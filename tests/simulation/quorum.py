@@ -297,7 +297,7 @@ class SimulatedMember:
         if voters.get(other.node_id) is None:
             added = Voter(other.node_id, other.key.directory_id, voter(other.node_id).endpoints)
             request: AddVoter | RemoveVoter = AddVoter(added, rng.random() < 0.5, 5000)
-        elif len(voters) > 2:
+        elif len(voters) > 2 or (len(voters) == 2 and other is not self):
             request = RemoveVoter(other.key)
         else:
             return

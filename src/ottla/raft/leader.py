@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.raft.batch_accumulator import BatchAccumulator
 from ottla.raft.requests import LeaderAndEpoch, ReplicaKey
+from ottla.raft.timeouts import NEVER_MS
 
 if TYPE_CHECKING:
     from ottla.raft.timeouts import Timeouts
@@ -86,18 +87,20 @@ class Leader:
         self.observers: dict[ReplicaKey, Replica] = {}
         self.fetched: set[int] = set()
         """The voters that have fetched since the deadline was set."""
-        self.deadline_ms = now_ms + timeouts.check_quorum_ms
+        self.deadline_ms = NEVER_MS
         """When a leader without a majority resigns."""
-        self.change_voters(voters)
+        self.change_voters(voters, now_ms)
 
     def grants(self, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
         """Whether a candidate gets the vote: as long as this leader has committed nothing."""
         del candidate
         return is_pre_vote and is_up_to_date and self.high_watermark is None
 
-    def change_voters(self, voters: VoterSet) -> None:
-        """Count these voters from now on."""
+    def change_voters(self, voters: VoterSet, now_ms: int) -> None:
+        """Count these voters from now on: they have the whole time to fetch."""
         self.voters = voters
+        self.fetched.clear()
+        self.deadline_ms = now_ms + self.timeouts.check_quorum_ms
         before = self.replicas
         self.replicas = {}
         for voter in voters:

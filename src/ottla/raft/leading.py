@@ -64,7 +64,7 @@ class Leading:
             messages.append(voters.to_record())
         elif member.voters.kraft_version > 0 and voters != role.voters:
             messages.append(voters.to_record())
-        self.append_control(role, messages)
+        self.append_control(role, messages, now_ms)
 
     def _with_own_endpoints(self) -> VoterSet:
         """Return the voters with the addresses at which this leader serves now."""
@@ -75,7 +75,7 @@ class Leading:
         moved = own._replace(endpoints=member.endpoints)
         return VoterSet(moved if one is own else one for one in voters)
 
-    def append_control(self, role: Leader, messages: Sequence[ControlMessage]) -> None:
+    def append_control(self, role: Leader, messages: Sequence[ControlMessage], now_ms: int) -> None:
         """Write control records in a batch of their own, after what was offered before them."""
         base = role.accumulator.next_offset
         control = encode_control_messages(
@@ -84,7 +84,8 @@ class Leading:
         role.accumulator.append_control(control, len(messages))
         for number, message in enumerate(messages):
             self._member.voters.apply(base + number, message)
-        role.change_voters(self._member.voters.latest)
+        if self._member.voters.latest != role.voters:
+            role.change_voters(self._member.voters.latest, now_ms)
 
     def leader_role(self) -> Leader | None:
         """Return the leader's role, None where this node does not lead."""

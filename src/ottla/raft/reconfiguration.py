@@ -115,7 +115,7 @@ class Reconfiguration:
         if isinstance(request, RemoveVoter):
             self._change = _Change(None, token, deadline_ms)
             left = [one for one in role.voters if one.voter_id != request.key.node_id]
-            self._append(role, VoterSet(left))
+            self._append(role, VoterSet(left), now_ms)
             return
         voter = request.voter
         if member.in_flight.ready_ms(voter.voter_id, now_ms) > now_ms:
@@ -132,11 +132,11 @@ class Reconfiguration:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         changed = voter_changes.updated(role.voters, voter, level)
         if level > 0 and changed != role.voters:
-            self._append(role, changed)
+            self._append(role, changed, now_ms)
         role.followed_by(voter_changes.replica_key(voter), now_ms)
 
-    def _append(self, role: Leader, voters: VoterSet) -> None:
-        self._leading.append_control(role, [voters.to_record()])
+    def _append(self, role: Leader, voters: VoterSet, now_ms: int) -> None:
+        self._leading.append_control(role, [voters.to_record()], now_ms)
         if self._change is not None:
             self._change.offset = self._member.voters.latest_offset
 
@@ -161,7 +161,7 @@ class Reconfiguration:
         voter = voter._replace(
             lowest_kraft_version=response.lowest, highest_kraft_version=response.highest
         )
-        self._append(role, VoterSet([*role.voters, voter]))
+        self._append(role, VoterSet([*role.voters, voter]), now_ms)
         if not change.added.ack_when_committed:
             self._acknowledge(change)
 

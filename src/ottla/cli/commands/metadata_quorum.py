@@ -329,7 +329,7 @@ def remove_controller(
         fail(f"Failed to parse --controller-directory-id: {error}")
     if not dry_run:
         _run(lambda admin: admin.remove_raft_voter(controller_id, directory_id))
-    done = "DRY RUN of removing " if dry_run else "Removed"
+    done = "DRY RUN of removing " if dry_run else "Removed "
     click.echo(f"{done} KRaft controller {controller_id} with directory id {directory_id}")
 
 
