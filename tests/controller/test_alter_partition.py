@@ -84,6 +84,13 @@ def test_members_must_be_active_in_the_incarnation_that_the_leader_saw(brokers: 
     assert brokers.alter(1, "t", 1, 2, 3).error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
+def test_a_repeated_request_is_refused(brokers: Brokers) -> None:
+    """The leader learns the outcome of the first one before it asks again (KAFKA-12751)."""
+    assert brokers.alter(1, "t", 1, 2).error_code == 0
+    repeated = brokers.alter(1, "t", 1, 2, partition_epoch=0)
+    assert repeated.error_code == ErrorCode.INVALID_UPDATE_VERSION
+
+
 def test_version_2_names_members_without_epochs(brokers: Brokers) -> None:
     """They are eligible in any incarnation."""
     topic_id = brokers.image.topics.by_name["t"].topic_id

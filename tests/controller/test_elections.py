@@ -71,6 +71,25 @@ def test_without_any_replica_in_sync_an_eligible_one_leads() -> None:
     assert (partition.eligible_leader_replicas, partition.last_known_elr) == ((1,), ())
 
 
+def test_the_last_replica_in_sync_gives_way_when_it_may_have_lost_records() -> None:
+    """An eligible one has what was acknowledged; without any, none leads but the last leader."""
+    brokers = Brokers(3)
+    brokers.assigned("t", [1, 2, 3], min_insync_replicas="2")
+    brokers.alter(1, "t", 1, 2)
+    brokers.alter(1, "t", 1)
+    assert brokers.partition("t").eligible_leader_replicas == (2,)
+    brokers.enrol(1, previous_broker_epoch=-1)
+    partition = brokers.partition("t")
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (2, (2,), 0)
+    brokers.enrol(2, previous_broker_epoch=-1)
+    for broker_id in (1, 3):
+        brokers.beat(broker_id)
+        assert brokers.partition("t").leader == -1
+    brokers.beat(2)
+    partition = brokers.partition("t")
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (2, (2,), 1)
+
+
 def test_the_longest_silent_broker_is_fenced_first() -> None:
     """So that leaders move to the others once."""
     brokers = Brokers(3)

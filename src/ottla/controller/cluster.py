@@ -79,6 +79,11 @@ class ClusterControl:
         broker: BrokerRegistration | None = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
+    def can_lead(self, broker_id: int, directory: Uuid) -> bool:
+        """Whether the broker is active and can serve a replica in directory."""
+        broker: BrokerRegistration | None = self.brokers.get(broker_id)
+        return broker is not None and broker.is_active and broker.has_online_directory(directory)
+
     def active_ids(self) -> list[int]:
         """Return the brokers that are neither fenced nor in controlled shutdown."""
         return [broker.broker_id for broker in self.brokers.values() if broker.is_active]

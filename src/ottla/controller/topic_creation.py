@@ -25,7 +25,7 @@ from ottla.protocol.records.metadata import TopicRecord
 from ottla.types import METADATA_TOPIC, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from random import Random
 
     from ottla.config.broker import BrokerConfig
@@ -320,7 +320,8 @@ class TopicCreation:
         requested: CreatePartitionsRequest.CreatePartitionsTopic,
         topic: TopicState,
         added: int,
-    ) -> Sequence[Sequence[int]]:
+    ) -> Iterator[Sequence[int]]:
+        """Yield the replicas of each partition; what is wrong with one is raised at its turn."""
         first: PartitionRegistration | None = topic.partitions.get(0)
         if first is None:
             raise KafkaError(
@@ -329,10 +330,11 @@ class TopicCreation:
             )
         factor = min(len(first.replicas), _MAX_REPLICATION_FACTOR)
         if requested.assignments is None:
-            return place_replicas(added, factor, self._cluster, self._rng)
+            yield from place_replicas(added, factor, self._cluster, self._rng)
+            return
         for assignment in requested.assignments:
             check_manual_assignment(assignment.broker_ids, factor, self._cluster)
-        return [assignment.broker_ids for assignment in requested.assignments]
+            yield assignment.broker_ids
 
 
 def _as_requested(topic: _Topic, partitions: list[PartitionRegistration]) -> NewTopic:

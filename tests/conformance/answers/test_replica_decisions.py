@@ -12,6 +12,7 @@ import pytest
 
 from ottla.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from ottla.protocol.apis.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from ottla.protocol.apis.create_partitions import CreatePartitionsRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.delete_topics import DeleteTopicsRequest
 from ottla.protocol.apis.elect_leaders import ElectLeadersRequest
@@ -112,7 +113,7 @@ class Steps:
             *(self._alter,) * 8,
             *(self._fence, self._unfence, self._reassign, self._elect) * 3,
             *(self._assign, self._list, self._restart) * 2,
-            *(self._stop, self._lose, self._unregister),
+            *(self._stop, self._lose, self._unregister, self._create, self._grow),
         ]
         for _ in range(count):
             self._rng.choice(kinds)()
@@ -260,6 +261,41 @@ class Steps:
             )
 
         self._pair.step(f"assign {broker_id} {topic}", assign)
+
+    def _assignments(self) -> list[list[int]]:
+        """Draw replicas that are often valid: unknown, repeated or only fenced brokers are not."""
+        rng = self._rng
+        factor = rng.randint(1, 3)
+        drawn = [rng.sample(range(11, 17), factor) for _ in range(rng.randint(1, 3))]
+        if rng.random() < 0.2:
+            drawn[-1] = rng.choice(([], [11, 11], [12], [13, 14, 15]))
+        return drawn
+
+    def _create(self) -> None:
+        name = f"new{self._rng.randint(0, 5)}"
+        topic = assigned_topic(name, *self._assignments())
+        if self._rng.random() < 0.2:
+            topic.num_partitions = 1
+        self._pair.step(
+            f"create {topic!r}", lambda side: side.create(CreateTopicsRequest(topics=[topic]))
+        )
+
+    def _grow(self) -> None:
+        topics = self._pair.ours.harness.image.topics.by_name
+        name = f"new{self._rng.randint(0, 5)}"
+        count = len(topics[name].partitions) if name in topics else 1
+        struct = CreatePartitionsRequest.CreatePartitionsTopic
+        assignments = self._assignments()
+        more = len(assignments) if self._rng.random() < 0.8 else self._rng.randint(0, 2)
+        topic = struct(
+            name=name,
+            count=count + more,
+            assignments=[
+                struct.CreatePartitionsAssignment(broker_ids=replicas) for replicas in assignments
+            ],
+        )
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=5000, validate_only=False)
+        self._ask(f"grow {topic!r}", request)
 
     def _unregister(self) -> None:
         broker_id = self._broker(fenced=True)

@@ -49,29 +49,24 @@ class Leadership:
         return self._configs.allows_unclean_election(topic.name)
 
     def change(
-        self,
-        topic: TopicState,
-        partition_id: int,
-        partition: PartitionRegistration,
-        is_acceptable: Callable[[int], bool] | None = None,
+        self, topic: TopicState, partition_id: int, partition: PartitionRegistration
     ) -> PartitionChange:
         """Return a change of one partition with the settings of cluster and topic."""
-        accepts = is_acceptable or self._cluster.is_active
 
         def can_lead(broker_id: int) -> bool:
-            return accepts(broker_id) and self._cluster.has_online_directory(
-                broker_id, partition.directory_of(broker_id)
-            )
+            return self._cluster.can_lead(broker_id, partition.directory_of(broker_id))
 
         change = PartitionChange(
             topic.topic_id, partition_id, partition, can_lead, self._cluster.default_directory
         )
         change.elr_enabled = self._features.is_elr_enabled
         change.bumps_epoch_on_shrink = self._features.bumps_epoch_on_shrink
-        change.min_isr = min(
-            self._configs.min_insync_replicas(topic.name), len(topic.partitions[0].replicas)
-        )
+        change.min_isr = self._min_isr(topic)
         return change
+
+    def _min_isr(self, topic: TopicState) -> int:
+        minimum = self._configs.min_insync_replicas(topic.name)
+        return min(minimum, len(topic.partitions[0].replicas))
 
     def build(self, change: PartitionChange) -> MessageAndVersion | None:
         """Return the record of a change, None without one."""
@@ -90,24 +85,44 @@ class Leadership:
         `removed` and `unclean` leave the ISR; `unclean` may have lost records, so it is no longer
         an eligible leader either. `added` counts as active, which is recorded only now.
         """
-
-        def is_acceptable(broker_id: int) -> bool:
-            if broker_id in (removed, unclean):
-                return False
-            return broker_id == added or self._cluster.is_active(broker_id)
-
+        leaving = (removed, unclean)
+        unclean_replicas = () if unclean == NO_LEADER else (unclean,)
+        elr_enabled, version = self._features.is_elr_enabled, self._features.partition_version
+        bumps_epoch = self._features.bumps_epoch_on_shrink
+        rules: dict[Uuid, tuple[int, bool]] = {}  # thousands of partitions, few topics
         records = []
         for topic, partition_id, partition in self._topics.located(affected):
-            change = self.change(topic, partition_id, partition, is_acceptable)
-            if self.allows_unclean_election(topic):
+            rule = rules.get(topic.topic_id)
+            if rule is None:
+                rule = self._min_isr(topic), self.allows_unclean_election(topic)
+                rules[topic.topic_id] = rule
+            can_lead = self._acceptance(partition, leaving, added)
+            change = PartitionChange(
+                topic.topic_id, partition_id, partition, can_lead, self._cluster.default_directory
+            )
+            change.elr_enabled, change.bumps_epoch_on_shrink = elr_enabled, bumps_epoch
+            change.unclean_replicas = unclean_replicas
+            change.min_isr, allows_unclean = rule
+            if allows_unclean:
                 change.election = Election.UNCLEAN
-            if unclean != NO_LEADER:
-                change.unclean_replicas = (unclean,)
-            change.isr = [replica for replica in change.isr if replica not in (removed, unclean)]
-            record = self.build(change)
+            change.isr = [replica for replica in partition.isr if replica not in leaving]
+            record = change.build(version)
             if record is not None:
                 records.append(record)
         return records
+
+    def _acceptance(
+        self, partition: PartitionRegistration, leaving: tuple[int, int], added: int
+    ) -> Callable[[int], bool]:
+        def can_lead(broker_id: int) -> bool:
+            if broker_id in leaving:
+                return False
+            directory = partition.directory_of(broker_id)
+            if broker_id == added:
+                return self._cluster.has_online_directory(broker_id, directory)
+            return self._cluster.can_lead(broker_id, directory)
+
+        return can_lead
 
     def fenced(self, broker_id: int, broker_epoch: int) -> list[MessageAndVersion]:
         """Fence a broker and elect other leaders."""

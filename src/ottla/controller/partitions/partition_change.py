@@ -84,8 +84,8 @@ class PartitionChange:
         self.replicas: list[int] = list(partition.replicas)
         self.adding_replicas: list[int] = list(partition.adding_replicas)
         self.removing_replicas: list[int] = list(partition.removing_replicas)
-        self.directories = dict(zip(partition.replicas, partition.directories, strict=True))
-        """By replica, also of those that leave."""
+        self.directories: dict[int, Uuid] = {}
+        """Directories that differ from those of the partition, by replica."""
         self.recovery_state = partition.leader_recovery_state
         self.election = Election.ONLINE
         self.min_isr = 1
@@ -204,7 +204,8 @@ class PartitionChange:
 
     def _set_assignment(self, record: PartitionChangeRecord, version: int) -> None:
         old = self._partition
-        if version >= _DIRECTORIES_FROM:
+        is_reassigned = self.replicas != list(old.replicas)
+        if version >= _DIRECTORIES_FROM and (self.directories or is_reassigned):
             directories = [self._directory(replica) for replica in self.replicas]
             if directories != list(old.directories):
                 record.directories = directories
@@ -215,6 +216,8 @@ class PartitionChange:
     def _directory(self, replica: int) -> Uuid:
         if replica in self.directories:
             return self.directories[replica]
+        if replica in self._partition.replicas:
+            return self._partition.directory_of(replica)
         return self._default_directory(replica)
 
 
