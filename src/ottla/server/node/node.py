@@ -51,6 +51,8 @@ from ottla.server.system.timers import next_aligned_tick
 from ottla.storage.log_set.log_set import LogSet
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.config.broker import BrokerConfig
     from ottla.server.system.environment import Environment
     from ottla.storage.directories.loader import FoundLog
@@ -81,6 +83,7 @@ class Node:
         self._are_requests_logged = False
         self.failure: Exception | None = None
         self.halted = asyncio.Event()
+        self._wake_on_halt: list[Callable[[], None]] = []
         self._resources = NodeResources(config, environment, may_format=may_format)
         try:
             self._build()
@@ -398,12 +401,20 @@ class Node:
         self, pending: Pending[Any], limit_s: float | None = START_LIMIT_S
     ) -> None:
         """Wait until it is complete; raises its error, that of a node that halts, or a time-out."""
-        done = asyncio.Event()
-        pending.on_done(lambda _: done.set())
-        waits = [asyncio.ensure_future(event.wait()) for event in (done, self.halted)]
-        await asyncio.wait(waits, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
+        woken = self._resources.loop.create_future()
+
+        def wake(_done: Pending[Any] | None = None) -> None:
+            if not woken.done():
+                woken.set_result(None)
+
+        pending.on_done(wake)
+        self._wake_on_halt.append(wake)
+        if self.halted.is_set():
+            wake()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await woken
+        self._wake_on_halt.remove(wake)
         if not pending.done:
             raise self.failure or KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, "the controller does not answer"
@@ -418,6 +429,8 @@ class Node:
         self.http.failed(error)
         self._listeners.stop_accepting()
         self.halted.set()
+        for wake in self._wake_on_halt:
+            wake()
 
     # Stop
 
