@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla import NewTopic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.testing.simulation import SimulatedCluster
 
@@ -80,6 +81,32 @@ def test_another_controller_takes_over(power: bool) -> None:  # noqa: FBT001 - p
             await _until(lambda: all({"before", "after"} <= _topics(one) for one in others))
             await first.start()
             await _until(lambda: {"before", "after"} <= _topics(first))
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_controllers_and_brokers_are_nodes_of_their_own() -> None:
+    """A broker observes the quorum and forwards; a controller has no partitions."""
+    roles = {1: "controller", 2: "broker", 3: "broker"}
+    cluster = SimulatedCluster(5, roles=roles)
+
+    async def work() -> None:
+        await cluster.start()
+        assert cluster.active_controller is cluster[1]
+        async with cluster.admin() as admin:
+            described = await admin.describe_cluster()
+            assert [one.node_id for one in described.brokers] == [2, 3]
+            await admin.create_topics([NewTopic("one", 4)])
+            await _until(lambda: all("one" in _topics(one) for one in cluster))
+        counts = {
+            one.config["node.id"]: len(one.node.broker.replicas) for one in cluster if one.node
+        }
+        assert counts["1"] == 0
+        assert counts["2"] + counts["3"] == 4
+        async with cluster.producer() as producer:
+            for number in range(20):
+                await producer.send("one", b"%d" % number)
         await cluster.stop()
 
     cluster.run(work())

@@ -5,7 +5,9 @@ Kafka: org.apache.kafka.common.test.KafkaClusterTestKit, without its threads and
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.config.broker import parse_broker_config
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.clients.producer.producer import AsyncProducer
 
 T = TypeVar("T")
+BOTH = "broker,controller"
 FORMAT_DATE = "Thu Oct 09 08:53:20 UTC 2025"
 
 
@@ -37,10 +40,14 @@ class SimulatedCluster:
         seed: int,
         *,
         nodes: int = 3,
+        roles: Mapping[int, str] = MappingProxyType({}),
         config: Mapping[str, str] | None = None,
         keep_lines: bool = False,
     ) -> None:
-        """Take Kafka's dotted names for all nodes; keep_lines keeps the trace's text."""
+        """Take Kafka's dotted names for all nodes; keep_lines keeps the trace's text.
+
+        roles has process.roles by node id, of nodes that are not broker and controller.
+        """
         self.seed = seed
         self.loop = SimulatedLoop(Trace(keep_lines=keep_lines))
         self.network = SimulatedNetwork(self.loop, Random(f"{seed}/network"))  # noqa: S311 - repeatable
@@ -53,26 +60,35 @@ class SimulatedCluster:
                 (VoterEndpoint("CONTROLLER", f"node{number}", CONTROLLER_PORT),),
             )
             for number in range(1, nodes + 1)
+            if "controller" in roles.get(number, BOTH)
         )
         self._nodes = {
-            voter.voter_id: self._make(voter, voters, cluster_id, config or {}) for voter in voters
+            number: self._make(number, voters, cluster_id, roles.get(number, BOTH), config or {})
+            for number in range(1, nodes + 1)
         }
-        self.bootstrap = ",".join(f"{one.host}:{PORT}" for one in self)
+        self.bootstrap = ",".join(
+            f"{one.host}:{PORT}" for one in self if "broker" in one.config["process.roles"]
+        )
 
     def _make(
         self,
-        voter: Voter,
+        number: int,
         voters: tuple[Voter, ...],
         cluster_id: str,
+        roles: str,
         config: Mapping[str, str],
     ) -> SimulatedNode:
-        number, host = voter.voter_id, f"node{voter.voter_id}"
+        host = f"node{number}"
+        listeners = {"broker": f"PLAINTEXT://{host}:{PORT}"}
+        listeners["controller"] = f"CONTROLLER://{host}:{CONTROLLER_PORT}"
         quorum = ",".join(f"node{one.voter_id}:{CONTROLLER_PORT}" for one in voters)
         replicas = str(min(3, len(voters)))
         node = SimulatedNode(
             self.seed * 100 + number,
             config={
                 "node.id": str(number),
+                "process.roles": roles,
+                "listeners": ",".join(listeners[role] for role in roles.split(",")),
                 "controller.quorum.bootstrap.servers": quorum,
                 "offsets.topic.replication.factor": replicas,
                 **config,
@@ -83,7 +99,10 @@ class SimulatedCluster:
         ids = Random(f"{self.seed}/ids/{number}")  # noqa: S311 - repeatable
         format_directories(
             parse_broker_config(node.config),
-            FormatRequest(cluster_id=cluster_id, initial_controllers=voters),
+            FormatRequest(
+                cluster_id=cluster_id,
+                initial_controllers=voters if "controller" in roles else (),
+            ),
             FormatTarget(
                 directories={DATA_PATH: node.disk},
                 new_uuid=lambda: Uuid(ids.randbytes(16)),
@@ -110,10 +129,20 @@ class SimulatedCluster:
         return self.loop.run(work)
 
     async def start(self) -> None:
-        """Start all nodes at once."""
+        """Start all nodes at once; return when each knows that all brokers serve clients."""
         starts = [self.loop.create_task(one.start()) for one in self]
         for start in starts:
             await start
+        while not self._is_known_everywhere():  # noqa: ASYNC110 - virtual time costs nothing
+            await asyncio.sleep(0.001)
+
+    def _is_known_everywhere(self) -> bool:
+        brokers = sum("broker" in one.config["process.roles"] for one in self)
+        return all(
+            one.node is not None
+            and len([*one.node.broker.image.cluster.unfenced_brokers()]) == brokers
+            for one in self
+        )
 
     async def stop(self) -> None:
         """Stop the nodes that run, one after another."""
@@ -131,14 +160,18 @@ class SimulatedCluster:
 
     # Clients
 
+    @property
+    def _any(self) -> SimulatedNode:
+        return next(iter(self))
+
     def producer(self, **settings: Any) -> AsyncProducer:
         """Return a producer of this cluster."""
-        return self._nodes[1].producer(bootstrap_servers=self.bootstrap, **settings)
+        return self._any.producer(bootstrap_servers=self.bootstrap, **settings)
 
     def consumer(self, *topics: str, **settings: Any) -> AsyncConsumer:
         """Return a consumer of this cluster."""
-        return self._nodes[1].consumer(*topics, bootstrap_servers=self.bootstrap, **settings)
+        return self._any.consumer(*topics, bootstrap_servers=self.bootstrap, **settings)
 
     def admin(self, **settings: Any) -> AsyncAdmin:
         """Return an admin client of this cluster."""
-        return self._nodes[1].admin(bootstrap_servers=self.bootstrap, **settings)
+        return self._any.admin(bootstrap_servers=self.bootstrap, **settings)
