@@ -13,7 +13,7 @@ import pytest
 from ottla.clients.admin.admin import AsyncAdmin
 from ottla.clients.admin.blocking import Admin
 from ottla.clients.blocking import Producer
-from ottla.errors import KafkaError, UnsupportedVersion
+from ottla.errors import ErrorCode, KafkaError, UnsupportedVersion
 from ottla.testing.cluster import Cluster
 from ottla.types import TopicPartition
 
@@ -63,6 +63,17 @@ def test_producers_places_and_moves_of_replicas() -> None:
         assert isinstance(missing, KafkaError)
         assert admin.list_partition_reassignments() == {}
         assert admin.list_partition_reassignments([where]) == {}
+        moved = admin.alter_partition_reassignments({where: [1], nowhere: None})
+        assert moved[where] is None
+        unknown = moved[nowhere]
+        assert unknown is not None
+        assert unknown.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        grown = admin.alter_partition_reassignments(
+            {where: [1, 2]}, allow_replication_factor_change=False
+        )
+        refused = grown[where]
+        assert refused is not None
+        assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
         places = admin.describe_replica_log_dirs([(where, 1), (nowhere, 1)])
         assert places[where, 1].current_path == cluster.data_dir
         assert places[where, 1].future_path is None

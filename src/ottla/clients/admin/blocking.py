@@ -69,6 +69,7 @@ class Admin(Blocking):
     delete_group_offsets = blocking(AsyncAdmin.delete_group_offsets)
     remove_group_members = blocking(AsyncAdmin.remove_group_members)
     describe_producers = blocking(AsyncAdmin.describe_producers)
+    alter_partition_reassignments = blocking(AsyncAdmin.alter_partition_reassignments)
     list_partition_reassignments = blocking(AsyncAdmin.list_partition_reassignments)
     describe_replica_log_dirs = blocking(AsyncAdmin.describe_replica_log_dirs)
     describe_client_quotas = blocking(AsyncAdmin.describe_client_quotas)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.clients.admin.calls import error_or_none
 from ottla.clients.admin.cluster import ClusterAdmin
 from ottla.clients.admin.topics import TopicsAdmin
+from ottla.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from ottla.protocol.apis.describe_producers import DescribeProducersRequest
 from ottla.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ottla.errors import KafkaError
 
@@ -91,6 +92,41 @@ class ReplicasAdmin(TopicsAdmin, ClusterAdmin):
                 tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
             )
             for topic in answer.topics
+            for one in topic.partitions
+        }
+
+    async def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Move partitions to these replicas, the preferred leader first; None cancels a move.
+
+        Complete when the moves have begun: `list_partition_reassignments` returns those that last.
+        """
+        topic_type = AlterPartitionReassignmentsRequest.ReassignableTopic
+        topics: dict[str, Any] = {}
+        for (name, partition), replicas in reassignments.items():
+            topic = topics.setdefault(name, topic_type(name=name, partitions=[]))
+            topic.partitions.append(
+                topic_type.ReassignablePartition(
+                    partition_index=partition,
+                    replicas=None if replicas is None else list(replicas),
+                )
+            )
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=self._request_timeout_ms(timeout),
+            allow_replication_factor_change=allow_replication_factor_change,
+            topics=list(topics.values()),
+        )
+        answer = await self._call(request, timeout=timeout)
+        return {
+            TopicPartition(topic.name, one.partition_index): error_or_none(
+                one.error_code, one.error_message
+            )
+            for topic in answer.responses
             for one in topic.partitions
         }
 

@@ -65,6 +65,7 @@ class Leadership:
         return change
 
     def _min_isr(self, topic: TopicState) -> int:
+        """Return min.insync.replicas, at most the replicas of the first partition, as in Kafka."""
         minimum = self._configs.min_insync_replicas(topic.name)
         return min(minimum, len(topic.partitions[0].replicas))
 

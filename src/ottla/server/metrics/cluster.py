@@ -32,6 +32,9 @@ _IMBALANCE = gauge(
 )
 _ACTIVE_BROKERS = gauge(*_CONTROLLER, "ActiveBrokerCount", "Brokers that are not fenced.")
 _FENCED_BROKERS = gauge(*_CONTROLLER, "FencedBrokerCount", "Brokers that are fenced.")
+_STOPPING_BROKERS = gauge(
+    *_CONTROLLER, "ControlledShutdownBrokerCount", "Brokers in controlled shutdown."
+)
 _TOPICS = gauge(*_CONTROLLER, "GlobalTopicCount", "Topics of the cluster.")
 _PARTITIONS = gauge(*_CONTROLLER, "GlobalPartitionCount", "Partitions of the cluster.")
 _APPLIED = gauge(
@@ -135,6 +138,8 @@ class ClusterMetrics:
         fenced = sum(one.fenced for one in brokers)
         yield Series(_ACTIVE_BROKERS, _ONE, (len(brokers) - fenced,))
         yield Series(_FENCED_BROKERS, _ONE, (fenced,))
+        stopping = sum(one.in_controlled_shutdown for one in brokers)
+        yield Series(_STOPPING_BROKERS, _ONE, (stopping,))
         yield Series(_TOPICS, _ONE, (len(image.topics.by_id),))
         yield Series(_PARTITIONS, _ONE, (partitions,))
         yield Series(_APPLIED, _ONE, (image.offset_and_epoch.offset,))
