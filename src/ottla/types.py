@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
     from typing import Self
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -33,6 +34,14 @@ class Uuid(bytes):
         if len(text) > 24:
             raise ValueError(f"input string with prefix `{text[:24]}` is too long to be a UUID")
         return cls(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+    @classmethod
+    def drawn(cls, draw: Callable[[], Buffer]) -> Self:
+        """Return the first id of a source whose text does not begin with a dash, as a flag does."""
+        while True:
+            found = cls(draw())
+            if not str(found).startswith("-"):
+                return found
 
     def __str__(self) -> str:
         return urlsafe_b64encode(self).decode("ascii").rstrip("=")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
@@ -21,7 +22,7 @@ from ottla.clients.admin.configs import (
 )
 from ottla.config.definition import double_text
 from ottla.errors import ErrorCode, KafkaError, UnsupportedVersion
-from ottla.types import Node
+from ottla.types import Node, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -264,6 +265,19 @@ def test_client_metrics(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) ->
     _, text, _ = run(capsys, "client-metrics", "--describe")
     assert text == "Client metrics configs for mine are:\n  flush.ms=None\n  retention.ms=5\n"
     assert run(capsys, "client-metrics", "--alter")[0] == 1
+
+
+def test_a_generated_name_is_no_flag(
+    admin: FakeAdmin, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An id whose text begins with a dash is drawn again, as by Kafka's tool."""
+    drawn = [UUID(bytes=bytes([first]) + bytes(15)) for first in (0xF8, 0xFB, 0x04)]
+    texts = [str(Uuid(one.bytes)) for one in drawn]
+    assert [text[0] for text in texts] == ["-", "-", "B"]
+    monkeypatch.setattr(client_metrics, "uuid4", iter(drawn).__next__)
+    _, text, _ = run(capsys, "client-metrics", "--alter", "--generate-name", "--metrics", "a")
+    assert text == f"Altered client metrics config for {texts[2]}.\n"
+    assert [resource.name for resource in admin.changed[0]] == [texts[2]]
 
 
 @pytest.mark.parametrize("iterations", ["", "-", "99999999999"])

@@ -6,8 +6,8 @@ Kafka: bin/kafka-client-metrics.sh, org.apache.kafka.tools.ClientMetricsCommand.
 from __future__ import annotations
 
 import sys
-import uuid
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import click
 
@@ -140,7 +140,9 @@ def _entries(admin: Admin, name: str) -> dict[str, ConfigEntry]:
 
 
 def _alter(admin: Admin, options: dict[str, Any]) -> None:
-    name = str(Uuid(uuid.uuid4().bytes)) if options["generate_name"] else options["name"]
+    name = options["name"]
+    if options["generate_name"]:
+        name = str(Uuid.drawn(lambda: uuid4().bytes))
     given = {
         "interval.ms": options["interval"],
         "metrics": options["metrics"],

@@ -97,7 +97,4 @@ def addresses_of(host: str) -> set[str]:
 
 def random_uuid() -> Uuid:
     """Return a random (version 4) id as Kafka does: none that begins with a dash, like a flag."""
-    while True:
-        found = Uuid(uuid4().bytes)
-        if not str(found).startswith("-"):
-            return found
+    return Uuid.drawn(lambda: uuid4().bytes)

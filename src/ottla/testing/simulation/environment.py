@@ -173,10 +173,7 @@ class SimulatedEnvironment:
 
     def new_uuid(self) -> Uuid:
         """Return an id of the seed's sequence."""
-        while True:
-            found = Uuid(self._uuids.randbytes(16))
-            if not str(found).startswith("-"):
-                return found
+        return Uuid.drawn(lambda: self._uuids.randbytes(16))
 
     def open_directory(self, path: str) -> Directory:
         """Return the simulated disk of this path."""
