@@ -10,19 +10,14 @@ import pytest
 from ottla.errors import CorruptMessage
 from ottla.protocol import codec, frames
 from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
-from ottla.protocol.fetch_values import (
-    FetchAnswer,
-    FetchedPartition,
-    PartitionKey,
-    read_fetch,
-    write_fetch,
-)
+from ottla.protocol.fetch_values import FetchAnswer, read_fetch, write_fetch
 from ottla.protocol.flat import reader_over
 from ottla.types import ZERO_UUID, FileSlice, Node, Uuid
 from tests.network.open_file import OpenFile
 from tests.protocol.messages import random_message
 
 if TYPE_CHECKING:
+    from ottla.protocol.fetch_values import FetchedPartition, PartitionKey
     from ottla.types import SendItem
 
 VERSIONS = range(FetchRequest.versions.lowest, FetchRequest.versions.highest + 1)
@@ -92,8 +87,9 @@ def response_of(answer: FetchAnswer, version: int, throttle: int) -> FetchRespon
     topics: list[Any] = []
     last: tuple[str, bytes] | None = None
     for one in answer.partitions:
-        if last != one.key[:2]:
-            last = one.key[:2]
+        topic, topic_id, _ = one[0]
+        if last != (topic, topic_id):
+            last = topic, topic_id
             topics.append(TopicResponse(topic=last[0], topic_id=Uuid(last[1]), partitions=[]))
         topics[-1].partitions.append(data_of(one, version))
     return FetchResponse(
@@ -114,26 +110,28 @@ def response_of(answer: FetchAnswer, version: int, throttle: int) -> FetchRespon
 
 def data_of(one: FetchedPartition, version: int) -> PartitionData:
     """Return the message of one partition."""
+    key, error_code, high_watermark, stable, start, aborted, records, _, diverging, leader = one
     data = PartitionData(
-        partition_index=one.key.partition,
-        error_code=one.error_code,
-        high_watermark=one.high_watermark,
-        last_stable_offset=one.last_stable_offset,
-        log_start_offset=one.log_start_offset,
+        partition_index=key[2],
+        error_code=error_code,
+        high_watermark=high_watermark,
+        last_stable_offset=stable,
+        log_start_offset=start,
         aborted_transactions=None
-        if one.aborted_transactions is None
+        if aborted is None
         else [
             PartitionData.AbortedTransaction(producer_id=producer, first_offset=first)
-            for producer, first in one.aborted_transactions
+            for producer, first in aborted
         ],
-        records=one.records,
+        records=records,
     )
-    if version >= 12 and one.diverging_epoch is not None:
-        epoch, end = one.diverging_epoch
+    if version >= 12 and diverging is not None:
+        epoch, end = diverging
         data.diverging_epoch = PartitionData.EpochEndOffset(epoch=epoch, end_offset=end)
-    if version >= 12 and one.current_leader is not None:
-        leader, epoch = one.current_leader
-        data.current_leader = PartitionData.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+    if version >= 12 and leader is not None:
+        leader_id, epoch = leader
+        leaders = PartitionData.LeaderIdAndEpoch
+        data.current_leader = leaders(leader_id=leader_id, leader_epoch=epoch)
     return data
 
 
@@ -141,7 +139,7 @@ def random_fetched(rng: Random, key: PartitionKey, file: OpenFile) -> FetchedPar
     """Return a partition with records of some kind."""
     size = rng.choice((0, 10, 5000))
     records: SendItem = rng.choice((rng.randbytes(size), FileSlice(file, 3, size)))
-    return FetchedPartition(
+    return (
         key,
         rng.choice((0, 0, 6)),
         rng.randrange(-1, 1 << 60),
@@ -167,10 +165,10 @@ def test_responses_are_written_as_by_the_codec(version: int) -> None:
     file = OpenFile(rng.randbytes(6000))
     nodes = (Node(1, "a", 9092, None), Node(2, "host-b", 9093, "rack"))
     for count in (0, 1, 1, 2, 5, 40, 200):
-        keys = [
-            PartitionKey("", Uuid(bytes([number % 3 + 1] * 16)), number)
+        keys: list[PartitionKey] = [
+            ("", Uuid(bytes([number % 3 + 1] * 16)), number)
             if version >= 13
-            else PartitionKey(f"topic{number % 3}", ZERO_UUID, number)
+            else (f"topic{number % 3}", ZERO_UUID, number)
             for number in range(count)
         ]
         partitions = [random_fetched(rng, key, file) for key in keys]

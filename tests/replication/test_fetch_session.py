@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.fetch_values import (
-    FetchedPartition,
-    FetchValues,
-    PartitionFetch,
-    PartitionKey,
-)
+from ottla.protocol.fetch_values import FetchValues
 from ottla.replication.fetch_session import (
     MIN_EVICTION_MS,
+    CachedPartition,
     FetchSession,
     FetchSessionCache,
-    KnownPartition,
 )
 from ottla.types import ZERO_UUID, Uuid
 
-KEY = PartitionKey("t", ZERO_UUID, 0)
+if TYPE_CHECKING:
+    from ottla.protocol.fetch_values import FetchedPartition, PartitionKey
+
+KEY: PartitionKey = ("t", ZERO_UUID, 0)
 
 
 def request(
     *partitions: int, session_id: int = 0, epoch: int = 0, forgotten: tuple[int, ...] = ()
 ) -> FetchValues:
     """Return a fetch of partitions of topic "t", each from the offset of its own number."""
-    requested = {
-        KEY._replace(partition=one): PartitionFetch(-1, one, -1, -1, 100) for one in partitions
-    }
-    removed = [KEY._replace(partition=one) for one in forgotten]
+    requested = {("t", ZERO_UUID, one): (-1, one, -1, -1, 100) for one in partitions}
+    removed = [("t", ZERO_UUID, one) for one in forgotten]
     return FetchValues(None, -1, -1, 0, 1, 1 << 20, 0, session_id, epoch, requested, removed, "")
 
 
@@ -44,7 +41,7 @@ def begun(cache: FetchSessionCache, *partitions: int, now_ms: int = 0) -> FetchS
 
 def data(*, high_watermark: int = 0, records: bytes = b"", error: int = 0) -> FetchedPartition:
     """Return one partition's answer."""
-    return FetchedPartition(KEY, error, high_watermark, -1, 0, None, records, len(records))
+    return KEY, error, high_watermark, -1, 0, None, records, len(records), None, None
 
 
 @pytest.fixture
@@ -59,20 +56,20 @@ def test_a_session_remembers_partitions(cache: FetchSessionCache) -> None:
     assert session.session_id > 0
     again = cache.session_of(request(session_id=session.session_id, epoch=1, forgotten=(0,)), 12, 0)
     assert again is session
-    assert [key.partition for key in session.partitions] == [1]
+    assert [index for _, _, index in session.partitions] == [1]
 
 
 def test_topics_are_forgotten_by_their_id(cache: FetchSessionCache) -> None:
     """From version 13 on topics have ids only, also where they are forgotten (KAFKA-13079)."""
     ids = [Uuid(bytes([number]) * 16) for number in (1, 2)]
-    keys = [PartitionKey("", one, 0) for one in ids]
-    requested = {key: PartitionFetch(-1, 0, -1, -1, 100) for key in keys}
+    keys = [("", one, 0) for one in ids]
+    requested = dict.fromkeys(keys, (-1, 0, -1, -1, 100))
     first = request()._replace(partitions=requested)
     session = cache.session_of(first, 13, 0)
     assert session is not None
     later = request(session_id=session.session_id, epoch=1)._replace(forgotten=keys[:1])
     assert cache.session_of(later, 13, 0) is session
-    assert [key.topic_id for key in session.partitions] == [ids[1]]
+    assert [topic_id for _, topic_id, _ in session.partitions] == [ids[1]]
 
 
 @pytest.mark.parametrize(
@@ -130,19 +127,19 @@ def test_a_larger_session_takes_the_place_of_a_smaller_one(cache: FetchSessionCa
 
 def test_an_answer_names_only_what_changed() -> None:
     """Records, a moved watermark, and errors with their end are told; silence is left out."""
-    known = KnownPartition("t")
-    assert known.must_respond(data(high_watermark=5))
-    assert not known.must_respond(data(high_watermark=5))
-    assert known.must_respond(data(high_watermark=5, records=b"x"))
-    assert known.must_respond(data(error=3, high_watermark=-1))
-    assert known.must_respond(data(high_watermark=5))
+    cached = CachedPartition("t", (-1, 0, -1, -1, 100))
+    assert cached.must_respond(data(high_watermark=5))
+    assert not cached.must_respond(data(high_watermark=5))
+    assert cached.must_respond(data(high_watermark=5, records=b"x"))
+    assert cached.must_respond(data(error=3, high_watermark=-1))
+    assert cached.must_respond(data(high_watermark=5))
 
 
 def test_served_partitions_go_to_the_end(cache: FetchSessionCache) -> None:
     """A byte limit starves no partition: one that was served goes to the end."""
     session = begun(cache, 0, 1, 2)
     session.serve_later([data(records=b"x")])
-    assert [key.partition for key in session.partitions] == [1, 2, 0]
+    assert [index for _, _, index in session.partitions] == [1, 2, 0]
 
 
 def test_a_partition_that_is_requested_twice_has_the_later_offset(
@@ -151,7 +148,7 @@ def test_a_partition_that_is_requested_twice_has_the_later_offset(
     """It stays where it is in the order, and an unnamed one keeps its offset."""
     session = begun(cache, 0, 1)
     later = request(session_id=session.session_id, epoch=1)
-    moved = later._replace(partitions={KEY: PartitionFetch(-1, 7, -1, -1, 100)})
+    moved = later._replace(partitions={KEY: (-1, 7, -1, -1, 100)})
     assert cache.session_of(moved, 12, 0) is session
-    offsets = [(key.partition, one.fetch_offset) for key, one in session.partitions.items()]
+    offsets = [(key[2], one.fetch_offset) for key, one in session.partitions.items()]
     assert offsets == [(0, 7), (1, 1)]

@@ -31,9 +31,8 @@ cdef tuple _read_tags(Reader reader, int version, object replica_id)
 )
 cpdef list write_fetch(object answer, int correlation_id, int version, int throttle_time_ms)
 
-@cython.locals(flexible=cython.bint)
 cdef int _write_head(
-    Writer writer, object answer, int correlation_id, int version, int throttle_time_ms
+    Writer writer, int correlation_id, int version, int throttle_time_ms
 ) except -1
 
 cdef int _write_topic(Writer writer, object key, int version) except -1

@@ -30,13 +30,13 @@ from ottla.protocol.flat import (
 )
 from ottla.protocol.primitives import encode_uvarint
 from ottla.protocol.walker import writer_into
-from ottla.types import ZERO_UUID, FileSlice
+from ottla.types import ZERO_UUID, FileSlice, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ottla.protocol.walker import Reader, Writer
-    from ottla.types import Node, SendItem, Uuid
+    from ottla.types import Node, SendItem
 
 _FLEXIBLE_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
@@ -58,22 +58,18 @@ _LEADER_BYTES: Final = 9
 _ENDPOINTS_TAG: Final = 0
 
 
-class PartitionKey(NamedTuple):
-    """A partition as the client named it: by id from version 13 on, by name before."""
+PartitionKey = tuple[str, Uuid, int]
+"""A partition as the client named it: topic, topic id and index.
 
-    topic: str
-    topic_id: Uuid
-    partition: int
+The topic is "" from version 13 on, the id is zero before.
+"""
 
+PartitionFetch = tuple[int, int, int, int, int]
+"""What a client requests of one partition; -1 for what it does not say.
 
-class PartitionFetch(NamedTuple):
-    """What a client requests of one partition; -1 for what it does not say."""
-
-    current_leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    log_start_offset: int
-    max_bytes: int
+Current leader epoch, offset, last fetched epoch, log start offset, maximum of bytes. A plain tuple,
+as `FetchedPartition` is: named ones are slow to make and to unpack.
+"""
 
 
 class FetchValues(NamedTuple):
@@ -95,22 +91,24 @@ class FetchValues(NamedTuple):
     rack_id: str
 
 
-class FetchedPartition(NamedTuple):
-    """What a client is answered for one partition; offsets are -1 where unknown."""
+FetchedPartition = tuple[
+    PartitionKey,
+    int,
+    int,
+    int,
+    int,
+    "Sequence[tuple[int, ...]] | None",
+    "SendItem",
+    int,
+    "tuple[int, int] | None",
+    "tuple[int, int] | None",
+]
+"""What a client is answered for one partition.
 
-    key: PartitionKey
-    error_code: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted_transactions: Sequence[tuple[int, ...]] | None
-    """Producer id, first offset and more; None where the client does not filter."""
-    records: SendItem
-    size_bytes: int
-    diverging_epoch: tuple[int, int] | None = None
-    """Epoch and end offset (KIP-595)."""
-    current_leader: tuple[int, int] | None = None
-    """Leader id and epoch (KIP-951)."""
+Key, error code; high watermark, last stable offset and log start offset, -1 where unknown; aborted
+transactions (producer id, first offset and more; None where the client does not filter), records
+and their size; diverging epoch with its end offset (KIP-595), id and epoch of the leader (KIP-951).
+"""
 
 
 class FetchAnswer(NamedTuple):
@@ -197,9 +195,9 @@ def _read_partitions(reader: Reader, version: int) -> dict[PartitionKey, Partiti
             max_bytes = reader.integer(4, signed=True)
             if flexible:
                 skip_tags(reader)
-            key = native.new_tuple(PartitionKey, (topic, topic_id, index))
-            requested = (leader_epoch, offset, last_epoch, log_start, max_bytes)
-            found[key] = native.new_tuple(PartitionFetch, requested)
+            found[(topic, topic_id, index)] = (
+                leader_epoch, offset, last_epoch, log_start, max_bytes,
+            )  # fmt: skip
         if flexible:
             skip_tags(reader)
     return found
@@ -219,7 +217,7 @@ def _read_forgotten(reader: Reader, version: int, found: list[PartitionKey]) -> 
         while count > 0:
             count -= 1
             index = reader.integer(4, signed=True)
-            found.append(native.new_tuple(PartitionKey, (topic, topic_id, index)))
+            found.append((topic, topic_id, index))
         if flexible:
             skip_tags(reader)
 
@@ -250,10 +248,14 @@ def write_fetch(
     Its first item is bytes; records that lie in files are items of their own.
     """
     flexible = version >= _FLEXIBLE_FROM
-    _, _, partitions, endpoints = answer
+    error_code, session_id, partitions, endpoints = answer
     items: list[SendItem] = []
     writer = head = writer_into(items)
-    _write_head(head, answer, correlation_id, version, throttle_time_ms)
+    _write_head(head, correlation_id, version, throttle_time_ms)
+    if version >= _SESSIONS_FROM:
+        head.integer(error_code, 2)
+        head.integer(session_id, 4)
+    write_count(head, _count_topics(partitions), flexible)
     following_bytes = 0  # what comes after the head
     number = 0
     while number < len(partitions):
@@ -288,21 +290,13 @@ def write_fetch(
     return items
 
 
-def _write_head(
-    writer: Writer, answer: FetchAnswer, correlation_id: int, version: int, throttle_time_ms: int
-) -> None:
-    """Write all of a response that precedes its first topic."""
-    error_code, session_id, partitions, _ = answer
-    flexible = version >= _FLEXIBLE_FROM
+def _write_head(writer: Writer, correlation_id: int, version: int, throttle_time_ms: int) -> None:
+    """Write the size, the header and what precedes a response's error."""
     writer.integer(0, 4)  # the size, once it is known
     writer.integer(correlation_id, 4)
-    if flexible:
+    if version >= _FLEXIBLE_FROM:
         writer.byte(0)
     writer.integer(throttle_time_ms, 4)
-    if version >= _SESSIONS_FROM:
-        writer.integer(error_code, 2)
-        writer.integer(session_id, 4)
-    write_count(writer, _count_topics(partitions), flexible)
 
 
 def _write_topic(writer: Writer, key: PartitionKey, version: int) -> None:

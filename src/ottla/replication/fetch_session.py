@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.fetch_values import FetchedPartition
 
 if TYPE_CHECKING:
     import random
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from ottla.protocol.fetch_values import (
         FetchAnswer,
+        FetchedPartition,
         FetchValues,
         PartitionFetch,
         PartitionKey,
@@ -29,20 +29,52 @@ FINAL_EPOCH: Final = -1
 MIN_EVICTION_MS = 120_000
 _MAX_EPOCH = 0x7FFF_FFFF
 _TOPIC_IDS_FROM = 13
-_SIZE: Final = FetchedPartition._fields.index("size_bytes")
 
 
-class KnownPartition:
-    """What the broker remembers of a partition that was requested: its place, what it returned."""
+class CachedPartition:
+    """What was requested of a partition, where the broker found it, and the offsets it returned."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "replica", "topic")
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "replica",
+        "requested",
+        "topic",
+    )
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, requested: PartitionFetch) -> None:
         self.topic = topic
         """The name behind a topic id; "" if unknown."""
         self.replica: Partition | None = None
         self.high_watermark = -1
         self.log_start_offset = -1
+        self.update(requested)
+
+    def update(self, requested: PartitionFetch) -> None:
+        """Store the parameters of a request."""
+        self.requested = requested
+        self.current_leader_epoch, self.fetch_offset, self.last_fetched_epoch, _, _ = requested
+
+    def found(self, replica: Partition) -> None:
+        """Note the replica and its topic, which may be gone after a wait."""
+        self.replica = replica
+        self.topic = replica.topic_partition.topic
+
+    def is_unchanged(self) -> bool:
+        """Return whether an incremental response can leave the partition out without a read."""
+        replica, offset = self.replica, self.fetch_offset
+        if replica is None or offset != self.high_watermark:
+            return False
+        log = replica.log
+        if offset != log.high_watermark or self.log_start_offset != log.log_start_offset:
+            return False
+        epoch = self.current_leader_epoch
+        if epoch >= 0 and epoch != replica.leader_epoch:
+            return False
+        return replica.is_leader and log.failure is None and self.last_fetched_epoch < 0
 
     def must_respond(self, fetched: FetchedPartition) -> bool:
         """Return whether an incremental response has to name the partition; store what it says."""
@@ -66,7 +98,6 @@ class FetchSession:
     __slots__ = (
         "created_ms",
         "epoch",
-        "known",
         "last_used_ms",
         "partitions",
         "session_id",
@@ -77,30 +108,30 @@ class FetchSession:
         self.session_id = session_id
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
-        self.partitions: dict[PartitionKey, PartitionFetch] = {}
-        """What the client requested last of each."""
-        self.known: dict[PartitionKey, KnownPartition] = {}
-        """Those that were read at least once."""
+        self.partitions: dict[PartitionKey, CachedPartition] = {}
         self.created_ms = now_ms
         self.last_used_ms = now_ms
 
-    def forget(self, key: PartitionKey) -> None:
-        """Remove a partition."""
-        self.partitions.pop(key, None)
-        self.known.pop(key, None)
+    def update(self, partitions: dict[PartitionKey, PartitionFetch]) -> None:
+        """Add and change the partitions that a request names."""
+        for key, requested in partitions.items():
+            cached = self.partitions.get(key)
+            if cached is None:
+                self.partitions[key] = CachedPartition(key[0], requested)
+            else:
+                cached.update(requested)
 
     def changed(self, results: Iterable[FetchedPartition]) -> list[FetchedPartition]:
         """Return those that differ from what was returned last; store what they say."""
-        known = self.known
-        return [fetched for fetched in results if known[fetched[0]].must_respond(fetched)]
+        partitions = self.partitions
+        return [fetched for fetched in results if partitions[fetched[0]].must_respond(fetched)]
 
     def serve_later(self, returned: Iterable[FetchedPartition]) -> None:
         """Move partitions that returned data to the end, so that a byte limit starves none."""
         partitions = self.partitions
         if len(partitions) > 1:
-            for fetched in returned:
-                key = fetched[0]
-                if fetched[_SIZE] and key in partitions:
+            for key, _, _, _, _, _, _, size, _, _ in returned:
+                if size:
                     partitions[key] = partitions.pop(key)
 
 
@@ -126,11 +157,11 @@ class FetchSessionCache:
 
         Raises KafkaError for an unknown session or epoch.
         """
-        _, _, _, _, _, _, _, session_id, epoch, partitions, forgotten, _ = request
+        session_id, epoch = request.session_id, request.session_epoch
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session_id:
                 self._sessions.pop(session_id, None)
-            return self._begin(partitions, version, now_ms) if epoch == INITIAL_EPOCH else None
+            return self._begin(request, version, now_ms) if epoch == INITIAL_EPOCH else None
         session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -138,9 +169,9 @@ class FetchSessionCache:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != (version >= _TOPIC_IDS_FROM):
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.partitions.update(partitions)
-        for key in forgotten:
-            session.forget(key)
+        session.update(request.partitions)
+        for key in request.forgotten:
+            session.partitions.pop(key, None)
         if not session.partitions:  # as in Kafka, an empty session ends
             del self._sessions[session_id]
             return None
@@ -157,21 +188,20 @@ class FetchSessionCache:
         if session is None:
             return
         for fetched in unsent.partitions:
-            known = session.known.get(fetched.key)
-            if known is not None:
-                known.high_watermark = -1
+            cached = session.partitions.get(fetched[0])
+            if cached is not None:
+                cached.high_watermark = -1
 
-    def _begin(
-        self, partitions: dict[PartitionKey, PartitionFetch], version: int, now_ms: int
-    ) -> FetchSession | None:
-        if len(self._sessions) >= self._slots and not self._evict(len(partitions), now_ms):
+    def _begin(self, request: FetchValues, version: int, now_ms: int) -> FetchSession | None:
+        size = len(request.partitions)
+        if len(self._sessions) >= self._slots and not self._evict(size, now_ms):
             return None
         session_id = self._rng.randint(1, _MAX_EPOCH)
         while session_id in self._sessions:
             session_id = self._rng.randint(1, _MAX_EPOCH)
         uses_topic_ids = version >= _TOPIC_IDS_FROM
         session = FetchSession(session_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
-        session.partitions = partitions
+        session.update(request.partitions)
         self._sessions[session_id] = session
         return session
 

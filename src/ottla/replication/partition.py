@@ -12,8 +12,9 @@ from ottla.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.storage.log.append_info import FetchData, FetchIsolation
+    from ottla.storage.log.append_info import FetchIsolation
     from ottla.storage.log.partition_log import PartitionLog
+    from ottla.storage.log.reads import Found
     from ottla.types import TopicPartition, Uuid
 
 ACKS_ALL = -1
@@ -141,7 +142,7 @@ class Partition:
         isolation: FetchIsolation,
         current_leader_epoch: int,
         min_one_message: bool,  # noqa: FBT001 - keywords cost much per call
-    ) -> FetchData:
+    ) -> Found:
         """Read for a consumer; raises KafkaError for a wrong epoch or an offset out of range.
 
         A negative epoch stands for none.
@@ -154,4 +155,4 @@ class Partition:
             or (current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch)
         ):
             self.check_leader(max(NO_EPOCH, current_leader_epoch))
-        return log.reads.read(fetch_offset, max_bytes, isolation, min_one_message)
+        return log.reads.find(fetch_offset, max_bytes, isolation, min_one_message)

@@ -64,9 +64,10 @@ class ReplicaSet:
 
     def find_key(self, key: PartitionKey) -> Partition | None:
         """Return the partition that a fetch names by name or by topic id."""
-        if key.topic:
-            return self.find(key.topic, key.partition)
-        return self.by_topic_id.get(key.topic_id, {}).get(key.partition)
+        topic, topic_id, index = key
+        if topic:
+            return self.find(topic, index)
+        return self.by_topic_id.get(topic_id, {}).get(index)
 
     def get(self, topic: str, partition: int) -> Partition:
         """Return the partition; raises the KafkaError of `why_missing` when it is not held."""

@@ -252,8 +252,6 @@ def test_82_an_offset_below_the_start_is_out_of_range_whatever_its_epoch() -> No
     held = Partition(TopicPartition("t", 0), TOPIC_ID, log)
     held.replicas = held.isr = (1,)
     held.become_leader(1, 3)
-    wanted = type("Wanted", (), {"last_fetched_epoch": 0, "current_leader_epoch": -1})
-    wanted.fetch_offset = 1  # type: ignore[attr-defined]  # a fetch of a partition, in short
     with pytest.raises(KafkaError) as caught:
-        _diverging_epoch(held, wanted)  # type: ignore[arg-type]  # see above
+        _diverging_epoch(held, (-1, 1, 0, -1, 100))  # offset 1, last fetched epoch 0
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE

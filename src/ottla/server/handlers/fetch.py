@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.fetch import FetchRequest
-from ottla.protocol.fetch_values import FetchAnswer, FetchedPartition, read_fetch, write_fetch
+from ottla.protocol.fetch_values import FetchAnswer, read_fetch, write_fetch
 from ottla.purgatory.pending import Pending
 from ottla.replication.delayed_fetch import DelayedFetch
-from ottla.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, KnownPartition
+from ottla.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, CachedPartition
 from ottla.replication.partition import NO_EPOCH
 from ottla.server.requests.api import Form, handles
 from ottla.server.requests.page_cache import when_warm
@@ -23,7 +23,12 @@ from ottla.types import FileSlice
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ottla.protocol.fetch_values import FetchValues, PartitionFetch, PartitionKey
+    from ottla.protocol.fetch_values import (
+        FetchedPartition,
+        FetchValues,
+        PartitionFetch,
+        PartitionKey,
+    )
     from ottla.replication.fetch_session import FetchSession
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
@@ -38,6 +43,7 @@ _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEAD
 # looked up once: an enum's members are found slowly
 _COMMITTED: Final = FetchIsolation.TXN_COMMITTED
 _UNCOMMITTED: Final = FetchIsolation.HIGH_WATERMARK
+_SIZE: Final = 7  # in a FetchedPartition
 _new_tuple: Final = tuple.__new__
 
 
@@ -102,10 +108,10 @@ class FetchRead:
 
     __slots__ = (
         "_bytes_left",
+        "_cached",
         "_ctx",
         "_has_error",
         "_isolation",
-        "_known",
         "_leader_ids",
         "_max_wait_ms",
         "_partitions",
@@ -130,11 +136,11 @@ class FetchRead:
         self.session = session
         if session is None:
             self.is_incremental = False
-            self._partitions = partitions
-            self._known: dict[PartitionKey, KnownPartition] = {}
+            self._cached: dict[PartitionKey, CachedPartition] = {}
         else:
             self.is_incremental = session_epoch != INITIAL_EPOCH
-            self._partitions, self._known = session.partitions, session.known
+            self._cached = session.partitions
+        self._partitions = partitions
         self._replica_id = replica_id
         self._max_wait_ms = max_wait_ms
         self._isolation = _COMMITTED if isolation_level else _UNCOMMITTED
@@ -155,61 +161,62 @@ class FetchRead:
 
     def positions(self) -> dict[Partition, int]:
         """Return what a waiting fetch watches: partition → offset from which it reads."""
-        self._remember()
-        positions = {}
-        for key, requested in self._partitions.items():
-            known = self._known.get(key)
-            if known is not None and known.replica is not None:
-                positions[known.replica] = requested.fetch_offset
-        return positions
-
-    def _remember(self) -> None:
-        """Note where the partitions were found: their topics may be gone after a wait."""
-        for fetched, replica in zip(self._results, self._replicas, strict=True):
-            known = self._known_of(fetched[0])
-            if replica is not None and known.replica is not replica:
-                known.replica, known.topic = replica, replica.topic_partition.topic
-
-    def _known_of(self, key: PartitionKey) -> KnownPartition:
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = KnownPartition(key.topic)
-        return known
+        if self.session is None:
+            for (key, requested), replica in zip(
+                self._partitions.items(), self._replicas, strict=True
+            ):
+                self._cached[key] = cached = CachedPartition(key[0], requested)
+                if replica is not None:
+                    cached.found(replica)
+        return {
+            cached.replica: cached.fetch_offset
+            for cached in self._cached.values()
+            if cached.replica is not None
+        }
 
     def run(self) -> bool:
         """Read each partition in turn until the byte limit is used up.
 
         Return whether the response should go out now.
         """
-        # with a negative limit the first partition counts that is read, also one without news
-        skips_unchanged = self.is_incremental and self._bytes_left >= 0
-        for key, requested in self._partitions.items():
-            if skips_unchanged:
-                known = self._known.get(key)
-                if known is not None and _is_unchanged(known, requested):
-                    continue
-            self._read(key, requested)
+        count = len(self._partitions)
+        if self.session is None:
+            for key, requested in self._partitions.items():
+                self._read(key, requested)
+        else:
+            count = len(self._cached)
+            # with a negative limit the first partition counts that is read, also one without news
+            skips_unchanged = self.is_incremental and self._bytes_left >= 0
+            for key, cached in self._cached.items():
+                if not (skips_unchanged and cached.is_unchanged()):
+                    self._read_cached(key, cached)
         return (
             self.size_bytes >= self.min_bytes
             or self._has_error
             or self._max_wait_ms <= 0
-            or (self.unknown is not None and len(self.unknown) == len(self._partitions))
+            or (self.unknown is not None and len(self.unknown) == count)
         )
 
     def run_again(self, first: FetchRead) -> None:
         """Read what was known before a wait: what was unknown stays so, as in Kafka."""
         self._was_known = True
-        self._known = first._known
+        self._cached = first._cached
         if first.unknown is None:
             self.run()
             return
-        for key, requested in self._partitions.items():
+        for key, cached in self._cached.items():
             answered = first.unknown.get(key)
             if answered is None:
-                self._read(key, requested)
+                self._read_cached(key, cached)
             else:
                 self._results.append(answered)
                 self._replicas.append(None)
+
+    def _read_cached(self, key: PartitionKey, cached: CachedPartition) -> None:
+        self._read(key, cached.requested)
+        replica = self._replicas[-1]
+        if replica is not None and replica is not cached.replica:
+            cached.found(replica)
 
     def _read(  # noqa: C901 - each further function costs half a microsecond here
         self, key: PartitionKey, requested: PartitionFetch
@@ -234,7 +241,7 @@ class FetchRead:
                     return
             if max_bytes > self._bytes_left:  # noqa: PLR1730 - see above
                 max_bytes = self._bytes_left
-            records, _, aborted = replica.read(
+            records, aborted = replica.read(
                 offset, max_bytes, self._isolation, epoch, not self.size_bytes
             )
             if type(records) is not FileSlice:
@@ -268,10 +275,9 @@ class FetchRead:
         high_watermark = log.high_watermark
         stable = high_watermark if log.first_unstable_offset is None else log.last_stable_offset
         start = log.log_start_offset
-        values = (
-            key, 0, high_watermark, stable, start, aborted, records, size, diverging, None,
-        )  # fmt: skip
-        self._results.append(_new_tuple(FetchedPartition, values))
+        self._results.append(
+            (key, 0, high_watermark, stable, start, aborted, records, size, diverging, None)
+        )
         self._replicas.append(replica)
 
     def _fail(self, key: PartitionKey, replica: Partition | None, code: ErrorCode) -> None:
@@ -289,10 +295,9 @@ class FetchRead:
             self._leader_ids = (self._leader_ids or set()) | {replica.leader_id}
         self._replicas.append(replica)
         if is_known or self._was_known:
-            failed = FetchedPartition(key, int(code), -1, -1, -1, None, b"", 0, None, leader)
-            self._results.append(failed)
+            self._results.append((key, int(code), -1, -1, -1, None, b"", 0, None, leader))
             return
-        unknown = FetchedPartition(key, int(code), -1, -1, -1, (), b"", 0)
+        unknown: FetchedPartition = (key, int(code), -1, -1, -1, (), b"", 0, None, None)
         if self.unknown is None:
             self.unknown = {}
         self.unknown[key] = unknown
@@ -310,14 +315,16 @@ class FetchRead:
         topic, topic_id, index = key
         broker = self._ctx.broker
         if self._ctx.api_version >= _TOPIC_IDS_FROM:
-            known = self._known_of(key)
+            cached = self._cached.get(key)
             name = broker.topic_name(topic_id)
-            if name is None and known.topic:
-                is_recreated = broker.has_partition(known.topic, index)
+            if name is None and cached is not None and cached.topic:
+                is_recreated = broker.has_partition(cached.topic, index)
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID if is_recreated else _UNKNOWN[0])
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-            topic = known.topic = name
+            topic = name
+            if cached is not None:
+                cached.topic = name
         return broker.replicas.get(topic, index)
 
     def response(self) -> FetchAnswer:
@@ -325,11 +332,10 @@ class FetchRead:
         results, session = self._results, self.session
         for fetched, replica in zip(results, self._replicas, strict=True):
             if replica is not None:
-                replica.bytes_out += fetched.size_bytes
+                replica.bytes_out += fetched[_SIZE]
         session_id = INVALID_SESSION_ID
         if session is not None:
             session_id = session.session_id
-            self._remember()
             changed = session.changed(results)
             if self.is_incremental:
                 session.serve_later(changed)
@@ -344,28 +350,13 @@ class FetchRead:
         return [node for node in nodes if node.node_id in leader_ids]
 
 
-def _is_unchanged(known: KnownPartition, requested: PartitionFetch) -> bool:
-    """Return whether an incremental response can leave the partition out without a read."""
-    replica = known.replica
-    if replica is None or not replica.is_leader:
-        return False
-    epoch, offset, last_fetched_epoch, _, _ = requested
-    log = replica.log
-    return (
-        offset == known.high_watermark == log.high_watermark
-        and log.failure is None
-        and known.log_start_offset == log.log_start_offset
-        and (epoch < 0 or epoch == replica.leader_epoch)
-        and last_fetched_epoch < 0
-    )
-
-
 def _diverging_epoch(replica: Partition, requested: PartitionFetch) -> tuple[int, int] | None:
     """Return (epoch, end offset) where the fetcher's log leaves ours (KIP-595), else None."""
-    replica.check_leader(max(NO_EPOCH, requested.current_leader_epoch))  # as below zero
-    end_offset, epoch = replica.log.epoch_end_offset(requested.last_fetched_epoch)
-    if epoch < 0 or end_offset < 0 or requested.fetch_offset < replica.log.log_start_offset:
+    leader_epoch, fetch_offset, last_fetched_epoch, _, _ = requested
+    replica.check_leader(max(NO_EPOCH, leader_epoch))  # every negative one stands for none
+    end_offset, epoch = replica.log.epoch_end_offset(last_fetched_epoch)
+    if epoch < 0 or end_offset < 0 or fetch_offset < replica.log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if epoch < requested.last_fetched_epoch or end_offset < requested.fetch_offset:
+    if epoch < last_fetched_epoch or end_offset < fetch_offset:
         return epoch, end_offset
     return None

@@ -1,6 +1,6 @@
 """Reads of a log: batches from an offset on, as slices of files, and offsets by time.
 
-Hot path: `LogReads.read` (benchmarks/log.py).
+Hot path: `LogReads.find` (benchmarks/log.py).
 Kafka: UnifiedLog.{read, fetchOffsetByTimestamp}, LocalLog.read.
 """
 
@@ -16,9 +16,13 @@ from ottla.storage.log.timestamps import offset_for_timestamp
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from ottla.storage.indexes.transaction_index import AbortedTransaction
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log.timestamps import TimestampAndOffset
+
+    Found: TypeAlias = tuple[FileSlice | bytes, list[AbortedTransaction] | None]
 
 NO_DATA = b""
 # looked up once: an enum's members are found slowly
@@ -50,14 +54,27 @@ class LogReads:
         offset: int,
         max_bytes: int,
         isolation: FetchIsolation = _LOG_END,
-        min_one_message: bool = True,  # noqa: FBT001, FBT002 - keywords cost much per call
+        *,
+        min_one_message: bool = True,
     ) -> FetchData:
+        """Return batches from the one that holds offset on, as a slice of the file; see `find`."""
+        records, aborted = self.find(offset, max_bytes, isolation, min_one_message)
+        return FetchData(records, offset, aborted)
+
+    def find(
+        self,
+        offset: int,
+        max_bytes: int,
+        isolation: FetchIsolation,
+        min_one_message: bool,  # noqa: FBT001 - keywords cost much per call
+    ) -> Found:
         """Return batches from the one that holds offset on, as a slice of the file.
 
         OFFSET_OUT_OF_RANGE below the start or above the end, UNKNOWN_SERVER_ERROR for data of
         negative size, as Kafka; nothing at or after the limit that the isolation sets. With
         min_one_message the first batch comes whole, however large; without it there is nothing if
-        the first batch does not fit. Later ones may be cut.
+        the first batch does not fit. Later ones may be cut. With TXN_COMMITTED also the aborted
+        transactions that a consumer must filter.
         """
         log = self._log
         is_filtered = False
@@ -76,7 +93,7 @@ class LogReads:
                 f"{log.log_end_offset}.",
             )
         if offset >= limit:
-            return FetchData(NO_DATA, offset, [] if is_filtered else None)
+            return NO_DATA, [] if is_filtered else None
         if max_bytes < 0:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max size {max_bytes}")
         bases = log.segments.base_offsets
@@ -86,11 +103,10 @@ class LogReads:
             if found is not None:
                 if not is_filtered or (found is NO_DATA and max_bytes > 0):
                     # also for a batch that does not fit: no aborts either
-                    data: FetchData = _new_tuple(FetchData, (found, offset, None))
-                    return data
-                return FetchData(found, offset, self._aborted(number, offset, limit))
+                    return found, None
+                return found, self._aborted(number, offset, limit)
             number += 1
-        return FetchData(NO_DATA, offset)
+        return NO_DATA, None
 
     def _aborted(self, number: int, offset: int, limit: int) -> list[AbortedTransaction]:
         try:
