@@ -125,6 +125,16 @@ def test_all_versions_are_in_the_table() -> None:
     assert shown == every
 
 
+def test_a_fetch_says_how_much_it_takes() -> None:
+    """KIP-1219: one limit for records, one for parts of snapshots."""
+    limits = requests.FetchLimits(11, 22)
+    for request_, limit in ((FETCH, 11), (SNAPSHOT, 22)):
+        made: Any = requests.to_message(request_, 18, cluster_id=CLUSTER, limits=limits)
+        assert made.max_bytes == limit
+    default: Any = requests.to_message(FETCH, 18, cluster_id=CLUSTER)
+    assert default.max_bytes == 1 << 20
+
+
 def test_what_a_version_cannot_say_is_refused() -> None:
     """A pre-vote for a voter without KIP-996, and a request without a message."""
     with pytest.raises(UnsupportedVersion):

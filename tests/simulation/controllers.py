@@ -67,7 +67,7 @@ class SimulatedController(SimulatedMember):
             node,
             metadata_log=log,
             store=store,
-            clock=quorum.clock,
+            clock=self.clock,
             config=config,
             run_in_worker=self.run_in_worker,
             send=self.send,

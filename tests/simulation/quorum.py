@@ -6,6 +6,7 @@ everything else. `QuorumChecks` looks at what the members announce.
 
 from __future__ import annotations
 
+import errno
 import zlib
 from collections import Counter
 from heapq import heappop, heappush
@@ -30,6 +31,7 @@ from ottla.raft.voter_set import Voter, VoterEndpoint, VoterSet
 from ottla.testing.disk import SimulatedCrash, SimulatedDisk
 from ottla.types import OffsetAndEpoch, Uuid
 from tests.simulation.quorum_checks import QuorumChecks, state_at
+from tests.simulation.quorum_faults import DriftingClock, SimulatedClock, latency_ms, rotten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,21 +42,6 @@ if TYPE_CHECKING:
 
 SNAPSHOT_PART_BYTES = 300
 MAX_EVENTS_PER_MS = 2000
-
-
-class SimulatedClock:
-    """The quorum's time, wall time as well."""
-
-    def __init__(self) -> None:
-        self.ms = 1_000_000
-
-    def now_ms(self) -> int:
-        """Return the time."""
-        return self.ms
-
-    def monotonic_ms(self) -> int:
-        """Return the time."""
-        return self.ms
 
 
 def directory_id(node_id: int, disk_number: int = 0) -> Uuid:
@@ -108,6 +95,7 @@ class SimulatedMember:
         self.life = 0
         self.driver: RaftDriver | None = None
         self.port = 9093
+        self.clock = DriftingClock(quorum.clock, quorum.rng, drifts=False)
         self.checked_offset = 0
         """All below was compared with what others committed."""
         self.committed_offset = -1
@@ -131,6 +119,7 @@ class SimulatedMember:
         self.life += 1
         self._tick_ms = -1
         self.committed_offset = -1
+        self.clock = DriftingClock(quorum.clock, quorum.rng, drifts=quorum.clocks_drift)
         self.disk.make(METADATA_LOG)
         self.disk.sync()  # as formatting does
         log = CheckedLog.open(self.disk, now_ms=quorum.clock.ms)
@@ -149,8 +138,8 @@ class SimulatedMember:
                 log_end_offset=log.end_offset, epoch_at_end=log.epoch_at_end()
             ),
             rng=Random(f"{quorum.seed}-{self.node_id}-{self.life}"),
-            now_ms=quorum.clock.ms,
-            wall_ms=quorum.clock.now_ms,
+            now_ms=self.clock.monotonic_ms(),
+            wall_ms=self.clock.now_ms,
         )
         self.checked_offset = log.start_offset
         self.driver = self.make_driver(node, log, store)
@@ -165,7 +154,7 @@ class SimulatedMember:
             node,
             log,
             store,
-            clock=self.quorum.clock,
+            clock=self.clock,
             run_in_worker=self.run_in_worker,
             listener=self,
             send=self.send,
@@ -211,6 +200,15 @@ class SimulatedMember:
         except SimulatedCrash:
             self.stop(power_cut=True)
             self.quorum.restart_later(self)
+        except OSError:
+            self._halt(life)
+
+    def _halt(self, life: int) -> None:
+        """End the process after an error of the disk, as a node does."""
+        if life == self.life and self.driver is not None:
+            assert self.quorum.disks_fill_up
+            self.stop(power_cut=False)
+            self.quorum.restart_later(self)
 
     # What the driver asks for
 
@@ -219,11 +217,11 @@ class SimulatedMember:
             self.guarded(life, self.driver.tick)
 
     def on_deadline(self, due_ms: int) -> None:
-        now_ms = self.quorum.clock.ms
+        now_ms = self.clock.monotonic_ms()
         if due_ms >= 1 << 61 or now_ms < self._tick_ms <= due_ms:
             return
         self._tick_ms = max(due_ms, now_ms + 1)
-        self.quorum.happen(self._tick_ms - now_ms, self._tick, self.life)
+        self.quorum.happen(self.clock.true_delay_ms(self._tick_ms), self._tick, self.life)
 
     def run_in_worker(
         self, job: Callable[[], Any], done: Callable[[Any, Exception | None], None]
@@ -275,8 +273,11 @@ class SimulatedMember:
         self.quorum.note(f"{self.node_id} resigned {epoch}")
 
     def failed(self, error: Exception) -> None:
-        """No member may fail: the simulated disks have no errors but crashes."""
-        raise AssertionError(f"node {self.node_id} failed: {error!r}") from error
+        """End the process when its disk is full; there are no other errors but crashes."""
+        if not self.quorum.disks_fill_up:
+            raise AssertionError(f"node {self.node_id} failed: {error!r}") from error
+        self.quorum.note(f"{self.node_id} failed")
+        self.quorum.happen(0, self._halt, self.life)
 
     # What its controller does
 
@@ -346,6 +347,12 @@ class SimulatedQuorum:
         """joins_by_itself is controller.quorum.auto.join.enable of all members."""
         self.seed = seed
         self.joins_by_itself = joins_by_itself
+        self.clocks_drift = seed % 4 == 1
+        self.disks_fill_up = seed % 6 == 4
+        self.rot_probability = 0.0
+        """Of a flipped bit in a response."""
+        self.late_probability = 0.0
+        """Of a message that takes longer than anyone waits."""
         self.voter_change_probability = 0.0
         self.snapshot_probability = 0.02
         self.rng = Random(seed)
@@ -415,8 +422,10 @@ class SimulatedQuorum:
         def respond(done: Pending[Any]) -> None:
             self.checks.answered(target, request, done.value)
             if self._passes(target.node_id, source.node_id):
-                delay_ms = self._latency_ms()
-                self.happen(delay_ms, source.guarded, life, _complete, pending, done.value)
+                response = done.value
+                if self.rng.random() < self.rot_probability:
+                    response = rotten(response, self.rng)
+                self.happen(self._latency_ms(), source.guarded, life, _complete, pending, response)
 
         def arrive() -> None:
             if target.driver is None:
@@ -441,9 +450,7 @@ class SimulatedQuorum:
         return (source, target) not in self.cut and self.rng.random() >= self.drop_probability
 
     def _latency_ms(self) -> int:
-        if self.rng.random() < 0.02:
-            return self.rng.randrange(20, 800)
-        return self.rng.randrange(1, 6)
+        return latency_ms(self.rng, self.late_probability)
 
     # Faults
 
@@ -453,14 +460,20 @@ class SimulatedQuorum:
         self.happen(self.rng.randrange(1, 6000), self._restart, member, life)
 
     def _restart(self, member: SimulatedMember, life: int) -> None:
-        if member.life == life and not member.is_alive:
+        if member.life != life or member.is_alive:
+            return
+        try:
             member.start()
+        except OSError:  # the disk is still full
+            assert self.disks_fill_up
+            member.stop(power_cut=False)
+            self.restart_later(member)
 
     def fault(self) -> None:
         """Do one thing of a bad day."""
         rng = self.rng
         member = rng.choice(list(self.members.values()))
-        kind = rng.randrange(8)
+        kind = rng.randrange(11)
         if kind <= 1 and member.is_alive:
             member.stop(power_cut=kind == 0)
             member.port += rng.random() < 0.2
@@ -484,6 +497,12 @@ class SimulatedQuorum:
             }
         elif kind == 5:
             self.cut = set()
+        elif kind == 8:
+            self.rot_probability = rng.choice([0.0, 0.05, 0.3])
+        elif kind == 9:
+            self.late_probability = rng.choice([0.0, 0.05, 0.3])
+        elif kind == 10 and self.disks_fill_up:
+            member.disk.fail(lambda _: True, errno.ENOSPC, times=rng.randrange(1, 12))
         elif kind == 6:
             self.drop_probability = rng.choice([0.0, 0.05, 0.3])
             self.duplicate_probability = rng.choice([0.0, 0.1])
@@ -494,6 +513,7 @@ class SimulatedQuorum:
         """End all faults; nodes that are down come back."""
         self.cut = set()
         self.drop_probability = self.duplicate_probability = self.slow_disk_probability = 0.0
+        self.rot_probability = self.late_probability = 0.0
         for member in self.members.values():
             member.disk.heal()
             if not member.is_alive:

@@ -33,7 +33,8 @@ from ottla.raft.voter_history import VoterHistory
 from ottla.raft.voter_set import VoterSet
 from ottla.testing.disk import SimulatedDisk
 from ottla.types import OffsetAndEpoch
-from tests.simulation.quorum import SimulatedClock, directory_id, voter
+from tests.simulation.quorum import directory_id, voter
+from tests.simulation.quorum_faults import SimulatedClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

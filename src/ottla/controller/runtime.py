@@ -86,6 +86,8 @@ class ControllerRuntime:
             listener=self,
             send=send,
             on_deadline=on_deadline,
+            part_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+            read_bytes=config.controller_quorum_fetch_max_bytes,
         )
         self.snapshots = SnapshotWriter(
             replayed, self.driver, clock=clock, config=config, on_failure=self.failed

@@ -110,6 +110,7 @@ class RaftDriver:
         "_listener",
         "_on_deadline",
         "_part_bytes",
+        "_read_bytes",
         "_send",
         "_stopped",
         "_store",
@@ -132,10 +133,11 @@ class RaftDriver:
         send: SendRequest,
         on_deadline: Callable[[int], None],
         part_bytes: int = PART_BYTES,
+        read_bytes: int = READ_BYTES,
     ) -> None:
         """on_deadline(ms) is told when `tick` is due, in monotonic ms.
 
-        part_bytes is how much of a snapshot a response carries.
+        part_bytes is how much of a snapshot a response carries, read_bytes how much of the log.
         """
         self.node = node
         self.log = log
@@ -156,6 +158,7 @@ class RaftDriver:
         self._send = send
         self._on_deadline = on_deadline
         self._part_bytes = part_bytes
+        self._read_bytes = read_bytes
 
     def tick(self) -> None:
         """Do what time demands; the first one joins the quorum."""
@@ -254,7 +257,8 @@ class RaftDriver:
     def _filled(self, response: Response) -> Response:
         """Return a response with what is read for it."""
         if isinstance(response, FetchResponse) and response.read_offset >= 0:
-            return response._replace(records=self.log.read_bytes(response.read_offset, READ_BYTES))
+            records = self.log.read_bytes(response.read_offset, self._read_bytes)
+            return response._replace(records=records)
         if isinstance(response, FetchSnapshotResponse) and response.size_bytes:
             snapshot_id, position = response.snapshot_id, response.position
             data = self.log.read_snapshot_part(snapshot_id, position, self._part_bytes)

@@ -6,7 +6,7 @@ carry has its default. Kafka: org.apache.kafka.raft.RaftUtil.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
@@ -48,9 +48,20 @@ RequestMessage: TypeAlias = (
     | RemoveRaftVoterRequest
 )
 PARTITION: Final = 0
-MAX_FETCH_BYTES: Final = 8 * 1024 * 1024
 _REPLICA_STATE_FROM: Final = 15
 _ReplicaState = FetchRequest.ReplicaState
+
+
+class FetchLimits(NamedTuple):
+    """Bytes of one response (KIP-1219)."""
+
+    records: int = 1 << 20
+    """controller.quorum.fetch.max.bytes."""
+    snapshot: int = 1 << 20
+    """controller.quorum.fetch.snapshot.max.bytes."""
+
+
+DEFAULT_LIMITS: Final = FetchLimits()
 
 
 _MESSAGES: Final[dict[type, type[RequestMessage]]] = {
@@ -74,7 +85,9 @@ def message_class(request: Request) -> type[RequestMessage]:
     return found
 
 
-def to_message(request: Request, version: int, *, cluster_id: str) -> RequestMessage:
+def to_message(
+    request: Request, version: int, *, cluster_id: str, limits: FetchLimits = DEFAULT_LIMITS
+) -> RequestMessage:
     """Return the message of a request; its encoding refuses what the version cannot say."""
     match request:
         case Vote():
@@ -84,9 +97,11 @@ def to_message(request: Request, version: int, *, cluster_id: str) -> RequestMes
         case EndQuorumEpoch():
             return _end_epoch(request, cluster_id)
         case Fetch():
-            return _fetch(request, version, cluster_id)
+            message = _fetch(request, version, cluster_id)
+            message.max_bytes = limits.records
+            return message
         case FetchSnapshot():
-            return _fetch_snapshot(request, cluster_id)
+            return _fetch_snapshot(request, cluster_id, limits.snapshot)
         case UpdateVoter() | AddVoter() | RemoveVoter():
             return _voter_change(request, cluster_id)
     raise AssertionError(f"{message_class(request)} has no mapping")
@@ -172,7 +187,6 @@ def _fetch(request: Fetch, version: int, cluster_id: str) -> FetchRequest:
         cluster_id=cluster_id,
         max_wait_ms=request.max_wait_ms,
         min_bytes=0,
-        max_bytes=MAX_FETCH_BYTES,
         topics=[topic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )
     if version >= _REPLICA_STATE_FROM:
@@ -182,7 +196,9 @@ def _fetch(request: Fetch, version: int, cluster_id: str) -> FetchRequest:
     return message
 
 
-def _fetch_snapshot(request: FetchSnapshot, cluster_id: str) -> FetchSnapshotRequest:
+def _fetch_snapshot(
+    request: FetchSnapshot, cluster_id: str, max_bytes: int
+) -> FetchSnapshotRequest:
     topic = FetchSnapshotRequest.TopicSnapshot
     end_offset, epoch = request.snapshot_id
     partition = topic.PartitionSnapshot(
@@ -195,7 +211,7 @@ def _fetch_snapshot(request: FetchSnapshot, cluster_id: str) -> FetchSnapshotReq
     return FetchSnapshotRequest(
         cluster_id=cluster_id,
         replica_id=request.replica.node_id,
-        max_bytes=MAX_FETCH_BYTES,
+        max_bytes=max_bytes,
         topics=[topic(name=METADATA_TOPIC, partitions=[partition])],
     )
 

@@ -21,6 +21,7 @@ from ottla.raft.requests import (
     VersionsResponse,
 )
 from ottla.raft.wire import requests, responses
+from ottla.raft.wire.requests import DEFAULT_LIMITS, FetchLimits
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,6 +45,7 @@ class QuorumSettings(NamedTuple):
     bootstrap: Sequence[Address]
     """controller.quorum.bootstrap.servers; they have the node ids -2, -3, ..."""
     request_timeout_ms: int
+    limits: FetchLimits = DEFAULT_LIMITS
 
 
 class QuorumChannel:
@@ -90,7 +92,9 @@ class QuorumChannel:
             return Outgoing(ApiVersionsRequest, lambda _version: message), _versions_of
         return Outgoing(
             requests.message_class(request),
-            lambda version: requests.to_message(request, version, cluster_id=cluster_id),
+            lambda version: requests.to_message(
+                request, version, cluster_id=cluster_id, limits=self._settings.limits
+            ),
         ), lambda got: responses.from_message(got, listener)
 
     def _address(self, node_id: int, endpoints: tuple[VoterEndpoint, ...]) -> Address | None:

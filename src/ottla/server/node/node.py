@@ -20,6 +20,7 @@ from ottla.metadata.loader import MetadataLoader
 from ottla.network.limits import sweep_interval_ms
 from ottla.purgatory.pending import Pending
 from ottla.quota.quotas import Quotas
+from ottla.raft.wire.requests import FetchLimits
 from ottla.replication.replica_set import ReplicaSet
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.coordinator_log import TopicLog
@@ -149,6 +150,10 @@ class Node:
             listener=names[0] if names else "",
             bootstrap=config.bootstrap_controllers,
             request_timeout_ms=config.controller_quorum_request_timeout_ms,
+            limits=FetchLimits(
+                config.controller_quorum_fetch_max_bytes,
+                config.controller_quorum_fetch_snapshot_max_bytes,
+            ),
         )
         return QuorumChannel(settings, loop=resources.loop, clock=self.clock, timer=resources.timer)
 
