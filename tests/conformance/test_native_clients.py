@@ -18,6 +18,8 @@ from ottla.clients.consumer.core import RebalanceListener
 from ottla.clients.settings import COMMON, read_settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.apis.metadata import MetadataRequest
+from tests.conformance.applied import wait_until_applied
+from tests.conformance.pair import Speaker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,10 +52,11 @@ def admin(bootstrap: str) -> Iterator[Admin]:
 
 
 @pytest.fixture
-def topic(admin: Admin) -> str:
-    """Give a fresh topic of three partitions."""
+def topic(bootstrap: str, admin: Admin) -> str:
+    """Give a fresh topic of three partitions that the broker leads."""
     name = f"t-{uuid.uuid4().hex[:10]}"
     admin.create_topic(name, 3)
+    wait_until_applied(Speaker(bootstrap).ask)
     return name
 
 

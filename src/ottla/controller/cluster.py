@@ -265,7 +265,7 @@ class ClusterControl:
                 for one in request.features
             ],
         )
-        response = ControllerRegistrationResponse(error_message=None)
+        response = ControllerRegistrationResponse(error_message="")
         return ControllerResult([MessageAndVersion(record, 0)], response)
 
     # Replay

@@ -22,7 +22,7 @@ _TIME_RANGE = re.compile(r"within \[-?\d+, -?\d+\]")  # moves with the clock
 _FIRST_TIME_MS = 1_750_000_000_000  # later than every timestamp that the cases produce
 _LAST_TIME_MS = 5_000_000_000_000
 # numbers that each node draws: the sign says whether there is one
-_DRAWN = frozenset({"session_id", "producer_id"})
+_DRAWN = frozenset({"session_id", "producer_id", "broker_epoch", "producer_id_start"})
 _MASKED = frozenset(
     {
         "throttle_time_ms",

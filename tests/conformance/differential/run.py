@@ -19,6 +19,7 @@ from ottla.server.requests.api import served_apis
 from ottla.testing.cluster import Cluster
 from tests.conformance.differential import (
     allowed,
+    broker_cases,
     cluster_cases,
     config_cases,
     group_cases,
@@ -47,6 +48,7 @@ FAMILIES = (
     cluster_cases,
     group_cases,
     quorum_cases,
+    broker_cases,
 )
 # Both nodes: no timer of these may fire while the cases run.
 SETTINGS = {

@@ -31,6 +31,7 @@ CANNOT_FAIL: dict[int | tuple[int, str], tuple[int, str]] = {
     ApiKey.DESCRIBE_LOG_DIRS: (5, "unknown partitions are left out"),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, "unknown partitions are left out"),
     ApiKey.LIST_CONFIG_RESOURCES: (0, "the kinds came with version 1"),
+    ApiKey.CONTROLLER_REGISTRATION: (0, "only metadata versions before 3.7 refuse it"),
     ApiKey.DESCRIBE_CLUSTER: (0, "the kind of endpoint came with version 1"),
 }
 # What a node that is alone must refuse: its success would take the cluster apart.
