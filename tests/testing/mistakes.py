@@ -27,9 +27,19 @@ def test_marker_word(kafka: Kafka) -> None:
     """@pytest.mark.kafka takes config= and nodes=, not confg"""
 
 
-@pytest.mark.kafka(nodes=3)
+@pytest.mark.kafka(nodes=0)
 def test_nodes(kafka: Kafka) -> None:
-    """clusters of several nodes come with a later part of Ottla"""
+    """nodes=0: a cluster has at least one node"""
+
+
+@pytest.mark.kafka(nodes=3, config={"node.id": 2})
+def test_node_id(kafka: Kafka) -> None:
+    """node.id: a cluster of several nodes sets it itself"""
+
+
+@pytest.mark.kafka(nodes=3, config={"listeners": "PLAINTEXT://:9092,CONTROLLER://:0"})
+def test_node_ports(kafka: Kafka) -> None:
+    """listeners: PLAINTEXT://:9092: several nodes need port 0"""
 
 
 def test_cluster_setting(kafka_cluster: KafkaFactory) -> None:

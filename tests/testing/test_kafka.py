@@ -16,8 +16,9 @@ from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from ottla.clients import blocking
 from ottla.config.problems import ConfigErrors
-from ottla.testing.cluster import Cluster, ClusterError
+from ottla.testing.cluster import Cluster
 from ottla.testing.plugin import _options
+from ottla.testing.threaded_node import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,11 +95,12 @@ def test_the_shared_node_is_started_for_the_next_test(request: pytest.FixtureReq
 
 
 def test_what_the_marker_asks_for_is_not_passed_over() -> None:
-    """Several nodes are refused, as `kafka_cluster` does; so are words that mean nothing."""
+    """A marker's options are those of a cluster; what a cluster sets itself is refused."""
     assert _options() == _options(nodes=1) == {}
     assert _options({"num.partitions": "3"})["config"] == {"num.partitions": "3"}
-    with pytest.raises(ClusterError, match="several nodes"):
-        Cluster(**_options(nodes=3))
+    assert _options(nodes=3) == {"config": None, "nodes": 3}
+    with pytest.raises(ClusterError, match=r"node\.id: a cluster of several nodes sets it itself"):
+        Cluster(nodes=3, config={"node.id": "5"})
     with pytest.raises(ClusterError, match=r"log\.dirs"):
         Cluster(config={"log.dirs": "/somewhere"})
 

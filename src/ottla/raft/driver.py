@@ -114,6 +114,7 @@ class RaftDriver:
         "_send",
         "_stopped",
         "_store",
+        "_unreachable",
         "commit_latencies_ms",
         "failure",
         "log",
@@ -151,6 +152,8 @@ class RaftDriver:
         self._is_running = False
         self._flush_is_due = False
         self._stopped: Pending[None] | None = None
+        self._unreachable: set[int] = set()
+        """Nodes that did not hear of the resignation: they are down, or stop as well."""
         self._store = store
         self._clock = clock
         self.run_in_worker = run_in_worker
@@ -178,7 +181,10 @@ class RaftDriver:
         return pending
 
     def stop(self) -> Pending[None]:
-        """Resign; complete when the other voters know, at once where this node does not lead."""
+        """Resign; complete when the other voters know, at once where this node does not lead.
+
+        Those that cannot be reached do not count.
+        """
         stopped = self._stopped = Pending()
         self._happened(ShutdownRequested())
         self._check_stopped()
@@ -186,7 +192,9 @@ class RaftDriver:
 
     def _check_stopped(self) -> None:
         role = self.node.role
-        if self._stopped is not None and not (isinstance(role, Resigned) and role.unacknowledged):
+        if self._stopped is None:
+            return
+        if not isinstance(role, Resigned) or role.unacknowledged <= self._unreachable:
             self._stopped.complete(None)
 
     # The machine
@@ -312,6 +320,8 @@ class RaftDriver:
 
         def answered(done: Pending[Response]) -> None:
             response = None if done.error is not None else done.value
+            if response is None and self._stopped is not None:
+                self._unreachable.add(effect.node_id)
             self._happened(ResponseReceived(correlation_id, response))
 
         self._send(effect.node_id, effect.endpoints, effect.request).on_done(answered)

@@ -8,9 +8,10 @@ from importlib import import_module
 TYPE_CHECKING = False  # as in `typing`, whose import would cost more than all of this
 if TYPE_CHECKING:
     from ottla.config.problems import ConfigErrors
-    from ottla.testing.cluster import Cluster, ClusterError, ForeignCluster
+    from ottla.testing.cluster import Cluster, ForeignCluster
     from ottla.testing.expectation import Expectation
     from ottla.testing.kafka import Kafka, KafkaFactory
+    from ottla.testing.threaded_node import ClusterError
     from ottla.testing.topic import TestTopic
 
 __all__ = [
@@ -26,7 +27,7 @@ __all__ = [
 
 _MODULES = {
     "Cluster": "ottla.testing.cluster",
-    "ClusterError": "ottla.testing.cluster",
+    "ClusterError": "ottla.testing.threaded_node",
     "ConfigErrors": "ottla.config.problems",
     "Expectation": "ottla.testing.expectation",
     "ForeignCluster": "ottla.testing.cluster",

@@ -1,57 +1,68 @@
-"""A real node in the test's process, on its own thread and loop.
+"""Real nodes in the test's process, each on its own thread and loop.
 
-Kafka: org.apache.kafka.common.test.KafkaClusterTestKit, which needs a JVM; here a start takes a
-fraction of a second.
+Kafka: org.apache.kafka.common.test.KafkaClusterTestKit, which needs a JVM; here a start of one node
+takes a fraction of a second.
 """
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
-import threading
+from concurrent.futures import FIRST_EXCEPTION, wait
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from ottla.config.definition import Type
-from ottla.config.problems import ConfigErrors, nearest
+from ottla.config.problems import ConfigErrors
 from ottla.errors import KafkaError
+from ottla.testing.cluster_files import CONTROLLER, ClusterFiles, node_directory
+from ottla.testing.threaded_node import START_TIMEOUT_S, ClusterError, ThreadedNode
 from ottla.testing.tracebacks import raised_at_the_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Self, TypeVar
 
-    from ottla.config.broker import BrokerConfig
     from ottla.server.node.node import Node
+    from ottla.server.system.environment import Environment
 
     T = TypeVar("T")
 
-START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 10.0
-STOP_TIMEOUT_S = 30.0
+_PORT_ATTEMPTS = 5
 TEST_DEFAULTS: Mapping[str, str] = {
     "node.id": "1",
     "process.roles": "broker,controller",
-    "controller.listener.names": "CONTROLLER",
-    "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+    "controller.listener.names": CONTROLLER,
+    "listeners": f"PLAINTEXT://127.0.0.1:0,{CONTROLLER}://127.0.0.1:0",
     "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
     "offsets.topic.replication.factor": "1",
 }
 """What tests want: free ports, no waiting for members that never come, few internal files."""
-
-
-class ClusterError(RuntimeError):
-    """The cluster was asked for something it cannot do; one line."""
+QUORUM_DEFAULTS: Mapping[str, str] = {
+    "controller.quorum.election.timeout.ms": "400",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+"""Of several nodes: failures are noticed within seconds."""
+_OWN_SETTINGS = (
+    "node.id",
+    "broker.id",
+    "process.roles",
+    "controller.listener.names",
+    "controller.quorum.voters",
+    "controller.quorum.bootstrap.servers",
+)
+"""What a cluster of several nodes sets itself."""
 
 
 class Cluster:
-    """One node; `start`, then `bootstrap`, then `stop`. Also a context manager.
+    """Nodes 1, 2, …, each broker and controller: `start`, `bootstrap`, then `stop`; or `with`.
 
-    `config` takes Kafka's dotted names over TEST_DEFAULTS; `data_dir` keeps the data (else a
-    temporary directory that `stop` removes).
+    `config` takes Kafka's dotted names over TEST_DEFAULTS and, of several nodes, QUORUM_DEFAULTS;
+    `data_dir` keeps the data (else a temporary directory that `stop` removes).
     """
 
     client_settings: Mapping[str, str] = MappingProxyType({})
@@ -65,49 +76,75 @@ class Cluster:
         config: Mapping[str, object] | None = None,
         data_dir: str | None = None,
     ) -> None:
-        if nodes != 1:
-            raise ClusterError("clusters of several nodes come with a later part of Ottla")
-        if config and not {"log.dirs", "log.dir"}.isdisjoint(config):
-            raise ClusterError("log.dirs: the data go to data_dir, give that")
+        if nodes < 1:
+            raise ClusterError(f"nodes={nodes}: a cluster has at least one node")
         given = {name: as_text(value) for name, value in (config or {}).items()}
+        _refuse_own(given, nodes)
         self.config = {**TEST_DEFAULTS, **given}
+        """The settings of the node, or what several have in common."""
+        if nodes > 1:
+            replicas = str(min(3, nodes))
+            self.config = {
+                **TEST_DEFAULTS,
+                **QUORUM_DEFAULTS,
+                "offsets.topic.replication.factor": replicas,
+                **given,
+            }
+        self._node_count = nodes
         self._keeps_data = data_dir is not None
         self._data_dir = data_dir
-        self._node: Node | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._nodes: dict[int, ThreadedNode] = {}
+
+    @property
+    def nodes(self) -> tuple[ThreadedNode, ...]:
+        """The nodes that were started, whether they run or not."""
+        return tuple(self._nodes.values())
+
+    @raised_at_the_call
+    def node(self, node_id: int) -> ThreadedNode:
+        """Return a node, whether it runs or not."""
+        if node_id not in self._nodes:
+            self._running()
+            known = ", ".join(map(str, self._nodes))
+            noun = "node" if self._node_count == 1 else "nodes"
+            raise ClusterError(f"there is no node {node_id}: the cluster has {noun} {known}")
+        return self._nodes[node_id]
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started, and neither stopped nor killed since."""
-        return self._node is not None
+        """Whether any node was started, and neither stopped nor killed since."""
+        return any(one.is_running for one in self.nodes)
 
     @property
     @raised_at_the_call
     def bootstrap(self) -> str:
-        """The address for `bootstrap.servers`."""
-        return self._running().bootstrap
+        """The addresses for `bootstrap.servers`: of all nodes, also of those that are down."""
+        self._running()
+        return ",".join(one.address for one in self.nodes)
 
     @property
     @raised_at_the_call
     def metrics_url(self) -> str:
-        """The address of /metrics; ClusterError unless `metrics.listener` is configured."""
-        url = self._running().http.url
-        if url is None:
-            raise ClusterError("set metrics.listener, for instance to 127.0.0.1:0")
-        return url
+        """The first node's address of /metrics; ClusterError unless `metrics.listener` is set."""
+        return self._running()[0].metrics_url
 
     @property
     def data_dir(self) -> str:
-        """The node's data directory."""
+        """The data directory; of several nodes, with one each below it."""
         if self._data_dir is None:
             self._data_dir = tempfile.mkdtemp(prefix="ottla-test-")
         return self._data_dir
 
-    def _running(self) -> Node:
-        if self._node is None:
+    def _running(self) -> list[ThreadedNode]:
+        running = [one for one in self.nodes if one.is_running]
+        if not running:
             raise ClusterError("the cluster is not running; call start() or use it in `with`")
-        return self._node
+        return running
+
+    def _selected(self, node_id: int | None) -> tuple[ThreadedNode, ...]:
+        return self.nodes if node_id is None else (self.node(node_id),)
+
+    # Start
 
     @raised_at_the_call
     def __enter__(self) -> Self:
@@ -117,52 +154,68 @@ class Cluster:
         self.stop()
 
     @raised_at_the_call
-    def start(self) -> Self:
-        """Start the node; returns when it serves requests. Raises what the node's start raises.
+    def start(self, node_id: int | None = None) -> Self:
+        """Start a node, or all that do not run, at once; returns when they serve requests.
 
-        Settings that do not exist are refused with ConfigErrors. A start that fails leaves nothing
-        behind but a data_dir that was given.
+        Raises what a node's start raises. Settings that do not exist are refused with ConfigErrors.
+        A first start that fails leaves nothing behind but a data_dir that was given. Of several
+        nodes one serves only when most of them run.
         """
-        if self._node is not None:
+        if node_id is not None and self._nodes:
+            self.node(node_id).start()
+            return self
+        if self._nodes and all(one.is_running for one in self.nodes):
             raise ClusterError("the cluster is running already")
         begins = self._data_dir is None
         try:
-            return self._start()
+            self._start_all()
         except BaseException:
             if begins:
                 self._remove_data()
             raise
+        return self
 
-    def _start(self) -> Self:
-        from ottla.config.broker import parse_broker_config
-        from ottla.server.node.node import Node
+    def _start_all(self) -> None:
+        from ottla.server.node.startup import PortTaken
+
+        for attempt in range(_PORT_ATTEMPTS):
+            files = self._make_nodes()
+            try:
+                _start_together([one for one in self.nodes if not one.is_running])
+            except PortTaken:
+                if files is None or attempt + 1 == _PORT_ATTEMPTS:
+                    raise
+                files.remove()  # another process was faster: nothing was served yet
+                self._nodes = {}
+            else:
+                return
+
+    def _make_nodes(self) -> ClusterFiles | None:
+        """Make the nodes before the first start; return the files of a cluster that is new."""
+        if self._nodes:
+            return None
+        if self._node_count == 1:
+            node = ThreadedNode(self.config, self.data_dir, self._environment)
+            self.config = node.config
+            self._nodes = {node.node_id: node}
+            return None
+        files = ClusterFiles(self.data_dir, self._node_count)
+        listeners, is_new = files.prepare(self.config)
+        self._nodes = {
+            node_id: ThreadedNode(
+                files.config_of(node_id, self.config, listeners),
+                node_directory(self.data_dir, node_id),
+                self._environment,
+                may_format=False,
+            )
+            for node_id in listeners
+        }
+        return files if is_new else None
+
+    def _environment(self) -> Environment:
         from ottla.server.system.real import RealEnvironment
 
-        config = parse_broker_config({**self.config, "log.dirs": self.data_dir})
-        _refuse_unknown(config)
-        self._loop = _new_loop()
-        self._thread = threading.Thread(
-            target=_run_loop, args=(self._loop,), name="ottla-node", daemon=True
-        )
-        self._thread.start()
-
-        async def start() -> Node:
-            node = Node(config, RealEnvironment(), may_format=True)
-            await node.start()
-            return node
-
-        try:
-            node = self._call(start(), START_TIMEOUT_S)
-        except BaseException:
-            self._end_loop()
-            raise
-        self._node = node
-        # a restart must find the same address, as a real server's would be
-        self.config["listeners"] = _fixed_ports(self.config["listeners"], node.addresses)
-        if node.http.address is not None:
-            host, port = node.http.address
-            self.config["metrics.listener"] = f"{host}:{port}"
-        return self
+        return RealEnvironment()
 
     @staticmethod
     def check_topic_settings(settings: Mapping[str, str]) -> None:
@@ -173,8 +226,13 @@ class Cluster:
         if problems:
             raise ConfigErrors(problems)
 
-    def stop(self) -> None:
-        """Stop the node cleanly and remove a temporary data directory; nothing when not running."""
+    # Stop
+
+    def stop(self, node_id: int | None = None) -> None:
+        """Stop a node cleanly, keeping its data; or all, and remove a temporary data directory."""
+        if node_id is not None:
+            self.node(node_id).stop()
+            return
         try:
             self.shutdown()
         finally:
@@ -184,50 +242,104 @@ class Cluster:
         if not self._keeps_data and self._data_dir is not None:
             shutil.rmtree(self._data_dir, ignore_errors=True)
             self._data_dir = None
+            self._nodes = {}
 
     def shutdown(self) -> None:
-        """Stop the node cleanly, but keep its data for the next `start`."""
-        node, self._node = self._node, None
-        if node is not None:
+        """Stop all nodes cleanly and at once, but keep their data for the next `start`."""
+        running = [one for one in self.nodes if one.is_running]
+        if len(running) > 1:  # with one that stops first, the last ones would have no controller
+            wait([left for one in running if (left := one.begin_leave()) is not None])
+        stopped = [(one, one.begin_stop()) for one in running]
+        errors = []
+        for one, done in stopped:
             try:
-                self._call(node.stop(), STOP_TIMEOUT_S)
-            finally:
-                self._end_loop()
+                one.end(done)
+            except Exception as error:  # noqa: BLE001 - the other threads are to be ended, too
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
-    def kill(self) -> None:
-        """End the node as `kill -9` would: no flush, no marker; data stay for the next `start`."""
-        node, self._node = self._node, None
-        if node is not None:
-            try:
-                self._call(_killed(node), STOP_TIMEOUT_S)
-            finally:
-                self._end_loop()
+    def kill(self, node_id: int | None = None) -> None:
+        """End a node, or all, as `kill -9` would; data stay for the next `start`."""
+        for one in self._selected(node_id):
+            one.kill()
 
-    def restart(self) -> Self:
-        """Stop cleanly and start again on the same data and ports."""
+    @raised_at_the_call
+    def restart(self, node_id: int | None = None) -> Self:
+        """Stop a node, or all, cleanly and start again on the same data and ports."""
+        if node_id is not None:
+            self.node(node_id).restart()
+            return self
         self.shutdown()
         return self.start()
 
-    def run(self, function: Callable[[Node], T]) -> T:
-        """Call a function of the node on its own loop and return what it returns."""
-        node = self._running()
+    @raised_at_the_call
+    def pause(self, node_id: int) -> None:
+        """Let a node do nothing until `resume`, as SIGSTOP would: its connections stay open."""
+        self.node(node_id).pause()
 
-        async def call() -> T:
-            return function(node)
+    @raised_at_the_call
+    def resume(self, node_id: int) -> None:
+        """Let a paused node go on."""
+        self.node(node_id).resume()
 
-        return self._call(call(), STOP_TIMEOUT_S)
+    # State
 
-    def _call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout_s)
+    def run(self, function: Callable[[Node], T], node_id: int | None = None) -> T:
+        """Call a function of a node, or of the first that runs, on its loop; return its result."""
+        if node_id is not None:
+            return self.node(node_id).run(function)
+        return next(one for one in self._running() if not one.is_paused).run(function)
 
-    def _end_loop(self) -> None:
-        loop, thread = self._loop, self._thread
-        self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(STOP_TIMEOUT_S)
-            loop.close()
+    @property
+    def controller_id(self) -> int | None:
+        """The node whose controller is active; None while there is none."""
+        found = [
+            (one.run(lambda node: node.controller.quorum.leader_epoch), one.node_id)
+            for one in self.nodes
+            if one.is_running and not one.is_paused and one.run(lambda node: node.controller.active)
+        ]
+        return max(found)[1] if found else None  # one that was cut off may not know it yet
+
+    def leader(self, topic: str, partition: int = 0) -> int | None:
+        """Return the node that leads a partition; None while none does.
+
+        ClusterError for a partition that does not exist.
+        """
+
+        def look(node: Node) -> int | None:
+            found = node.broker.image.topics.partition(topic, partition)
+            if found is None:
+                raise ClusterError(f"there is no partition {topic}-{partition}")
+            return found.leader if found.leader >= 0 else None
+
+        return self.run(look, self.controller_id)
+
+
+def _start_together(nodes: Sequence[ThreadedNode]) -> None:
+    """Start nodes at once; when one fails, none runs."""
+    try:
+        started = [one.begin_start() for one in nodes]
+        done, left = wait(started, START_TIMEOUT_S, FIRST_EXCEPTION)
+        for start in done:
+            start.result()
+        if left:
+            raise ClusterError(f"{len(left)} of the nodes do not serve after {START_TIMEOUT_S} s")
+    except BaseException:
+        for one in nodes:
+            one.abort_start()
+        raise
+    for one in nodes:
+        one.started()
+
+
+def _refuse_own(given: Mapping[str, str], nodes: int) -> None:
+    """Raise ClusterError for settings that cannot be given to a cluster."""
+    if not {"log.dirs", "log.dir"}.isdisjoint(given):
+        raise ClusterError("log.dirs: the data go to data_dir, give that")
+    for name in _OWN_SETTINGS if nodes > 1 else ():
+        if name in given:
+            raise ClusterError(f"{name}: a cluster of several nodes sets it itself")
 
 
 class ForeignCluster:
@@ -258,10 +370,10 @@ class ForeignCluster:
     def check_topic_settings(self, settings: Mapping[str, str]) -> None:
         """Leave it to the broker, which may have settings that Ottla does not know."""
 
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, _node_id: int | None = None) -> NoReturn:
         raise ClusterError(f"{self.bootstrap} is not ours to stop (--ottla-url)")
 
-    kill = shutdown = restart = start = _refuse
+    kill = shutdown = restart = start = stop = pause = resume = _refuse
 
 
 def as_text(value: object) -> str:
@@ -271,44 +383,3 @@ def as_text(value: object) -> str:
     if isinstance(value, list | tuple):
         return ",".join(str(entry) for entry in value)
     return str(value)
-
-
-def _refuse_unknown(config: BrokerConfig) -> None:
-    """Raise ConfigErrors for names that nothing reads; plug-ins may have names of their own."""
-    has_plugins = any(
-        definition.type is Type.CLASS or name == "metric.reporters"
-        for name, definition in config.keys.items()
-        if name in config.given
-    )
-    problems = [
-        one for one in config.unknown_settings if not has_plugins or nearest(one.name, config.keys)
-    ]
-    if problems:
-        raise ConfigErrors(problems)
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:  # not on Windows
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    loop.run_forever()
-
-
-async def _killed(node: Node) -> None:
-    node.kill()
-
-
-def _fixed_ports(listeners: str, addresses: Mapping[str, tuple[str, int]]) -> str:
-    fixed = []
-    for entry in listeners.split(","):
-        name, _, rest = entry.strip().partition("://")
-        host, _, port = rest.rpartition(":")
-        number = addresses[name][1] if int(port) == 0 else int(port)
-        fixed.append(f"{name}://{host}:{number}")
-    return ",".join(fixed)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.testing.client_settings import of_confluent, of_python_clients
-from ottla.testing.cluster import ClusterError, as_text
+from ottla.testing.cluster import as_text
 from ottla.testing.table import table
 from ottla.testing.topic import TestTopic
 from ottla.testing.tracebacks import raised_at_the_call
@@ -256,15 +256,33 @@ class Kafka:
 
     @raised_at_the_call
     def kill(self, node: int = 1) -> None:
-        """End the node as `kill -9` would."""
-        _check_node(node)
-        self.cluster.kill()
+        """End a node as `kill -9` would."""
+        self.cluster.kill(node)
+
+    @raised_at_the_call
+    def stop(self, node: int = 1) -> None:
+        """Stop a node cleanly."""
+        self.cluster.stop(node)
 
     @raised_at_the_call
     def start(self, node: int = 1) -> None:
         """Start a killed or stopped node again on its data and port."""
-        _check_node(node)
-        self.cluster.start()
+        self.cluster.start(node)
+
+    @raised_at_the_call
+    def restart(self, node: int = 1) -> None:
+        """Stop a node cleanly and start it again on its data and port."""
+        self.cluster.restart(node)
+
+    @raised_at_the_call
+    def pause(self, node: int = 1) -> None:
+        """Let a node do nothing until `resume`, as SIGSTOP would."""
+        self.cluster.pause(node)
+
+    @raised_at_the_call
+    def resume(self, node: int = 1) -> None:
+        """Let a paused node go on."""
+        self.cluster.resume(node)
 
     def describe(self) -> str:
         """Return topics with their records, and groups with their lag: for a failing test."""
@@ -300,8 +318,3 @@ class Kafka:
 
 def _dotted(name: str) -> str:
     return name if name.startswith("on_") or name.endswith("_cb") else name.replace("_", ".")
-
-
-def _check_node(node: int) -> None:
-    if node != 1:
-        raise ClusterError(f"there is no node {node}: the cluster has node 1")

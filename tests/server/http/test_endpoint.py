@@ -25,7 +25,8 @@ from ottla.errors import OttlaError
 from ottla.server.http.endpoint import HttpEndpoint
 from ottla.server.http.health import BrokerState
 from ottla.server.node.startup import PortTaken
-from ottla.testing.cluster import TEST_DEFAULTS, Cluster, ClusterError
+from ottla.testing.cluster import TEST_DEFAULTS, Cluster
+from ottla.testing.threaded_node import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

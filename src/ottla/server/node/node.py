@@ -82,6 +82,7 @@ class Node:
         self.clock = environment.clock
         self._created_ms = self.clock.monotonic_ms()
         self._are_requests_logged = False
+        self._is_left = False
         self.failure: Exception | None = None
         self.halted = asyncio.Event()
         self._wake_on_halt: list[Callable[[], None]] = []
@@ -307,6 +308,8 @@ class Node:
                 await self._join_cluster()
         except BaseException:
             self._listeners.close()
+            self._lifecycle.stop()
+            self._close_channels()
             self._resources.close()
             raise
         self._maintenance.start()
@@ -439,14 +442,24 @@ class Node:
 
     # Stop
 
-    async def stop(self) -> None:
-        """Stop serving, flush and close the logs, leave the clean marker."""
-        resources, begin_ms = self._resources, self.clock.monotonic_ms()
+    async def leave(self) -> None:
+        """Leave the cluster in order, once; `stop` does so, too.
+
+        Where all nodes stop together, all leave first: a controlled shutdown needs a controller.
+        """
+        if self._is_left:
+            return
+        self._is_left = True
         count = self.connection_count
         log.info("stopping: closing %d connections", count, extra={"event": "node.stopping"})
         self.http.stopping()
         if self.failure is None and self.config.is_broker:
             await self._controlled_shutdown()
+
+    async def stop(self) -> None:
+        """Stop serving, flush and close the logs, leave the clean marker."""
+        resources, begin_ms = self._resources, self.clock.monotonic_ms()
+        await self.leave()
         self._listeners.close()
         self.broker.decompression.close()
         self._maintenance.stop()
@@ -497,12 +510,15 @@ class Node:
         self.broker.decompression.close()
         self._maintenance.stop()
         self._lifecycle.stop()
-        self._forwarding.close()
-        self._heartbeats.close()
-        self._quorum_channel.close()
+        self._close_channels()
         self._resources.timer.close()
         self._resources.workers.close()
         self._resources.release_directories()
+
+    def _close_channels(self) -> None:
+        """Close the connections to other nodes."""
+        for channel in (self._forwarding, self._heartbeats, self._quorum_channel):
+            channel.close()
 
 
 def _java_text(value: Uuid) -> str:

@@ -10,9 +10,7 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.config.broker import parse_broker_config
-from ottla.raft.voter_set import Voter, VoterEndpoint
-from ottla.server.node.format import FormatRequest, FormatTarget, format_directories
+from ottla.testing.formatting import format_node, new_quorum
 from ottla.testing.simulation.environment import START_MS
 from ottla.testing.simulation.loop import SimulatedLoop
 from ottla.testing.simulation.network import SimulatedNetwork
@@ -26,10 +24,10 @@ if TYPE_CHECKING:
     from ottla.clients.admin.admin import AsyncAdmin
     from ottla.clients.consumer.consumer import AsyncConsumer
     from ottla.clients.producer.producer import AsyncProducer
+    from ottla.testing.formatting import QuorumFormat
 
 T = TypeVar("T")
 BOTH = "broker,controller"
-FORMAT_DATE = "Thu Oct 09 08:53:20 UTC 2025"
 
 
 class SimulatedCluster:
@@ -52,18 +50,16 @@ class SimulatedCluster:
         self.loop = SimulatedLoop(Trace(keep_lines=keep_lines))
         self.network = SimulatedNetwork(self.loop, Random(f"{seed}/network"))  # noqa: S311 - repeatable
         rng = Random(f"{seed}/format")  # noqa: S311 - repeatable
-        cluster_id = str(Uuid(rng.randbytes(16)))
-        voters = tuple(
-            Voter(
-                number,
-                Uuid(rng.randbytes(16)),
-                (VoterEndpoint("CONTROLLER", f"node{number}", CONTROLLER_PORT),),
-            )
-            for number in range(1, nodes + 1)
-            if "controller" in roles.get(number, BOTH)
+        voters = [
+            number for number in range(1, nodes + 1) if "controller" in roles.get(number, BOTH)
+        ]
+        quorum = new_quorum(
+            {number: (f"node{number}", CONTROLLER_PORT) for number in voters},
+            lambda: Uuid(rng.randbytes(16)),
+            now_ms=START_MS,
         )
         self._nodes = {
-            number: self._make(number, voters, cluster_id, roles.get(number, BOTH), config or {})
+            number: self._make(number, quorum, roles.get(number, BOTH), config or {})
             for number in range(1, nodes + 1)
         }
         self.bootstrap = ",".join(
@@ -71,46 +67,28 @@ class SimulatedCluster:
         )
 
     def _make(
-        self,
-        number: int,
-        voters: tuple[Voter, ...],
-        cluster_id: str,
-        roles: str,
-        config: Mapping[str, str],
+        self, number: int, quorum: QuorumFormat, roles: str, config: Mapping[str, str]
     ) -> SimulatedNode:
         host = f"node{number}"
         listeners = {"broker": f"PLAINTEXT://{host}:{PORT}"}
         listeners["controller"] = f"CONTROLLER://{host}:{CONTROLLER_PORT}"
-        quorum = ",".join(f"node{one.voter_id}:{CONTROLLER_PORT}" for one in voters)
-        replicas = str(min(3, len(voters)))
+        controllers = (f"node{one.voter_id}:{CONTROLLER_PORT}" for one in quorum.voters)
         node = SimulatedNode(
             self.seed * 100 + number,
             config={
                 "node.id": str(number),
                 "process.roles": roles,
                 "listeners": ",".join(listeners[role] for role in roles.split(",")),
-                "controller.quorum.bootstrap.servers": quorum,
-                "offsets.topic.replication.factor": replicas,
+                "controller.quorum.bootstrap.servers": ",".join(controllers),
+                "offsets.topic.replication.factor": str(min(3, len(quorum.voters))),
                 **config,
             },
             network=self.network,
             host=host,
         )
         ids = Random(f"{self.seed}/ids/{number}")  # noqa: S311 - repeatable
-        format_directories(
-            parse_broker_config(node.config),
-            FormatRequest(
-                cluster_id=cluster_id,
-                initial_controllers=voters if "controller" in roles else (),
-            ),
-            FormatTarget(
-                directories={DATA_PATH: node.disk},
-                new_uuid=lambda: Uuid(ids.randbytes(16)),
-                now_ms=START_MS,
-                date=FORMAT_DATE,
-                echo=lambda _line: None,
-            ),
-        )
+        directories = {DATA_PATH: node.disk}
+        format_node(node.config, quorum, directories, lambda: Uuid(ids.randbytes(16)))
         return node
 
     def __iter__(self) -> Iterator[SimulatedNode]:
