@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Plant bugs in the quorum's state machine one at a time and check that its simulation finds them.
+"""Plant bugs in the quorum or in replication one at a time; check that the simulation finds them.
 
-    .venv/bin/python scripts/planted_quorum_bugs.py [--only NAME,NAME] [--sample COUNT]
+    .venv/bin/python scripts/planted_quorum_bugs.py [--replicas] [--only NAME,NAME] [--sample COUNT]
 
-`tests/simulation/planted_quorum_bugs.toml` lists the edits. For each bug the seeds 0, 1, 2 … of
-`tests/simulation/quorum_seeds.py` run on a copy of the sources until one fails. Prints the seed,
-the number of events until then and the failure; exits with 1 when a bug is not found within
-`--max-events` events.
+`tests/simulation/planted_quorum_bugs.toml` lists the edits (`planted_replica_bugs.toml` with
+`--replicas`). For each bug the seeds 0, 1, 2 … of `tests/simulation/quorum_seeds.py`
+(`replica_seeds.py`) run on a copy of the sources until one fails. Prints the seed, the number of
+events until then and the failure; exits with 1 when a bug is not found within `--max-events`.
 
 Kafka: none.
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from planted_bugs import BROKEN_PLANT, ROOT, Edit, Plant, copy_sources, environment, with_plant
 
-PLANTS = ROOT / "tests" / "simulation" / "planted_quorum_bugs.toml"
+SIMULATIONS = ROOT / "tests" / "simulation"
 MAX_EVENTS = 10_000_000
 TIME_LIMIT_S = 1200
 FAILED = re.compile(
@@ -33,9 +33,10 @@ FAILED = re.compile(
 )
 
 
-def read_plants() -> list[Plant]:
-    """Return all plants; the field `test` is the bug's name."""
-    data = tomllib.loads(PLANTS.read_text(encoding="utf-8"))
+def read_plants(subject: str) -> list[Plant]:
+    """Return all plants in "quorum" or "replica"; the field `test` is the bug's name."""
+    path = SIMULATIONS / f"planted_{subject}_bugs.toml"
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
     return [
         Plant(
             number,
@@ -47,9 +48,10 @@ def read_plants() -> list[Plant]:
     ]
 
 
-def run_seeds(sources: Path, max_events: int) -> str:
+def run_seeds(subject: str, sources: Path, max_events: int) -> str:
     """Run seeds on a copy until one fails; return what is printed."""
-    command = [sys.executable, "-m", "tests.simulation.quorum_seeds", "--seeds", "0-999999"]
+    module = f"tests.simulation.{subject}_seeds"
+    command = [sys.executable, "-m", module, "--seeds", "0-999999"]
     try:
         done = subprocess.run(
             [*command, "--max-events", str(max_events)],
@@ -65,14 +67,14 @@ def run_seeds(sources: Path, max_events: int) -> str:
     return done.stdout + done.stderr
 
 
-def find(plant: Plant, sources: Path, max_events: int) -> bool:
+def find(subject: str, plant: Plant, sources: Path, max_events: int) -> bool:
     """Plant one bug, run seeds, restore the files; print and return whether it is found."""
     texts = with_plant(plant, sources)
     before = {path: path.read_text(encoding="utf-8") for path in texts}
     try:
         for path, text in texts.items():
             path.write_text(text, encoding="utf-8")
-        shown = run_seeds(sources, max_events)
+        shown = run_seeds(subject, sources, max_events)
     finally:
         for path, text in before.items():
             path.write_text(text, encoding="utf-8")
@@ -88,11 +90,13 @@ def find(plant: Plant, sources: Path, max_events: int) -> bool:
 def main() -> int:
     """Plant all bugs and print the results; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--replicas", action="store_true", help="bugs of replication")
     parser.add_argument("--only", metavar="NAMES", help="only these bugs")
     parser.add_argument("--sample", metavar="COUNT", type=int, help="only so many, always the same")
     parser.add_argument("--max-events", metavar="COUNT", type=int, default=MAX_EVENTS)
     options = parser.parse_args()
-    plants = read_plants()
+    subject = "replica" if options.replicas else "quorum"
+    plants = read_plants(subject)
     if options.only:
         plants = [plant for plant in plants if plant.test in options.only.split(",")]
     if options.sample:
@@ -100,7 +104,7 @@ def main() -> int:
         plants = plants[: options.sample]
     with tempfile.TemporaryDirectory() as directory:
         sources = copy_sources(plants, Path(directory))
-        results = [find(plant, sources, options.max_events) for plant in plants]
+        results = [find(subject, plant, sources, options.max_events) for plant in plants]
     print(f"{sum(results)} of {len(results)} found")
     return 0 if all(results) else 1
 

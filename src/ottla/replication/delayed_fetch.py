@@ -25,11 +25,15 @@ class DelayedFetch(DelayedOperation):
         partitions: dict[Partition, int],
         missing_bytes: int,
         answer: Callable[[], None],
+        *,
+        is_follower: bool = False,
     ) -> None:
+        """Wait for appends as a follower, else for the high watermark."""
         super().__init__(deadline_ms)
         self.partitions = partitions
         self._missing_bytes = missing_bytes
         self._answer = answer
+        self._is_follower = is_follower
         self._sizes = {partition: partition.log.size_bytes for partition in partitions}
 
     def try_complete(self) -> bool:
@@ -45,8 +49,9 @@ class DelayedFetch(DelayedOperation):
             log = partition.log
             if not partition.is_leader or log.failure is not None:
                 return True
-            if log.high_watermark > fetch_offset:
-                if _is_in_older_segment(log, fetch_offset):
+            end_offset = log.log_end_offset if self._is_follower else log.high_watermark
+            if end_offset > fetch_offset:
+                if _is_in_older_segment(log, fetch_offset, end_offset):
                     return True
                 grown_bytes += max(1, log.size_bytes - self._sizes[partition])
                 if grown_bytes >= self._missing_bytes:
@@ -58,9 +63,9 @@ class DelayedFetch(DelayedOperation):
         self._answer()
 
 
-def _is_in_older_segment(log: PartitionLog, offset: int) -> bool:
-    """Whether the high watermark lies in a later segment than the offset."""
+def _is_in_older_segment(log: PartitionLog, offset: int, end_offset: int) -> bool:
+    """Whether the end of what can be read lies in a later segment than the offset."""
     segments = log.segments
     return offset < segments.active.base_offset and segments.number_for(
         offset
-    ) < segments.number_for(log.high_watermark)
+    ) < segments.number_for(end_offset)

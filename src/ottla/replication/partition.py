@@ -8,14 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.leader_state import LeaderState
+from ottla.storage.log.append_info import FetchIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.storage.log.append_info import FetchIsolation
+    from ottla.protocol.fetch_values import PartitionFetch
+    from ottla.replication.leader_state import LeaderEnvironment
+    from ottla.storage.log.append_info import AppendInfo
     from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log.reads import Found
-    from ottla.types import TopicPartition, Uuid
+    from ottla.types import Buffer, TopicPartition, Uuid
 
 ACKS_ALL = -1
 NO_EPOCH = -1
@@ -23,18 +27,23 @@ NO_EPOCH = -1
 
 
 class Partition:
-    """Leads or follows; with the leader alone in the in-sync set, what is appended is committed."""
+    """Leads or follows; what is appended without other replicas is committed.
+
+    `leading` holds what is more to lead with other replicas, None without any.
+    """
 
     __slots__ = (
         "append_count",
         "bytes_in",
         "bytes_out",
+        "environment",
         "failed_append_count",
         "is_internal",
         "is_leader",
         "isr",
         "leader_epoch",
         "leader_id",
+        "leading",
         "log",
         "min_insync_replicas",
         "on_commit",
@@ -52,8 +61,12 @@ class Partition:
         log: PartitionLog,
         *,
         is_internal: bool = False,
+        environment: LeaderEnvironment | None = None,
     ) -> None:
-        """Take the log; clients may not write to internal partitions."""
+        """Take the log; clients may not write to internal partitions.
+
+        Without an environment it can only lead alone.
+        """
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
@@ -69,10 +82,19 @@ class Partition:
         self.bytes_in = self.bytes_out = 0
         """Counted since the node started, for metrics."""
         self.on_commit: Callable[[Partition], None] | None = None
+        self.environment = environment
+        self.leading: LeaderState | None = None
 
-    def assign(self, replicas: tuple[int, ...], isr: tuple[int, ...], partition_epoch: int) -> None:
-        """Take replicas and in-sync set from the metadata."""
+    def assign(self, replicas: tuple[int, ...], isr: tuple[int, ...], partition_epoch: int) -> bool:
+        """Take replicas and in-sync set from the metadata; False when they are known or older.
+
+        A leader may know them from the controller's answer before the metadata comes. To take
+        metadata for new that is not would end a proposal of which the outcome is open.
+        """
+        if partition_epoch <= self.partition_epoch:
+            return False
         self.replicas, self.isr, self.partition_epoch = replicas, isr, partition_epoch
+        return True
 
     def reconfigure(self, min_insync_replicas: int) -> None:
         """Take the topic's settings."""
@@ -83,8 +105,10 @@ class Partition:
         leader_id: int,
         leader_epoch: int,
         on_commit: Callable[[Partition], None] | None = None,
+        *,
+        now_ms: int = 0,
     ) -> None:
-        """Lead from this epoch on; the sole in-sync replica's whole log is committed.
+        """Lead from this epoch on; call it again when the replicas or the in-sync set change.
 
         on_commit(partition) is called when the high watermark has moved: for the partitions of a
         coordinator.
@@ -92,12 +116,27 @@ class Partition:
         self.on_commit = on_commit
         if leader_epoch > self.leader_epoch:
             self.log.assign_epoch(leader_epoch, self.log.log_end_offset)
+            self._end_leading()
         self.leader_id, self.leader_epoch, self.is_leader = leader_id, leader_epoch, True
-        self._advance_high_watermark()
+        if self.environment is not None and len(self.replicas) > 1:
+            if self.leading is None:
+                self.leading = LeaderState(self, self.environment)
+            self.leading.assigned(now_ms)
+            return
+        if self.leading is not None:  # the other replicas are gone
+            self.leading.assigned(now_ms)
+            self._end_leading()
+        self.log.update_high_watermark(self.log.log_end_offset)
 
     def resign(self, leader_id: int, leader_epoch: int) -> None:
-        """Stop leading."""
+        """Stop leading; who waits for replication is answered."""
         self.leader_id, self.leader_epoch, self.is_leader = leader_id, leader_epoch, False
+        self._end_leading()
+
+    def _end_leading(self) -> None:
+        leading, self.leading = self.leading, None
+        if leading is not None:
+            leading.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise the error for a wrong leader or epoch, or for a failed disk."""
@@ -131,9 +170,10 @@ class Partition:
                 f"{self.topic_partition}",
             )
 
-    def _advance_high_watermark(self) -> None:
-        if len(self.isr) <= 1:
-            self.log.update_high_watermark(self.log.log_end_offset)
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether fewer replicas are in sync than acks=all asks for."""
+        return len(self.isr) < self.effective_min_isr
 
     def read(
         self,
@@ -156,3 +196,75 @@ class Partition:
         ):
             self.check_leader(max(NO_EPOCH, current_leader_epoch))
         return log.reads.find(fetch_offset, max_bytes, isolation, min_one_message)
+
+    def read_for_follower(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        requested: PartitionFetch,
+        max_bytes: int,
+        *,
+        now_ms: int,
+        min_one_message: bool = False,
+        is_repeated: bool = False,
+    ) -> tuple[Found | None, tuple[int, int] | None]:
+        """Read to the log end for a follower, and take note of where it is.
+
+        Return the batches, or the leader epoch with its end offset where the follower's log leaves
+        ours: nothing is noted then, it has to truncate first. is_repeated: the same fetch has
+        waited for records, and was noted before. Raises KafkaError as `read`, for a broker that is
+        no follower and for a former incarnation of one.
+        """
+        self.read_count += 1
+        epoch, fetch_offset, last_fetched_epoch, log_start_offset, _ = requested
+        self.check_leader(max(NO_EPOCH, epoch))
+        if self.leading is None:
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        follower = self.leading.check_follower(broker_id, broker_epoch, knows_epoch=epoch >= 0)
+        if last_fetched_epoch >= 0:
+            diverging = self.diverging_epoch(last_fetched_epoch, fetch_offset)
+            if diverging is not None:
+                return None, diverging
+        data = self.log.reads.find(fetch_offset, max_bytes, FetchIsolation.LOG_END, min_one_message)
+        if not is_repeated:
+            self.leading.fetched(follower, fetch_offset, log_start_offset, now_ms, broker_epoch)
+        return data, None
+
+    def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
+        """Return (epoch, end offset) where a log that ends so leaves ours (KIP-595), else None.
+
+        OFFSET_OUT_OF_RANGE below the log start, whatever the epochs (KAFKA-12996), and for an
+        epoch that is not known.
+        """
+        end_offset, epoch = self.log.epoch_end_offset(last_fetched_epoch)
+        if epoch < 0 or end_offset < 0 or fetch_offset < self.log.log_start_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if epoch < last_fetched_epoch or end_offset < fetch_offset:
+            return epoch, end_offset
+        return None
+
+    def append_fetched(
+        self,
+        records: Buffer,
+        *,
+        leader_epoch: int,
+        high_watermark: int,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> AppendInfo | None:
+        """Append whole batches of the leader of an epoch, and follow its watermark and log start.
+
+        CorruptMessage for batches that are damaged or of an older epoch than the log's last,
+        UnexpectedAppendOffset for those below its end, KAFKA_STORAGE_ERROR when the disk fails.
+        """
+        log = self.log
+        info = None
+        if len(records):
+            info = log.writes.append_as_follower(records, leader_epoch=leader_epoch, now_ms=now_ms)
+            if info is not None:
+                self.bytes_in += info.size_bytes
+        if high_watermark > log.high_watermark:
+            log.update_high_watermark(high_watermark)
+        if log_start_offset > log.log_start_offset:
+            log.truncation.delete_records_before(min(log_start_offset, log.high_watermark))
+        return info

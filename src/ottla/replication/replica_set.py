@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 
     from ottla.protocol.fetch_values import PartitionKey
     from ottla.records.validation_rules import CheckedBatch
+    from ottla.replication.leader_state import LeaderEnvironment, LeaderState
     from ottla.storage.log.append_info import AppendInfo
+    from ottla.storage.log.partition_log import PartitionLog
     from ottla.storage.log_set.log_set import LogSet
     from ottla.types import Uuid
 
 
 _CLIENT: Final = AppendOrigin.CLIENT  # an enum's members are found slowly
+_COORDINATOR: Final = AppendOrigin.COORDINATOR
 
 
 class ReplicaSet:
@@ -38,6 +41,12 @@ class ReplicaSet:
         self.by_topic_id: dict[bytes, dict[int, Partition]] = {}
         """The same partitions, by their topics' ids."""
         self._listeners: list[Callable[[Partition], object]] = []
+        self._log_end_listeners: list[Callable[[PartitionLog], object]] = []
+        self.environment: LeaderEnvironment | None = None
+        """What leaders need to replicate; set before the first partition is hosted."""
+        self.awaiting_replication: list[tuple[LeaderState, int]] = []
+        """Appends with acks=all of the request under way, each with the high watermark that
+        acknowledges it; who appends takes them. Most often empty."""
         self.append_count = 0
         """Appends so far: who looks now and then sees whether there were any."""
         self.is_short_of_space = False
@@ -56,6 +65,10 @@ class ReplicaSet:
     def on_high_watermark(self, listener: Callable[[Partition], object]) -> None:
         """Call the listener after each append that moved a partition's high watermark."""
         self._listeners.append(listener)
+
+    def on_log_end(self, listener: Callable[[PartitionLog], object]) -> None:
+        """Call the listener after each append to a log that other brokers replicate."""
+        self._log_end_listeners.append(listener)
 
     def find(self, topic: str, partition: int) -> Partition | None:
         """Return the partition when this broker holds it."""
@@ -98,7 +111,13 @@ class ReplicaSet:
             self._forget_id(held)
         name = TopicPartition(topic, partition)
         log = self.logs.get_or_create(name, topic_id=topic_id, now_ms=now_ms, is_new=is_new)
-        created = Partition(name, topic_id, log, is_internal=topic in self._internal_topics)
+        created = Partition(
+            name,
+            topic_id,
+            log,
+            is_internal=topic in self._internal_topics,
+            environment=self.environment,
+        )
         self._partitions.setdefault(topic, {})[partition] = created
         self.by_topic_id.setdefault(topic_id, {})[partition] = created
         return created
@@ -158,14 +177,59 @@ class ReplicaSet:
             raise
         partition.append_count += 1
         partition.bytes_in += info.size_bytes
-        if len(partition.isr) <= 1:
-            log.update_high_watermark(log.log_end_offset)
         self.append_count += 1
+        leading = partition.leading
+        if leading is not None:
+            self._replicate(partition, leading, info, required_acks, origin)
+            return info
+        log.update_high_watermark(log.log_end_offset)
         for listener in self._listeners:
             listener(partition)
         if partition.on_commit is not None:
             self._notify_coordinator(partition, origin)
         return info
+
+    def _replicate(
+        self,
+        partition: Partition,
+        leading: LeaderState,
+        info: AppendInfo,
+        required_acks: int,
+        origin: AppendOrigin,
+    ) -> None:
+        """Wake the followers; an acknowledgement of all replicas waits for them."""
+        log = partition.log
+        leading.appended()
+        if required_acks == ACKS_ALL and origin is _CLIENT and info[1] >= log.high_watermark:
+            self.awaiting_replication.append((leading, info[1] + 1))
+        for listener in self._log_end_listeners:
+            listener(log)
+
+    def high_watermark_moved(self, partition: Partition) -> None:
+        """Wake who waits for committed records of a replicated partition."""
+        for listener in self._listeners:
+            listener(partition)
+        if partition.on_commit is not None:
+            self._notify_coordinator(partition, _COORDINATOR)
+
+    def resign(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
+        """Stop leading; who waits for the partition is answered."""
+        was_leader = partition.is_leader
+        partition.resign(leader_id, leader_epoch)
+        if was_leader:
+            self._tell(partition)
+
+    def fetched(self, partition: Partition) -> None:
+        """Take note that a partition that is led elsewhere got records or a new watermark."""
+        self.append_count += 1
+        for listener in self._listeners:
+            listener(partition)
+
+    def check_lag(self, now_ms: int) -> None:
+        """Let each leader propose to leave out the followers that lag."""
+        for partition in list(self):
+            if partition.leading is not None:
+                partition.leading.check_lag(now_ms)
 
     def _notify_coordinator(self, partition: Partition, origin: AppendOrigin) -> None:
         """Tell what is committed; after its own append not before flush.messages is met."""
@@ -198,6 +262,8 @@ class ReplicaSet:
     def _tell(self, partition: Partition) -> None:
         for listener in self._listeners:
             listener(partition)
+        for log_end_listener in self._log_end_listeners:
+            log_end_listener(partition.log)
 
 
 def _committed(partition: Partition) -> None:

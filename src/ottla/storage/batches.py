@@ -27,6 +27,8 @@ _CONTROL = 0x20
 _V2 = Struct(">qiibIhiqqqhii")
 _PREFIX = Struct(">qiib")
 _LEGACY_TIMESTAMP = Struct(">q")
+_LENGTH = Struct(">i")
+_LENGTH_POSITION = 8
 _new_tuple = tuple.__new__  # a named tuple's own constructor is a Python function
 
 
@@ -179,3 +181,14 @@ def walk_file(file: File, position: int, end: int) -> Iterator[BatchHeader]:
             return
         yield header
         position += header.size
+
+
+def whole_batches_size(view: Buffer) -> int:
+    """Return the bytes of the batches at the start of view that are complete."""
+    position, end = 0, len(view)
+    while position + LOG_OVERHEAD_BYTES <= end:
+        (length,) = _LENGTH.unpack_from(view, position + _LENGTH_POSITION)
+        if length < 0 or position + LOG_OVERHEAD_BYTES + length > end:
+            break
+        position += LOG_OVERHEAD_BYTES + length
+    return position

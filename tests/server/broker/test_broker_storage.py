@@ -47,8 +47,11 @@ def publisher(*disks: SimulatedDisk) -> tuple[MetadataPublisher, ReplicaSet, lis
     replicas = ReplicaSet(1, open_set(*disks))
     broker: Any = SimpleNamespace(
         node_id=1,
-        clock=SimpleNamespace(now_ms=lambda: NOW_MS),
+        clock=SimpleNamespace(now_ms=lambda: NOW_MS, monotonic_ms=lambda: NOW_MS),
         replicas=replicas,
+        replication=SimpleNamespace(
+            wake=lambda: None, leave=lambda _: None, follow=lambda *_: None
+        ),
         groups=SimpleNamespace(on_topics_deleted=dropped.extend),
         metadata=SimpleNamespace(log_config=lambda _: LogConfig()),
     )

@@ -242,8 +242,6 @@ def test_78_a_record_from_the_future_is_refused_and_holds_no_segment() -> None:
 
 def test_82_an_offset_below_the_start_is_out_of_range_whatever_its_epoch() -> None:
     """Also when the fetcher's epoch would say that the logs diverge."""
-    from ottla.server.handlers.fetch import _diverging_epoch
-
     log = new_log(config=SMALL)
     for epoch in (0, 0, 3, 3, 3):
         put(log, epoch=epoch)
@@ -253,5 +251,5 @@ def test_82_an_offset_below_the_start_is_out_of_range_whatever_its_epoch() -> No
     held.replicas = held.isr = (1,)
     held.become_leader(1, 3)
     with pytest.raises(KafkaError) as caught:
-        _diverging_epoch(held, (-1, 1, 0, -1, 100))  # offset 1, last fetched epoch 0
+        held.diverging_epoch(last_fetched_epoch=0, fetch_offset=1)
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.replication.replica_set import ReplicaSet
     from ottla.server.broker.metadata import BrokerMetadata
     from ottla.server.broker.producer_ids import ProducerIds
+    from ottla.server.broker.replication import Replication
     from ottla.server.broker.telemetry import Telemetry
     from ottla.server.controller.channel import ControllerChannel
     from ottla.server.controller.quorum_requests import QuorumRequests
@@ -57,9 +58,11 @@ class Broker:
         "quorum_requests",
         "quotas",
         "replicas",
+        "replication",
         "rng",
         "run_in_worker",
         "telemetry",
+        "timer",
         "topic_auto_creation",
         "topic_name",
     )
@@ -77,6 +80,7 @@ class Broker:
         quorum: QuorumView,
         quorum_requests: QuorumRequests,
         replicas: ReplicaSet,
+        replication: Replication,
         groups: GroupCoordinator,
         producer_ids: ProducerIds,
         telemetry: Telemetry,
@@ -103,6 +107,8 @@ class Broker:
         self.quorum = quorum
         self.quorum_requests = quorum_requests
         self.replicas = replicas
+        self.replication = replication
+        self.timer = timer
         self.logs: LogSet = replicas.logs
         self.groups = groups
         self.producer_ids = producer_ids
@@ -117,6 +123,7 @@ class Broker:
         )
         self.delayed_fetches: Purgatory[DelayedFetch] = Purgatory("Fetch", timer)
         replicas.on_high_watermark(self.delayed_fetches.check_and_complete)
+        replicas.on_log_end(self.delayed_fetches.check_and_complete)
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Apply changed settings."""

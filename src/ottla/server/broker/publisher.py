@@ -13,6 +13,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.resources import ConfigResourceType
 from ottla.server.broker.internal_topics import OFFSETS_TOPIC
 from ottla.server.node.dynamic_settings import cordoned_directories
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,7 @@ class MetadataPublisher:
         self._metadata = broker.metadata
         self._clock = broker.clock
         self._replicas = broker.replicas
+        self._replication = broker.replication
         self._groups = broker.groups
         self._node_id = broker.node_id
         self._reported: set[str] = set()
@@ -58,6 +60,7 @@ class MetadataPublisher:
                 )
                 host = partial(self._host_partition, is_new=is_new)
                 self._apply(f"change of {topic.name}-{index}", host, topic, index, now_ms)
+        self._replication.wake()
         if delta.quotas_changed:
             quotas = image.quotas.by_entity
             update = self._broker.quotas.update
@@ -80,21 +83,28 @@ class MetadataPublisher:
 
     def _drop_topic(self, topic: TopicImage, now_ms: int) -> None:
         for index in sorted(topic.partitions):
-            try:
-                self._replicas.drop(topic.name, index, now_ms=now_ms)
-            except KafkaError as error:
-                # its directory is offline now; what else changed must not be passed over
-                log.error(_NOT_REMOVED, error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
-            if topic.name == OFFSETS_TOPIC:
-                self._groups.on_resigned(index)
+            self._drop(topic.name, index, now_ms)
         if topic.name != OFFSETS_TOPIC:
             self._groups.on_topics_deleted([(topic.name, topic.topic_id)])
 
+    def _drop(self, name: str, index: int, now_ms: int) -> None:
+        partition = self._replicas.find(name, index)
+        if partition is not None:
+            self._replication.leave(partition)
+        try:
+            self._replicas.drop(name, index, now_ms=now_ms)
+        except KafkaError as error:
+            # its directory is offline now; what else changed must not be passed over
+            log.error(_NOT_REMOVED, error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
+        if name == OFFSETS_TOPIC:
+            self._groups.on_resigned(index)
+
     def _host_partition(self, topic: TopicImage, index: int, now_ms: int, *, is_new: bool) -> None:
         image = topic.partitions[index]
-        if self._node_id not in image.replicas:
-            return
         name = topic.name
+        if self._node_id not in image.replicas:
+            self._drop_moved(topic, index, now_ms)
+            return
         try:
             partition = self._replicas.host(
                 name, index, topic.topic_id, now_ms=now_ms, is_new=is_new
@@ -109,18 +119,36 @@ class MetadataPublisher:
                     text = "a partition is not served: %s; check the disk, and the line about it"
                 log.error(text, error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
             return
-        partition.assign(image.replicas, image.isr, image.partition_epoch)
         partition.reconfigure(self._metadata.log_config(name).min_insync_replicas)
+        if not partition.assign(image.replicas, image.isr, image.partition_epoch):
+            return
         if image.leader == self._node_id:
             self._lead(partition, image.leader_epoch)
         else:
-            partition.resign(image.leader, image.leader_epoch)
+            self._follow(partition, image.leader, image.leader_epoch)
+
+    def _drop_moved(self, topic: TopicImage, index: int, now_ms: int) -> None:
+        """Remove a partition that other brokers hold now."""
+        held = self._replicas.logs.get(TopicPartition(topic.name, index))
+        if held is not None and held.topic_id == topic.topic_id:
+            self._drop(topic.name, index, now_ms)
+
+    def _follow(self, partition: Partition, leader: int, leader_epoch: int) -> None:
+        if leader_epoch == partition.leader_epoch and not partition.is_leader:
+            return  # only the in-sync set has changed
+        topic, index = partition.topic_partition
+        if partition.is_leader and topic == OFFSETS_TOPIC:
+            self._groups.on_resigned(index, leader_epoch)
+        self._replicas.resign(partition, leader, leader_epoch)
+        self._replication.follow(partition, leader, leader_epoch)
 
     def _lead(self, partition: Partition, leader_epoch: int) -> None:
+        self._replication.leave(partition)
         is_new = not partition.is_leader or leader_epoch != partition.leader_epoch
         topic, index = partition.topic_partition
         on_commit = self._partition_committed if topic == OFFSETS_TOPIC else None
-        partition.become_leader(self._node_id, leader_epoch, on_commit)
+        now_ms = self._clock.monotonic_ms()
+        partition.become_leader(self._node_id, leader_epoch, on_commit, now_ms=now_ms)
         if is_new and topic == OFFSETS_TOPIC:
             self._groups.on_elected(index, leader_epoch)
 

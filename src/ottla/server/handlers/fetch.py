@@ -21,7 +21,7 @@ from ottla.storage.log.append_info import FetchIsolation
 from ottla.types import FileSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from ottla.protocol.fetch_values import (
         FetchedPartition,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
     from ottla.storage.indexes.transaction_index import AbortedTransaction
+    from ottla.storage.log.reads import Found
     from ottla.types import Node, SendItem
 
 _TOPIC_IDS_FROM: Final = 13
@@ -93,8 +94,12 @@ def _wait(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchA
     positions = read.positions()
     deadline_ms = broker.clock.monotonic_ms() + request.max_wait_ms
     missing_bytes = read.min_bytes - read.size_bytes
-    delayed = DelayedFetch(deadline_ms, positions, missing_bytes, answer)
-    broker.delayed_fetches.try_complete_else_watch(delayed, positions)
+    is_follower = request.replica_id >= 0
+    delayed = DelayedFetch(deadline_ms, positions, missing_bytes, answer, is_follower=is_follower)
+    keys: Iterable[Hashable] = positions
+    if is_follower:
+        keys = [partition.log for partition in positions]
+    broker.delayed_fetches.try_complete_else_watch(delayed, keys)
     return pending
 
 
@@ -115,6 +120,7 @@ class FetchRead:
         "_leader_ids",
         "_max_wait_ms",
         "_partitions",
+        "_replica_epoch",
         "_replica_id",
         "_replicas",
         "_results",
@@ -129,7 +135,7 @@ class FetchRead:
 
     def __init__(self, ctx: Context, request: FetchValues, session: FetchSession | None) -> None:
         (
-            _, replica_id, _, max_wait_ms, min_bytes, max_bytes, isolation_level,
+            _, replica_id, replica_epoch, max_wait_ms, min_bytes, max_bytes, isolation_level,
             _, session_epoch, partitions, _, _,
         ) = request  # fmt: skip
         self._ctx = ctx
@@ -142,6 +148,7 @@ class FetchRead:
             self._cached = session.partitions
         self._partitions = partitions
         self._replica_id = replica_id
+        self._replica_epoch = replica_epoch
         self._max_wait_ms = max_wait_ms
         self._isolation = _COMMITTED if isolation_level else _UNCOMMITTED
         limit = ctx.broker.fetch_max_bytes
@@ -188,13 +195,43 @@ class FetchRead:
             # with a negative limit the first partition counts that is read, also one without news
             skips_unchanged = self.is_incremental and self._bytes_left >= 0
             for key, cached in self._cached.items():
-                if not (skips_unchanged and cached.is_unchanged()):
+                if not (
+                    skips_unchanged
+                    and (
+                        cached.is_unchanged()
+                        if self._replica_id < 0
+                        else self._is_unchanged_follower(cached)
+                    )
+                ):
                     self._read_cached(key, cached)
         return (
             self.size_bytes >= self.min_bytes
             or self._has_error
             or self._max_wait_ms <= 0
             or (self.unknown is not None and len(self.unknown) == count)
+        )
+
+    def _is_unchanged_follower(self, cached: CachedPartition) -> bool:
+        """Return whether a follower in sync has all there is and knows it; note that it fetched."""
+        replica = cached.replica
+        if replica is None or replica.leading is None:
+            return False
+        epoch, offset, last_fetched_epoch, log_start_offset, _ = cached.requested
+        log = replica.log
+        return (
+            offset == log.log_end_offset
+            and log.failure is None
+            and cached.high_watermark == log.high_watermark
+            and cached.log_start_offset == log.log_start_offset
+            and epoch == replica.leader_epoch
+            and last_fetched_epoch == log.latest_epoch
+            and replica.leading.stayed(
+                self._replica_id,
+                self._replica_epoch,
+                offset,
+                log_start_offset,
+                self._ctx.broker.clock.monotonic_ms(),
+            )
         )
 
     def run_again(self, first: FetchRead) -> None:
@@ -231,19 +268,15 @@ class FetchRead:
                 replica = None if held is None else held.get(index)
             if replica is None:
                 replica = self._find(key)
-            if self._replica_id >= 0:
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if last_fetched_epoch >= 0:
-                diverging = _diverging_epoch(replica, requested)
-                if diverging is not None:
-                    self._has_error = True
-                    self._add(key, replica, None, b"", 0, diverging)
-                    return
             if max_bytes > self._bytes_left:  # noqa: PLR1730 - see above
                 max_bytes = self._bytes_left
-            records, aborted = replica.read(
-                offset, max_bytes, self._isolation, epoch, not self.size_bytes
-            )
+            if last_fetched_epoch >= 0 or self._replica_id >= 0:
+                data = self._read_checked(key, replica, requested, max_bytes)
+                if data is None:
+                    return
+            else:
+                data = replica.read(offset, max_bytes, self._isolation, epoch, not self.size_bytes)
+            records, aborted = data
             if type(records) is not FileSlice:
                 if self._bytes_left < 0:
                     self._end_negative_limit()
@@ -261,6 +294,36 @@ class FetchRead:
         self.size_bytes += size
         self._bytes_left = self._bytes_left - size if self._bytes_left > size else 0
         self._add(key, replica, aborted, records, size)
+
+    def _read_checked(
+        self, key: PartitionKey, replica: Partition, requested: PartitionFetch, max_bytes: int
+    ) -> Found | None:
+        """Read for a follower, or for a client that knows the epoch of what it read last.
+
+        Where its log leaves ours it is answered that instead (KIP-595): None.
+        """
+        data: Found | None
+        epoch, offset, last_fetched_epoch, _, _ = requested
+        if self._replica_id >= 0:
+            data, diverging = replica.read_for_follower(
+                self._replica_id,
+                self._replica_epoch,
+                requested,
+                max_bytes,
+                now_ms=self._ctx.broker.clock.monotonic_ms(),
+                min_one_message=not self.size_bytes,
+                is_repeated=self._was_known,
+            )
+        else:
+            replica.check_leader(max(NO_EPOCH, epoch))  # as below zero
+            diverging = replica.diverging_epoch(last_fetched_epoch, offset)
+            data = None
+            if diverging is None:
+                data = replica.read(offset, max_bytes, self._isolation, epoch, not self.size_bytes)
+        if diverging is not None:
+            self._has_error = True
+            self._add(key, replica, None, b"", 0, diverging)
+        return data
 
     def _add(
         self,
@@ -348,15 +411,3 @@ class FetchRead:
         """Return the addresses of leaders that clients are referred to (KIP-951)."""
         nodes = self._ctx.broker.nodes(self._ctx.listener_name)
         return [node for node in nodes if node.node_id in leader_ids]
-
-
-def _diverging_epoch(replica: Partition, requested: PartitionFetch) -> tuple[int, int] | None:
-    """Return (epoch, end offset) where the fetcher's log leaves ours (KIP-595), else None."""
-    leader_epoch, fetch_offset, last_fetched_epoch, _, _ = requested
-    replica.check_leader(max(NO_EPOCH, leader_epoch))  # every negative one stands for none
-    end_offset, epoch = replica.log.epoch_end_offset(last_fetched_epoch)
-    if epoch < 0 or end_offset < 0 or fetch_offset < replica.log.log_start_offset:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if epoch < last_fetched_epoch or end_offset < fetch_offset:
-        return epoch, end_offset
-    return None

@@ -38,6 +38,7 @@ _LOWEST_VERSION_OF = {
 }
 _DEBUG_REPLICA = -2
 _FIRST_VERSION_WITH_EPOCHS = 4
+_FIRST_VERSION_WITH_UNAVAILABLE_OFFSETS = 5
 TopicResponse = ListOffsetsResponse.ListOffsetsTopicResponse
 PartitionResponse = TopicResponse.ListOffsetsPartitionResponse
 EpochTopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
@@ -91,8 +92,13 @@ def _list_partition(
             partition.check_leader(requested.current_leader_epoch)
         else:
             partition.check_epoch(requested.current_leader_epoch)
-        timestamp, offset, epoch = _find(partition, request.isolation_level, requested.timestamp)
+        timestamp, offset, epoch = _find(partition, request, requested.timestamp)
     except KafkaError as error:
+        if (
+            error.code is ErrorCode.OFFSET_NOT_AVAILABLE
+            and ctx.api_version < _FIRST_VERSION_WITH_UNAVAILABLE_OFFSETS
+        ):
+            return _unknown(index, ErrorCode.LEADER_NOT_AVAILABLE)
         return _unknown(index, error.code)
     if ctx.api_version < _FIRST_VERSION_WITH_EPOCHS:
         epoch = -1  # the field is absent there, and not ignorable
@@ -107,11 +113,35 @@ def _is_special(timestamp: int, version: int) -> bool:
     return version >= _LOWEST_VERSION_OF.get(timestamp, 0x7FFF)
 
 
-def _find(partition: Partition, isolation_level: int, timestamp: int) -> tuple[int, int, int]:
-    """Return (timestamp, offset, leader epoch); -1 where there is none."""
+def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:
+    """Return the end of what is readable: for other replicas that of the log."""
     log = partition.log
+    if request.replica_id >= 0:
+        return log.log_end_offset
+    return log.last_stable_offset if request.isolation_level else log.high_watermark
+
+
+def _check_available(partition: Partition, request: ListOffsetsRequest) -> None:
+    """Refuse while a new leader does not know yet how far its log is committed (KIP-207)."""
+    leading = partition.leading
+    if (
+        request.replica_id < 0
+        and leading is not None
+        and partition.log.high_watermark < leading.epoch_start_offset
+    ):
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+
+
+def _find(
+    partition: Partition, request: ListOffsetsRequest, timestamp: int
+) -> tuple[int, int, int]:
+    """Return (timestamp, offset, leader epoch); -1 where there is none.
+
+    OFFSET_NOT_AVAILABLE where only the high watermark of the new leader can tell.
+    """
+    log, end = partition.log, _readable_end(partition, request)
     if timestamp == LATEST_TIMESTAMP:
-        end = log.last_stable_offset if isolation_level else log.high_watermark
+        _check_available(partition, request)
         return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         start = log.log_start_offset
@@ -119,8 +149,8 @@ def _find(partition: Partition, isolation_level: int, timestamp: int) -> tuple[i
     if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
         return -1, -1, -1  # tiered storage is not supported
     found = log.reads.offset_for_timestamp(timestamp)
-    end = log.last_stable_offset if isolation_level else log.high_watermark
     if found is None or found.offset >= end:
+        _check_available(partition, request)
         return -1, -1, -1
     return found.timestamp, found.offset, found.leader_epoch
 

@@ -28,7 +28,7 @@ from ottla.records.compression import Compression
 from ottla.records.validation_rules import OffloadRequired
 from ottla.records.validator import is_single_batch
 from ottla.server.handlers.produce_answers import (
-    after_flushes,
+    after_replication,
     fail_request,
     failed,
     without_repeats,
@@ -61,9 +61,10 @@ class _Later(NamedTuple):
 def produce(
     ctx: Context, request: ProduceValues
 ) -> list[PartitionAnswer] | Pending[list[PartitionAnswer] | None] | None:
-    """Append each partition's records; with one in-sync replica they are committed at once.
+    """Append each partition's records; without other replicas they are committed at once.
 
-    The response waits for a flush only where a log has reached flush.messages.
+    The response waits for other replicas with acks=all, and for a flush only where a log has
+    reached flush.messages.
     """
     partitions, acks = request.partitions, request.acks
     if len(partitions) > 1:
@@ -80,8 +81,9 @@ def produce(
         answers.append(_append(ctx, request, part, later, is_usual))  # noqa: PERF401 - a comprehension is a function
     if later:
         return _when_checked(ctx, request, answers, later)
-    if ctx.broker.replicas.overdue_flushes:
-        return _when_flushed(ctx, request, answers)
+    replicas = ctx.broker.replicas
+    if replicas.overdue_flushes or replicas.awaiting_replication:
+        return _when_safe(ctx, request, answers)
     return answers if acks else _unacknowledged(ctx, answers)
 
 
@@ -167,12 +169,14 @@ def _check_unusual(
         raise KafkaError(ErrorCode.INVALID_TXN_STATE)
 
 
-def _when_flushed(
+def _when_safe(
     ctx: Context, request: ProduceValues, answers: list[PartitionAnswer]
 ) -> Pending[list[PartitionAnswer] | None]:
-    """Answer when all logs of the request are flushed that have to be."""
+    """Answer when all is replicated that has to be, and all logs are flushed that have to be."""
     answer: Pending[list[PartitionAnswer] | None] = Pending()
-    after_flushes(ctx, answers, lambda: answer.complete(_acknowledged(ctx, request, answers)))
+    after_replication(
+        ctx, request, answers, lambda: answer.complete(_acknowledged(ctx, request, answers))
+    )
     return answer
 
 
@@ -198,9 +202,9 @@ def _when_checked(
 
     def append(one: _Later) -> None:
         answers[positions[one.part[:2]]] = _append_checked(ctx, request, one)
-        after_flushes(ctx, answers, part_is_over)
+        after_replication(ctx, request, answers, part_is_over)
 
-    after_flushes(ctx, answers, part_is_over)
+    after_replication(ctx, request, answers, part_is_over)
     for one in later:
         one.checked.on_done(lambda _done, one=one: append(one))  # type: ignore[misc] # a lambda's default binds the loop's value
     return answer

@@ -1,4 +1,6 @@
-"""What a produce request is answered for one partition, and when: not before a flush that is due.
+"""What a produce request is answered for one partition, and when.
+
+With acks=all not before the high watermark covers the records, and not before a flush that is due.
 
 Kafka: KafkaApis.handleProduceRequest, ProduceResponse.
 """
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
     from ottla.protocol.produce_values import PartitionAnswer, PartitionRecords, ProduceValues
     from ottla.purgatory.pending import Pending
+    from ottla.purgatory.timing_wheel import TimerTask
+    from ottla.replication.leader_state import LeaderState
     from ottla.replication.partition import Partition
     from ottla.server.requests.context import Context
     from ottla.types import Uuid
@@ -96,6 +100,85 @@ def _is_scattered(partitions: list[PartitionRecords]) -> bool:
             seen.add(topic)
             last = topic
     return False
+
+
+class ReplicationWaits:
+    """The acknowledgements of all replicas that one request waits for, until its timeout."""
+
+    def __init__(
+        self, answers: list[PartitionAnswer], count: int, then: Callable[[], object]
+    ) -> None:
+        self._answers = answers
+        self._remaining = count
+        self._then = then
+        self._open: dict[int, LeaderState] = {}
+        self.is_over = False
+        self.timeout: TimerTask | None = None
+
+    def add(self, position: int, leading: LeaderState, required_offset: int) -> None:
+        """Wait for one partition."""
+        self._open[position] = leading
+        leading.acknowledge(required_offset, self, position)
+
+    def acknowledged(self, position: int, code: ErrorCode) -> None:
+        """Take the result for the partition at this position of the request."""
+        if self._open.pop(position, None) is None:
+            return
+        if code:
+            self._fail(position, code)
+        self._remaining -= 1
+        if not self._remaining:
+            self.is_over = True
+            if self.timeout is not None:
+                self.timeout.cancel()
+            self._then()
+
+    def _fail(self, position: int, code: ErrorCode) -> None:
+        topic, index, *_ = self._answers[position]
+        self._answers[position] = topic, index, int(code), -1, -1, -1, (), None
+
+    def expire(self, _now_ms: int) -> None:
+        """Answer REQUEST_TIMED_OUT where an acknowledgement is missing."""
+        self.is_over = True
+        waiting, self._open = self._open, {}
+        for position, leading in waiting.items():
+            self._fail(position, ErrorCode.REQUEST_TIMED_OUT)
+            leading.acknowledgements.forget_expired()
+        self._then()
+
+
+def after_replication(
+    ctx: Context,
+    request: ProduceValues,
+    answers: list[PartitionAnswer],
+    then: Callable[[], object],
+) -> None:
+    """Continue once what was just appended is replicated and flushed, where it has to be."""
+    replicas = ctx.broker.replicas
+    awaiting, replicas.awaiting_replication = replicas.awaiting_replication, []
+    if not awaiting:
+        after_flushes(ctx, answers, then)
+        return
+    is_half_over = False
+
+    def half_is_over() -> None:
+        nonlocal is_half_over
+        if is_half_over:
+            then()
+        is_half_over = True
+
+    after_flushes(ctx, answers, half_is_over)
+    waits = ReplicationWaits(answers, len(awaiting), half_is_over)
+    positions = {one[:2]: number for number, one in enumerate(answers)}
+    for leading, required_offset in awaiting:
+        name, index = leading.partition.topic_partition
+        position = positions.get((name, index))
+        if position is None:
+            position = positions[leading.partition.topic_id, index]
+        waits.add(position, leading, required_offset)
+    if not waits.is_over:
+        deadline_ms = ctx.broker.clock.monotonic_ms() + request.timeout_ms
+        waits.timeout = ctx.broker.timer.add(deadline_ms, waits.expire)
 
 
 def after_flushes(ctx: Context, answers: list[PartitionAnswer], then: Callable[[], object]) -> None:

@@ -18,6 +18,7 @@ from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.loader import MetadataLoader
 from ottla.network.limits import sweep_interval_ms
+from ottla.network.node_channel import NodeChannel
 from ottla.purgatory.pending import Pending
 from ottla.quota.quotas import Quotas
 from ottla.raft.wire.requests import FetchLimits
@@ -31,6 +32,7 @@ from ottla.server.broker.metadata import BrokerMetadata
 from ottla.server.broker.metadata_log import MetadataLog
 from ottla.server.broker.producer_ids import ProducerIds
 from ottla.server.broker.publisher import MetadataPublisher
+from ottla.server.broker.replication import Replication
 from ottla.server.broker.telemetry import Telemetry
 from ottla.server.controller.active_controller import ActiveController
 from ottla.server.controller.controller_node import ControllerNode
@@ -121,6 +123,7 @@ class Node:
             max_producers=config.own.producer_states_max,
         )
         replicas = ReplicaSet(config.node_id, self._logs, INTERNAL_TOPICS)
+        self._replication = self._make_replication(replicas)
         self.broker = self._make_broker(replicas)
         self._maintenance = Maintenance(
             replicas,
@@ -191,6 +194,19 @@ class Node:
             **timeouts,
         )
 
+    def _make_replication(self, replicas: ReplicaSet) -> Replication:
+        timer, loop = self._resources.timer, self._resources.loop
+        client_id = f"broker-{self.config.node_id}-fetcher"
+        return Replication(
+            self._metadata,
+            replicas,
+            broker_epoch=lambda: self._lifecycle.broker_epoch,
+            controller=self._forwarding,
+            nodes=NodeChannel("replication", client_id, loop=loop, clock=self.clock, timer=timer),
+            clock=self.clock,
+            timer=timer,
+        )
+
     def _make_broker(self, replicas: ReplicaSet) -> Broker:
         config, resources = self.config, self._resources
         workers, environment = resources.workers, resources.environment
@@ -207,6 +223,7 @@ class Node:
                 self.controller.driver, cluster_id=resources.identity.cluster_id
             ),
             replicas=replicas,
+            replication=self._replication,
             groups=self._make_groups(replicas),
             producer_ids=ProducerIds(
                 config.node_id, lambda: self._lifecycle.broker_epoch, self._forwarding
@@ -313,6 +330,7 @@ class Node:
             self._resources.close()
             raise
         self._maintenance.start()
+        self._replication.start()
         self._listeners.start(self.addresses)
         log_listening(self.addresses, self.http.url)
         elapsed_ms = self.clock.monotonic_ms() - self._created_ms
@@ -468,6 +486,7 @@ class Node:
         self._lifecycle.stop()
         if self.failure is None:
             await self._resign()
+        self._replication.close()
         self._forwarding.close()
         self._heartbeats.close()
         resources.timer.close()
@@ -517,6 +536,7 @@ class Node:
 
     def _close_channels(self) -> None:
         """Close the connections to other nodes."""
+        self._replication.close()
         for channel in (self._forwarding, self._heartbeats, self._quorum_channel):
             channel.close()
 

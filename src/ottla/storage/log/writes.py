@@ -216,7 +216,8 @@ class LogWrites:
         """Write batches as the leader wrote them; None when there is nothing to write.
 
         Batches of an epoch above `leader_epoch` and what follows them are left out. CorruptMessage
-        for wrong checksums or offsets, UnexpectedAppendOffset for batches below the end.
+        for wrong checksums or offsets and for an older epoch than the one before,
+        UnexpectedAppendOffset for batches below the end.
         """
         log = self._log
         if log.failure is not None or log.is_deleted:
@@ -266,7 +267,7 @@ class LogWrites:
 
     def _follower_batches(self, view: memoryview, leader_epoch: int) -> list[BatchHeader]:
         batches: list[BatchHeader] = []
-        last_offset = -1
+        last_offset, epoch = -1, self._log.leader_epochs.latest_epoch
         for batch in scan_batches(view):
             if batch.leader_epoch > leader_epoch:
                 break
@@ -282,7 +283,12 @@ class LogWrites:
                     f"Out of order offsets found in append to {self._log.topic_partition}: "
                     f"{batch.base_offset} after {last_offset}"
                 )
-            last_offset = batch.last_offset
+            if 0 <= batch.leader_epoch < epoch and batch.base_offset >= self._log.log_end_offset:
+                raise CorruptMessage(
+                    f"Records of leader epoch {batch.leader_epoch} found after epoch {epoch} in "
+                    f"append to {self._log.topic_partition}"
+                )
+            last_offset, epoch = batch.last_offset, max(epoch, batch.leader_epoch)
             batches.append(batch)
         return batches
 

@@ -1,0 +1,75 @@
+"""Acknowledgements of acks=all that wait for the high watermark of one partition.
+
+Kafka: kafka.server.DelayedProduce.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.errors import ErrorCode
+
+
+class ReplicationWait(Protocol):
+    """Who waits: one request, for the acknowledgements of some partitions."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its time is over."""
+
+    def acknowledged(self, position: int, code: ErrorCode) -> None:
+        """Take the result for the partition at this position of the request."""
+
+
+class _Entry(NamedTuple):
+    required_offset: int
+    order: int
+    wait: ReplicationWait
+    position: int
+
+
+class Acknowledgements:
+    """A queue ordered by offset; of equal offsets the older one comes first."""
+
+    __slots__ = ("_count", "_entries")
+
+    def __init__(self) -> None:
+        self._entries: deque[_Entry] = deque()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, required_offset: int, wait: ReplicationWait, position: int) -> None:
+        """Wait until everything below an offset is replicated."""
+        entries = self._entries
+        self._count += 1
+        entry = _Entry(required_offset, self._count, wait, position)
+        if entries and entries[-1].required_offset > required_offset:  # a repeated batch
+            insort(entries, entry)
+        else:
+            entries.append(entry)
+
+    def complete(self, high_watermark: int, code: Callable[[], ErrorCode]) -> None:
+        """Acknowledge all that lies below the high watermark, each with code()."""
+        entries = self._entries
+        while entries and entries[0].required_offset <= high_watermark:
+            _, _, wait, position = entries.popleft()
+            wait.acknowledged(position, code())
+
+    def fail(self, code: ErrorCode) -> None:
+        """End all waits: the partition is no longer led here in the epoch of the append."""
+        entries, self._entries = self._entries, deque()
+        for _, _, wait, position in entries:
+            wait.acknowledged(position, code)
+
+    def forget_expired(self) -> None:
+        """Drop the oldest entries whose requests are answered."""
+        entries = self._entries
+        while entries and entries[0].wait.is_over:
+            entries.popleft()

@@ -1,0 +1,414 @@
+"""Replicates all partitions that one other broker leads, with one request in flight.
+
+`poll` returns the next request, `received` and `failed` take its outcome. Each request names only
+partitions whose position changed since the one before (KIP-227): idle partitions cost nothing.
+There is no truncation before fetching (KIP-595): each fetch says which epoch its log ends with; a
+leader whose log has another there answers with the end of the epoch that both may share, and the
+follower truncates and fetches from where it agrees. A log outside of the leader's range begins at
+the leader's start, or loses what the leader does not have, after ListOffsets.
+
+Hot path: `poll` and `received`. benchmarks/against_kafka.
+Kafka: kafka.server.{AbstractFetcherThread, ReplicaFetcherThread}, FetchSessionHandler.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
+from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
+from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.replication.truncation import cut_to_diverging, cut_without_epochs
+from ottla.storage.batches import whole_batches_size
+from ottla.storage.log.append_info import UnexpectedAppendOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ottla.replication.partition import Partition
+    from ottla.types import Uuid
+
+log = logging.getLogger("ottla.replication")
+_FULL: Final = 0
+_MAX_EPOCH: Final = 0x7FFF_FFFF
+_Topic = FetchRequest.FetchTopic
+_Forgotten = FetchRequest.ForgottenTopic
+_OffsetTopic = ListOffsetsRequest.ListOffsetsTopic
+_SESSION_ERRORS: Final = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+Key: TypeAlias = "tuple[Uuid, int]"
+
+
+class FetcherSettings(NamedTuple):
+    """The settings replica.fetch.*."""
+
+    max_bytes: int = 1_048_576
+    response_max_bytes: int = 10_485_760
+    min_bytes: int = 1
+    wait_max_ms: int = 500
+    backoff_ms: int = 1000
+
+
+class Position(NamedTuple):
+    """What the leader has to know of a follower's log."""
+
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+
+
+class _Replica:
+    """One partition; `sent` is the position that the leader's session has."""
+
+    __slots__ = ("key", "leader_epoch", "lookup", "partition", "position", "sent")
+
+    def __init__(self, partition: Partition, leader_epoch: int) -> None:
+        self.partition = partition
+        self.key: Key = (partition.topic_id, partition.topic_partition.partition)
+        self.leader_epoch = leader_epoch
+        self.sent: Position | None = None
+        self.lookup = 0
+        """The timestamp of ListOffsets while the log is out of the leader's range."""
+        self.moved()
+
+    def moved(self) -> None:
+        """Take the position from the log."""
+        log_of = self.partition.log
+        self.position = Position(
+            self.leader_epoch,
+            log_of.log_end_offset,
+            log_of.latest_epoch,
+            log_of.log_start_offset,
+        )
+
+
+class ReplicaFetcher:
+    """The follower's side of all partitions with one leader."""
+
+    def __init__(
+        self,
+        node_id: int,
+        leader_id: int,
+        settings: FetcherSettings,
+        *,
+        broker_epoch: Callable[[], int],
+        on_fetched: Callable[[Partition], None],
+    ) -> None:
+        """on_fetched(partition) is called when its log or its high watermark has moved."""
+        self.leader_id = leader_id
+        self._node_id = node_id
+        self._settings = settings
+        self._broker_epoch = broker_epoch
+        self._on_fetched = on_fetched
+        self._replicas: dict[Key, _Replica] = {}
+        self._changed: dict[_Replica, None] = {}
+        """Those that the next request may have to name."""
+        self._delayed: dict[_Replica, int] = {}
+        self._lookups: dict[_Replica, None] = {}
+        self._forgotten: dict[Key, None] = {}
+        self._session_id = 0
+        self._session_epoch = _FULL
+        self._paused_until_ms = self._wall_ms = 0
+        self._in_flight: FetchRequest | ListOffsetsRequest | None = None
+        self._looked_up: list[_Replica] = []
+        self.lags: dict[Key, int] = {}
+        """Records that a log misses up to the leader's high watermark, where there are any."""
+
+    def __len__(self) -> int:
+        return len(self._replicas)
+
+    # Partitions
+
+    def add(self, partition: Partition, leader_epoch: int, wall_ms: int) -> None:
+        """Replicate a partition from this leader in a leader epoch.
+
+        A log without any leader epoch is cut to its high watermark: nothing tells the leader
+        where it may diverge.
+        """
+        replica = _Replica(partition, leader_epoch)
+        self.remove(partition)
+        if cut_without_epochs(partition.log, wall_ms):
+            replica.moved()
+        self._replicas[replica.key] = replica
+        self._changed[replica] = None
+        self._forgotten.pop(replica.key, None)
+
+    def remove(self, partition: Partition) -> bool:
+        """Stop; what a response under way has for it is dropped. Whether it was replicated."""
+        key: Key = (partition.topic_id, partition.topic_partition.partition)
+        replica = self._replicas.pop(key, None)
+        if replica is None:
+            return False
+        self.lags.pop(key, None)
+        self._set_aside(replica)
+        self._delayed.pop(replica, None)
+        self._lookups.pop(replica, None)
+        return True
+
+    def _set_aside(self, replica: _Replica) -> None:
+        """Leave it out of the session."""
+        self._changed.pop(replica, None)
+        if replica.sent is not None:
+            replica.sent = None
+            self._forgotten[replica.key] = None
+
+    def _delay(self, replica: _Replica, now_ms: int) -> None:
+        self._set_aside(replica)
+        self._lookups.pop(replica, None)
+        self._delayed[replica] = now_ms + self._settings.backoff_ms
+
+    # Requests
+
+    @property
+    def due_ms(self) -> int | None:
+        """When `poll` has something to send although nothing else happens; None: never."""
+        if self._in_flight is not None or not self._replicas:
+            return None
+        is_waiting = len(self._delayed) == len(self._replicas)
+        due_ms = min(self._delayed.values()) if is_waiting else 0
+        return max(due_ms, self._paused_until_ms)
+
+    def poll(self, now_ms: int) -> FetchRequest | ListOffsetsRequest | None:
+        """Return the request to be sent now, None while one is in flight or there is none."""
+        if self._in_flight is not None or now_ms < self._paused_until_ms:
+            return None
+        if self._delayed:
+            for replica in [one for one, due_ms in self._delayed.items() if due_ms <= now_ms]:
+                del self._delayed[replica]
+                self._changed[replica] = None
+                if replica.lookup:
+                    self._lookups[replica] = None
+        if self._lookups:
+            self._in_flight = self._offsets_request()
+        elif len(self._replicas) > len(self._delayed):
+            self._in_flight = self._fetch_request()
+        return self._in_flight
+
+    def _fetch_request(self) -> FetchRequest:
+        settings, is_full = self._settings, self._session_epoch == _FULL
+        named: Iterable[_Replica] = self._changed
+        if is_full:
+            self._forgotten.clear()
+            named = [one for one in self._replicas.values() if one not in self._delayed]
+        topics: dict[Uuid, FetchRequest.FetchTopic] = {}
+        for replica in named:
+            position = replica.position
+            if position == replica.sent and not is_full:
+                continue
+            replica.sent = position
+            topic_id, index = replica.key
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = _Topic(topic_id=topic_id, partitions=[])
+            topic.partitions.append(
+                _Topic.FetchPartition(
+                    partition=index,
+                    current_leader_epoch=position.leader_epoch,
+                    fetch_offset=position.fetch_offset,
+                    last_fetched_epoch=position.last_fetched_epoch,
+                    log_start_offset=position.log_start_offset,
+                    partition_max_bytes=settings.max_bytes,
+                )
+            )
+        self._changed.clear()
+        return FetchRequest(
+            replica_state=FetchRequest.ReplicaState(
+                replica_id=self._node_id, replica_epoch=self._broker_epoch()
+            ),
+            max_wait_ms=settings.wait_max_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=self._take_forgotten(),
+        )
+
+    def _take_forgotten(self) -> list[FetchRequest.ForgottenTopic]:
+        topics: dict[Uuid, FetchRequest.ForgottenTopic] = {}
+        for topic_id, index in self._forgotten:
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = _Forgotten(topic_id=topic_id, partitions=[])
+            topic.partitions.append(index)
+        self._forgotten.clear()
+        return list(topics.values())
+
+    def _offsets_request(self) -> ListOffsetsRequest:
+        self._looked_up = list(self._lookups)
+        topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
+        for replica in self._looked_up:
+            name, index = replica.partition.topic_partition
+            topic = topics.setdefault(name, _OffsetTopic(name=name, partitions=[]))
+            topic.partitions.append(
+                _OffsetTopic.ListOffsetsPartition(
+                    partition_index=index,
+                    current_leader_epoch=replica.leader_epoch,
+                    timestamp=replica.lookup,
+                )
+            )
+        return ListOffsetsRequest(
+            replica_id=self._node_id, isolation_level=0, topics=list(topics.values())
+        )
+
+    # Responses
+
+    def failed(self, now_ms: int) -> None:
+        """Handle that the request got no response: after a while a new session begins."""
+        self._in_flight = None
+        self._looked_up = []
+        self._session_epoch = _FULL
+        self._paused_until_ms = now_ms + self._settings.backoff_ms
+
+    def received(
+        self, response: FetchResponse | ListOffsetsResponse, now_ms: int, wall_ms: int
+    ) -> None:
+        """Apply the response to the request in flight; wall_ms is for the log."""
+        sent, self._in_flight = self._in_flight, None
+        self._wall_ms = wall_ms
+        if isinstance(response, ListOffsetsResponse):
+            self._received_offsets(response, now_ms)
+            return
+        assert isinstance(sent, FetchRequest)
+        if response.error_code:
+            code = ErrorCode(response.error_code)
+            log.info("broker %d refuses a fetch: %s", self.leader_id, code.name)
+            self._session_epoch = _FULL
+            if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self._session_id = 0
+            if code not in _SESSION_ERRORS:
+                self._paused_until_ms = now_ms + self._settings.backoff_ms
+            return
+        self._continue_session(response.session_id)
+        for topic in response.responses:
+            for fetched in topic.partitions:
+                replica = self._replicas.get((topic.topic_id, fetched.partition_index))
+                # one that was added again since is not the one that was asked for
+                if replica is not None and replica.sent == replica.position:
+                    self._apply(replica, fetched, now_ms)
+
+    def _continue_session(self, session_id: int) -> None:
+        if self._session_epoch == _FULL:
+            self._session_id = session_id
+            self._session_epoch = 1 if session_id else _FULL
+        else:
+            self._session_epoch = self._session_epoch % _MAX_EPOCH + 1
+
+    def _apply(self, replica: _Replica, fetched: Any, now_ms: int) -> None:
+        """Apply what came for one partition; an error delays this one only."""
+        try:
+            if fetched.error_code:
+                self._handle_error(replica, ErrorCode(fetched.error_code), now_ms)
+                return
+            diverging = fetched.diverging_epoch
+            if diverging.epoch >= 0:
+                cut_to_diverging(
+                    replica.partition.log, diverging.epoch, diverging.end_offset, self._wall_ms
+                )
+                self._moved(replica)
+                return
+            self._append(replica, fetched)
+        except (CorruptMessage, UnexpectedAppendOffset) as error:
+            self._report(replica, f"the leader's records are refused: {error}")
+            replica.moved()
+            self._delay(replica, now_ms)
+        except KafkaError as error:
+            self._report(replica, str(error))
+            self.remove(replica.partition)
+
+    def _append(self, replica: _Replica, fetched: Any) -> None:
+        partition = replica.partition
+        log_of = partition.log
+        records = memoryview(fetched.records or b"")
+        high_watermark, before = fetched.high_watermark, log_of.high_watermark
+        info = partition.append_fetched(
+            records[: whole_batches_size(records)],
+            leader_epoch=replica.leader_epoch,
+            high_watermark=high_watermark,
+            log_start_offset=fetched.log_start_offset,
+            now_ms=self._wall_ms,
+        )
+        lag = high_watermark - log_of.log_end_offset
+        if lag > 0:
+            self.lags[replica.key] = lag
+        elif self.lags:
+            self.lags.pop(replica.key, None)
+        self._moved(replica)
+        if info is not None or log_of.high_watermark != before:
+            self._on_fetched(partition)
+
+    def _moved(self, replica: _Replica) -> None:
+        replica.moved()
+        if replica.position != replica.sent:
+            self._changed[replica] = None
+
+    def _handle_error(self, replica: _Replica, code: ErrorCode, now_ms: int) -> None:
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._set_aside(replica)
+            self._look_up(replica, LATEST_TIMESTAMP)
+            return
+        self._report(replica, f"the leader answers {code.name}")
+        if code is ErrorCode.FENCED_LEADER_EPOCH:
+            self.remove(replica.partition)  # until the metadata names the new leader
+            return
+        self._delay(replica, now_ms)
+
+    def _report(self, replica: _Replica, what: str) -> None:
+        log.info(
+            "fetch of %s from broker %d: %s",
+            replica.partition.topic_partition,
+            self.leader_id,
+            what,
+            extra={
+                "event": "replica.fetch_failed",
+                "partition": str(replica.partition.topic_partition),
+            },
+        )
+
+    # Out of the leader's range
+
+    def _look_up(self, replica: _Replica, timestamp: int) -> None:
+        replica.lookup = timestamp
+        self._lookups[replica] = None
+
+    def _received_offsets(self, response: ListOffsetsResponse, now_ms: int) -> None:
+        answers = {
+            (topic.name, one.partition_index): one
+            for topic in response.topics
+            for one in topic.partitions
+        }
+        for replica in self._looked_up:
+            if self._lookups.pop(replica, self) is self:
+                continue  # removed meanwhile
+            answer = answers.get(replica.partition.topic_partition)
+            if answer is None or answer.error_code:
+                self._delay(replica, now_ms)
+                continue
+            try:
+                self._found(replica, answer.offset)
+            except KafkaError as error:
+                self._report(replica, str(error))
+                self.remove(replica.partition)
+        self._looked_up = []
+
+    def _found(self, replica: _Replica, offset: int) -> None:
+        """Cut the log to the leader's end; empty one that ends below the leader's start."""
+        log_of = replica.partition.log
+        if replica.lookup == LATEST_TIMESTAMP and offset >= log_of.log_end_offset:
+            self._look_up(replica, EARLIEST_TIMESTAMP)
+            return
+        if replica.lookup == LATEST_TIMESTAMP:
+            self._report(replica, f"the log is truncated to the leader's end at {offset}")
+            log_of.truncation.truncate_to(offset, now_ms=self._wall_ms)
+        elif offset > log_of.log_end_offset:
+            self._report(replica, f"the log begins again at the leader's start at {offset}")
+            log_of.truncation.truncate_fully_and_start_at(offset, now_ms=self._wall_ms)
+        replica.lookup = 0
+        self._moved(replica)
+        self._changed[replica] = None

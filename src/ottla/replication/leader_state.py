@@ -1,0 +1,368 @@
+"""What a leader with followers decides: the high watermark, the in-sync set, acknowledgements.
+
+The controller decides about the in-sync set (ISR); the leader proposes changes, one at a time, and
+until the controller has answered it must be ready for either outcome. So the high watermark waits
+for the *maximal* ISR: the committed one and who is proposed to join. A replica that leaves counts
+until the controller has committed that. A caught-up replica that may join holds the high watermark
+back as well, as in Kafka: it would fall out of reach under constant load otherwise.
+
+Hot path: `LeaderState.appended` and `fetched`. benchmarks/against_kafka.
+Kafka: kafka.cluster.{Partition, PartitionState} (KIP-497, KIP-841, KIP-903, KIP-966).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.acknowledgements import Acknowledgements
+from ottla.replication.follower_state import NO_BROKER_EPOCH, FollowerState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ottla.replication.acknowledgements import ReplicationWait
+    from ottla.storage.log.partition_log import PartitionLog
+    from ottla.types import TopicPartition, Uuid
+
+log = logging.getLogger("ottla.replication")
+_REVERTED: Final = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
+_KEPT: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.NEW_LEADER_ELECTED,
+)
+
+
+class ProposedIsr(NamedTuple):
+    """A change of the in-sync set that the controller has not answered."""
+
+    members: tuple[tuple[int, int], ...]
+    """Broker id and broker epoch of each; -1 where the leader knows no epoch."""
+    leader_epoch: int
+    partition_epoch: int
+    is_expansion: bool
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The brokers in it."""
+        return tuple(broker_id for broker_id, _ in self.members)
+
+
+class CommittedIsr(NamedTuple):
+    """What the controller answered to a proposal."""
+
+    isr: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
+
+
+class LedPartition(Protocol):
+    """The partition, as its leader works on it."""
+
+    topic_partition: TopicPartition
+    topic_id: Uuid
+    log: PartitionLog
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
+    min_insync_replicas: int
+
+    @property
+    def effective_min_isr(self) -> int:
+        """In-sync replicas that acks=all asks for."""
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether fewer replicas are in sync."""
+
+
+class LeaderEnvironment(Protocol):
+    """What leaders know of their broker and of the others."""
+
+    node_id: int
+    max_lag_ms: int
+
+    @property
+    def broker_epoch(self) -> int:
+        """This broker's epoch."""
+
+    def may_join(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a broker is neither fenced nor shutting down, and of this incarnation.
+
+        -1 stands for a follower that does not report its epoch.
+        """
+
+    def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a later incarnation of the broker is known."""
+
+    def propose(self, leading: LeaderState, proposal: ProposedIsr) -> None:
+        """Send a proposal to the controller; `LeaderState.answered` or `refused` follows."""
+
+    def high_watermark_moved(self, partition: Any, /) -> None:
+        """Wake who waits for committed records of a partition."""
+
+
+class LeaderState:
+    """The followers of one partition, as long as it is led here and has other replicas."""
+
+    __slots__ = (
+        "_environment",
+        "_now_ms",
+        "acknowledgements",
+        "epoch_start_offset",
+        "followers",
+        "partition",
+        "proposal",
+    )
+
+    def __init__(self, partition: LedPartition, environment: LeaderEnvironment) -> None:
+        self.partition = partition
+        self._environment = environment
+        self._now_ms = 0
+        """The time of the last fetch or check; appends do not look at the clock."""
+        self.epoch_start_offset = partition.log.log_end_offset
+        self.followers: dict[int, FollowerState] = {}
+        self.acknowledgements = Acknowledgements()
+        self.proposal: ProposedIsr | None = None
+
+    def assigned(self, now_ms: int) -> None:
+        """Follow the partition's replicas and committed in-sync set; a proposal is over.
+
+        Offsets of known followers stay: the leader epoch is the same.
+        """
+        self._now_ms = max(self._now_ms, now_ms)
+        partition, before = self.partition, self.followers
+        self.followers = {}
+        for replica in partition.replicas:
+            if replica == self._environment.node_id:
+                continue
+            follower = before.get(replica)
+            if follower is None:
+                follower = FollowerState(replica)
+                follower.reset(now_ms if replica in partition.isr else 0)
+            self.followers[replica] = follower
+        self._commit()
+        self._advance()
+
+    def _commit(self) -> None:
+        """Let the partition's in-sync set be what the controller decided."""
+        self.proposal = None
+        for follower in self.followers.values():
+            follower.is_in_maximal_isr = follower.broker_id in self.partition.isr
+
+    # The high watermark
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        """The committed in-sync set with who is proposed to join it."""
+        proposal = self.proposal
+        if proposal is not None and proposal.is_expansion:
+            return proposal.ids
+        return self.partition.isr
+
+    def appended(self) -> None:
+        """Commit at once what no follower has to have."""
+        self._advance()
+
+    def _advance(self) -> bool:
+        """Raise the high watermark to the lowest end of all logs that count; whether it moved.
+
+        Not while there are fewer in-sync replicas than min.insync.replicas (KIP-966).
+        """
+        partition = self.partition
+        log_of = partition.log
+        if len(partition.isr) < partition.min_insync_replicas and partition.is_under_min_isr:
+            return False
+        offset = log_of.log_end_offset
+        for follower in self.followers.values():
+            if follower.log_end_offset < offset and (
+                follower.is_in_maximal_isr or self._is_joining(follower)
+            ):
+                offset = follower.log_end_offset
+        if offset <= log_of.high_watermark:
+            return False
+        log_of.update_high_watermark(offset)
+        if self.acknowledgements:
+            self.acknowledgements.complete(offset, self._code)
+        self._environment.high_watermark_moved(partition)
+        return True
+
+    def _is_joining(self, follower: FollowerState) -> bool:
+        environment = self._environment
+        end_offset = self.partition.log.log_end_offset
+        return follower.is_caught_up(
+            end_offset, self._now_ms, environment.max_lag_ms
+        ) and environment.may_join(follower.broker_id, follower.broker_epoch)
+
+    def _code(self) -> ErrorCode:
+        """Return what producers are answered whose records are committed now."""
+        is_enough = len(self.maximal_isr) >= self.partition.effective_min_isr
+        return ErrorCode.NONE if is_enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def acknowledge(self, required_offset: int, wait: ReplicationWait, position: int) -> None:
+        """Acknowledge an append when all below an offset is committed: now, or later."""
+        if not self.followers:
+            wait.acknowledged(position, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif self.partition.log.high_watermark >= required_offset:
+            wait.acknowledged(position, self._code())
+        else:
+            self.acknowledgements.add(required_offset, wait, position)
+
+    # Followers
+
+    def check_follower(
+        self, broker_id: int, broker_epoch: int, *, knows_epoch: bool
+    ) -> FollowerState:
+        """Return a follower that fetches; KafkaError when it is none or a former incarnation."""
+        follower = self.followers.get(broker_id)
+        if follower is None:
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH
+            raise KafkaError(code if knows_epoch else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if broker_epoch != NO_BROKER_EPOCH and (
+            broker_epoch < follower.broker_epoch
+            or self._environment.is_stale(broker_id, broker_epoch)
+        ):
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"Received stale fetch state update. broker epoch={broker_epoch} vs "
+                f"expected={follower.broker_epoch}",
+            )
+        return follower
+
+    def fetched(
+        self,
+        follower: FollowerState,
+        fetch_offset: int,
+        log_start_offset: int,
+        now_ms: int,
+        broker_epoch: int,
+    ) -> None:
+        """Take over where a follower reads; it may join the in-sync set, and records commit."""
+        log_of = self.partition.log
+        before = follower.log_end_offset
+        self._now_ms = max(self._now_ms, now_ms)
+        follower.fetched(
+            fetch_offset, log_start_offset, log_of.log_end_offset, now_ms, broker_epoch
+        )
+        if not follower.is_in_maximal_isr and self._may_expand_by(follower):
+            follower.is_in_maximal_isr = True
+            self._propose((*self.partition.isr, follower.broker_id), is_expansion=True)
+        if fetch_offset != before and log_of.high_watermark < log_of.log_end_offset:
+            self._advance()
+
+    def stayed(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        log_end_offset: int,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> bool:
+        """Note that a follower in sync has fetched again where it was; False if it is another."""
+        follower = self.followers.get(broker_id)
+        if (
+            follower is None
+            or not follower.is_in_maximal_isr
+            or follower.broker_epoch != broker_epoch
+            or follower.log_end_offset != log_end_offset
+            or follower.log_start_offset != log_start_offset
+            or self._environment.is_stale(broker_id, broker_epoch)
+        ):
+            return False
+        follower.last_caught_up_ms = follower.last_fetch_ms = now_ms
+        follower.leader_end_offset = log_end_offset
+        return True
+
+    def _may_expand_by(self, follower: FollowerState) -> bool:
+        return (
+            self.proposal is None
+            and follower.log_end_offset >= self.partition.log.high_watermark
+            and follower.log_end_offset >= self.epoch_start_offset
+            and self._environment.may_join(follower.broker_id, follower.broker_epoch)
+        )
+
+    def check_lag(self, now_ms: int) -> None:
+        """Propose the in-sync set without the replicas that lag for too long."""
+        self._now_ms = max(self._now_ms, now_ms)
+        partition, environment = self.partition, self._environment
+        if self.proposal is None:
+            end_offset = partition.log.log_end_offset
+            staying = tuple(
+                replica
+                for replica in partition.isr
+                if replica == environment.node_id
+                or (
+                    replica in self.followers
+                    and self.followers[replica].is_caught_up(
+                        end_offset, now_ms, environment.max_lag_ms
+                    )
+                )
+            )
+            if len(staying) < len(partition.isr):
+                self._propose(staying, is_expansion=False)
+        self._advance()
+
+    # The controller
+
+    def _propose(self, isr: Sequence[int], *, is_expansion: bool) -> None:
+        partition, environment = self.partition, self._environment
+        members = tuple((replica, self._epoch_of(replica)) for replica in isr)
+        self.proposal = ProposedIsr(
+            members, partition.leader_epoch, partition.partition_epoch, is_expansion
+        )
+        log.info(
+            "%s of the ISR of %s from %s to %s is proposed; high watermark %d, end %d",
+            "expansion" if is_expansion else "shrink",
+            partition.topic_partition,
+            list(partition.isr),
+            list(isr),
+            partition.log.high_watermark,
+            partition.log.log_end_offset,
+            extra={"event": "isr.proposed", "partition": str(partition.topic_partition)},
+        )
+        environment.propose(self, self.proposal)
+
+    def _epoch_of(self, replica: int) -> int:
+        if replica == self._environment.node_id:
+            return self._environment.broker_epoch
+        follower = self.followers.get(replica)
+        return NO_BROKER_EPOCH if follower is None else follower.broker_epoch
+
+    def answered(self, proposal: ProposedIsr, committed: CommittedIsr) -> None:
+        """Take over what the controller decided, unless newer metadata has come before."""
+        partition = self.partition
+        if proposal is not self.proposal:
+            return
+        if (
+            committed.leader_epoch != partition.leader_epoch
+            or committed.partition_epoch < partition.partition_epoch
+        ):
+            return  # the metadata that is on its way decides
+        partition.isr, partition.partition_epoch = committed.isr, committed.partition_epoch
+        self._commit()
+        self._advance()
+
+    def refused(self, proposal: ProposedIsr, code: ErrorCode) -> None:
+        """Handle an error: forget the proposal, wait for the metadata, or propose it again.
+
+        Only of an error that says so it is sure that the proposal was not and will not be
+        committed.
+        """
+        if proposal is not self.proposal:
+            return
+        if code in _REVERTED:
+            self._commit()
+        elif code not in _KEPT:
+            self._environment.propose(self, proposal)
+
+    def end(self, code: ErrorCode) -> None:
+        """Stop leading in this epoch: who waits is answered."""
+        self.proposal = None
+        self.followers = {}
+        self.acknowledgements.fail(code)

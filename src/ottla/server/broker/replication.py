@@ -1,0 +1,191 @@
+"""Replication on one broker: a fetcher for each other broker that leads, and the in-sync sets.
+
+Kafka: kafka.server.{ReplicaFetcherManager, ReplicaManager}, BrokerBlockingSender.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
+from ottla.replication.isr_updates import IsrUpdates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.clock import Clock
+    from ottla.network.node_channel import NodeChannel
+    from ottla.purgatory.pending import Pending
+    from ottla.purgatory.timing_wheel import TimerTask, TimingWheel
+    from ottla.replication.partition import Partition
+    from ottla.replication.replica_set import ReplicaSet
+    from ottla.server.broker.metadata import BrokerMetadata
+    from ottla.server.controller.channel import ControllerChannel
+
+
+class RegisteredBrokers:
+    """Implements `BrokerEpochs` over the committed metadata."""
+
+    def __init__(self, metadata: BrokerMetadata, broker_epoch: Callable[[], int]) -> None:
+        self._brokers = metadata.image.cluster
+        self._broker_epoch = broker_epoch
+
+    @property
+    def broker_epoch(self) -> int:
+        """This broker's epoch."""
+        return self._broker_epoch()
+
+    def may_join(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a broker is neither fenced nor shutting down, and of this incarnation."""
+        known = self._brokers.brokers.get(broker_id)
+        return known is not None and known.is_active and broker_epoch in (-1, known.broker_epoch)
+
+    def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a later incarnation of the broker is known."""
+        known = self._brokers.brokers.get(broker_id)
+        return known is not None and known.broker_epoch > broker_epoch
+
+
+class Replication:
+    """Drives the fetchers: sends their requests, hands them the responses, wakes them in time."""
+
+    def __init__(
+        self,
+        metadata: BrokerMetadata,
+        replicas: ReplicaSet,
+        *,
+        broker_epoch: Callable[[], int],
+        controller: ControllerChannel,
+        nodes: NodeChannel,
+        clock: Clock,
+        timer: TimingWheel,
+    ) -> None:
+        """Take the channel to the active controller and the one to other brokers."""
+        config = metadata.config
+        self._metadata = metadata
+        self._replicas = replicas
+        self._nodes = nodes
+        self._clock = clock
+        self._timer = timer
+        self._listener = config.inter_broker_endpoint_name
+        self._timeout_ms: int = config.replica_socket_timeout_ms
+        self._check_interval_ms = max(config.replica_lag_time_max_ms // 2, 1)
+        self._settings = FetcherSettings(
+            config.replica_fetch_max_bytes,
+            config.replica_fetch_response_max_bytes,
+            config.replica_fetch_min_bytes,
+            config.replica_fetch_wait_max_ms,
+            config.replica_fetch_backoff_ms,
+        )
+        self._brokers = RegisteredBrokers(metadata, broker_epoch)
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._leaders: dict[Partition, ReplicaFetcher] = {}
+        self._changed: dict[ReplicaFetcher, None] = {}
+        self._tasks: dict[ReplicaFetcher, TimerTask] = {}
+        self._is_closed = False
+        replicas.environment = IsrUpdates(
+            config.node_id,
+            max_lag_ms=config.replica_lag_time_max_ms,
+            brokers=self._brokers,
+            send=controller.send,
+            retry_later=self._call_later,
+            high_watermark_moved=replicas.high_watermark_moved,
+        )
+
+    def start(self) -> None:
+        """Begin to look for followers that lag."""
+        self._check_lag(0)
+
+    def _check_lag(self, _now_ms: int) -> None:
+        if self._is_closed:
+            return
+        now_ms = self._clock.monotonic_ms()
+        self._timer.add(now_ms + self._check_interval_ms, self._check_lag)
+        self._replicas.check_lag(now_ms)
+
+    def _call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        def call(_now_ms: int) -> None:
+            if not self._is_closed:
+                callback()
+
+        self._timer.add(self._clock.monotonic_ms() + delay_ms, call)
+
+    @property
+    def max_lag(self) -> int:
+        """The most records that a log of this broker misses up to its leader's high watermark."""
+        return max(
+            (lag for fetcher in self._fetchers.values() for lag in fetcher.lags.values()), default=0
+        )
+
+    def follow(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
+        """Replicate a partition from its leader; -1 while there is none. `wake` begins."""
+        self.leave(partition)
+        if leader_id < 0:
+            return
+        fetcher = self._fetchers.get(leader_id)
+        if fetcher is None:
+            fetcher = self._fetchers[leader_id] = ReplicaFetcher(
+                self._metadata.node_id,
+                leader_id,
+                self._settings,
+                broker_epoch=lambda: self._brokers.broker_epoch,
+                on_fetched=self._replicas.fetched,
+            )
+        fetcher.add(partition, leader_epoch, self._clock.now_ms())
+        self._leaders[partition] = fetcher
+        self._changed[fetcher] = None
+
+    def leave(self, partition: Partition) -> None:
+        """Stop replicating a partition."""
+        fetcher = self._leaders.pop(partition, None)
+        if fetcher is not None:
+            fetcher.remove(partition)
+            self._changed[fetcher] = None
+
+    def wake(self) -> None:
+        """Send what the changes since the last call ask for."""
+        changed, self._changed = self._changed, {}
+        for fetcher in changed:
+            self._drive(fetcher)
+
+    def _drive(self, fetcher: ReplicaFetcher) -> None:
+        if self._is_closed:
+            return
+        now_ms = self._clock.monotonic_ms()
+        request = fetcher.poll(now_ms)
+        if request is None:
+            self._drive_later(fetcher)
+            return
+        leader = self._metadata.image.cluster.brokers.get(fetcher.leader_id)
+        node = None if leader is None else leader.node(self._listener)
+        if node is None:
+            fetcher.failed(now_ms)
+            self._drive_later(fetcher)
+            return
+        address = node.host, node.port
+        sent = self._nodes.send(node.node_id, address, request, timeout_ms=self._timeout_ms)
+        sent.on_done(lambda done: self._answered(fetcher, done))
+
+    def _answered(self, fetcher: ReplicaFetcher, done: Pending[Any]) -> None:
+        if self._is_closed:
+            return
+        now_ms = self._clock.monotonic_ms()
+        if done.error is not None:
+            fetcher.failed(now_ms)
+        else:
+            fetcher.received(done.value, now_ms, self._clock.now_ms())
+        self._drive(fetcher)
+
+    def _drive_later(self, fetcher: ReplicaFetcher) -> None:
+        """Look again when the fetcher has something to do; of several times the last counts."""
+        task = self._tasks.pop(fetcher, None)
+        if task is not None:
+            task.cancel()
+        due_ms = fetcher.due_ms
+        if due_ms is not None:
+            self._tasks[fetcher] = self._timer.add(due_ms, lambda _now_ms: self._drive(fetcher))
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._is_closed = True
+        self._nodes.close()

@@ -1,0 +1,95 @@
+"""Whole nodes with replicated partitions: acknowledged records outlive brokers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla import NewTopic, TopicPartition
+from ottla.testing.simulation import SimulatedCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.replication.partition import Partition
+    from ottla.testing.simulation.node import SimulatedNode
+
+SETTINGS = {
+    "replica.lag.time.max.ms": "3000",
+    "broker.session.timeout.ms": "3000",
+    "replica.fetch.backoff.ms": "200",
+}
+
+
+async def _until(condition: Callable[[], Any], limit_s: float = 60.0) -> None:
+    async with asyncio.timeout(limit_s):
+        while not condition():  # noqa: ASYNC110 - virtual time costs nothing
+            await asyncio.sleep(0.05)
+
+
+def _replica(node: SimulatedNode, topic: str = "kept") -> Partition | None:
+    return None if node.node is None else node.node.broker.replicas.find(topic, 0)
+
+
+def _leader(cluster: SimulatedCluster) -> SimulatedNode | None:
+    """Return the leader of the newest epoch that a node knows: one that was killed may be older."""
+    known = [(one.leader_epoch, one.leader_id) for one in map(_replica, cluster) if one is not None]
+    leader_id = max(known, default=(0, -1))[1]
+    return cluster[leader_id] if leader_id > 0 else None
+
+
+def _in_sync(cluster: SimulatedCluster, count: int) -> bool:
+    leader = _leader(cluster)
+    replica = None if leader is None else _replica(leader)
+    return replica is not None and len(replica.isr) == count
+
+
+async def _create(cluster: SimulatedCluster, min_isr: int = 2) -> None:
+    async with cluster.admin() as admin:
+        configs = {"min.insync.replicas": str(min_isr)}
+        await admin.create_topics([NewTopic("kept", 1, 3, configs=configs)])
+    await _until(lambda: all(_replica(one) is not None for one in cluster))
+    await _until(lambda: _in_sync(cluster, 3))
+
+
+async def _values(cluster: SimulatedCluster, count: int) -> list[bytes]:
+    """Read the partition from its start until so many records came."""
+    async with cluster.consumer(auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("kept", 0)])
+        values: list[bytes] = []
+        async with asyncio.timeout(60):
+            while len(values) < count:
+                polled = await consumer.poll(timeout=1.0)
+                values += [bytes(record.value or b"") for record in polled]
+    return values
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_acknowledged_records_outlive_their_leader(power: bool) -> None:  # noqa: FBT001 - parametrized
+    """The next leader has them all, in order; the old one comes back in sync."""
+    cluster = SimulatedCluster(11, config=SETTINGS)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster)
+        async with cluster.producer(acks="all") as producer:
+            for number in range(20):
+                await producer.send("kept", b"%d" % number)
+            await producer.flush()
+            first = _leader(cluster)
+            assert first is not None
+            first.kill(power=power)
+            for number in range(20, 40):
+                await producer.send("kept", b"%d" % number)
+            await producer.flush()
+        assert _leader(cluster) is not first
+        assert await _values(cluster, 40) == [b"%d" % number for number in range(40)]
+        await first.start()
+        await _until(lambda: _in_sync(cluster, 3))
+        ends = {one.log.log_end_offset for one in map(_replica, cluster) if one is not None}
+        assert ends == {40}
+        await cluster.stop()
+
+    cluster.run(work())
