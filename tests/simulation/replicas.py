@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ottla.purgatory.pending import Pending
-from tests.simulation.quorum import SimulatedClock
+from tests.simulation.quorum_faults import SimulatedClock
 from tests.simulation.replica_broker import (
     REQUEST_TIMEOUT_MS,
     SimulatedBroker,
