@@ -206,7 +206,7 @@ def test_operations(
 
 def test_a_cluster_of_several_nodes(shell: Shell, directory: Path) -> None:
     """The nodes' files can be started once all are formatted with the same controllers."""
-    *_, properties, commands = snippets("docs/operations.md")
+    *_, properties, commands, growing, shrinking = snippets("docs/operations.md")
     text = commands.text.replace("\\\n", "").replace("$CLUSTER_ID", str(Uuid(b"one cluster's id")))
     for number in "123":
         text = text.replace(f"$DIRECTORY_{number}", str(Uuid(number.encode() * 16)))
@@ -218,6 +218,15 @@ def test_a_cluster_of_several_nodes(shell: Shell, directory: Path) -> None:
         for command in text.replace("server-1", f"server-{number}").splitlines():
             shell.command(command)
     assert len([*directory.glob("*/__cluster_metadata-0/*.checkpoint")]) == 3
+    assert "remove-controller" in shrinking.text
+    own = properties.text.replace("host1:909", "127.0.0.1:4909", 2).replace(
+        "node.id=1", "node.id=4"
+    )
+    own = own.replace("/var/lib/ottla/1", str(directory / "4"))
+    (directory / "server-4.properties").write_text(own)
+    joining, *_ = growing.text.replace("$CLUSTER_ID", str(Uuid(b"one cluster's id"))).splitlines()
+    shell.command(joining)
+    assert not [*directory.glob("4/__cluster_metadata-0/*.checkpoint")]
 
 
 def general(line: str) -> str:

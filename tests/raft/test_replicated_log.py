@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.errors import CorruptMessage, KafkaError
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.raft.log_check import METADATA_LOG
 from ottla.raft.replicated_log import ReplicatedLog
 from ottla.raft.snapshot import encode_snapshot, snapshot_name
@@ -142,3 +142,15 @@ def test_a_damaged_oldest_snapshot_is_dropped_when_the_next_one_is_too_old(posit
     assert log.clean(now_ms=100, max_bytes=-1, max_age_ms=92) == 0
     assert log.clean(now_ms=100, max_bytes=-1, max_age_ms=89) == 2
     assert [found.offset for found in log.snapshots] == [15]
+
+
+def test_31_the_log_is_not_cut_below_its_high_watermark() -> None:
+    """KAFKA-12460: what is committed stays, whoever asks; the node ends instead."""
+    log = _open(SimulatedDisk())
+    _append(log, 5)
+    log.update_high_watermark(4)
+    with pytest.raises(KafkaError, match="below the current high watermark 4") as caught:
+        log.truncate_to(3, now_ms=0)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    log.truncate_to(4, now_ms=0)
+    assert log.end_offset == 4

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.simulation.quorum import SimulatedQuorum
+from ottla.errors import ErrorCode, KafkaError
+from ottla.purgatory.pending import Pending
+from ottla.raft.requests import RemoveVoter, Request, Vote
+from ottla.raft.roles import Follower
+from tests.simulation.quorum import SimulatedMember, SimulatedQuorum
 from tests.simulation.quorum_seeds import run_seed
 
 
@@ -33,3 +39,94 @@ def test_a_quiet_quorum_has_a_leader_and_commits() -> None:
     quorum.run(1_000)
     quorum.checks.agreed()
     assert leader.driver.node.epoch == epoch, "nothing disturbs the leader"
+
+
+def _led(*, voters: int = 3) -> tuple[SimulatedQuorum, SimulatedMember]:
+    """Return a quiet quorum with some committed records, and its leader."""
+    quorum = SimulatedQuorum(1, voters=voters)
+    quorum.snapshot_probability = 0.0
+    quorum.run(4_000)
+    for _ in range(5):
+        quorum.work()
+        quorum.run(200)
+    (leader,) = quorum.leaders()
+    return quorum, leader
+
+
+def _isolate(quorum: SimulatedQuorum, away: SimulatedMember) -> None:
+    others = [one for one in quorum.members if one != away.node_id]
+    quorum.cut = {pair for one in others for pair in ((one, away.node_id), (away.node_id, one))}
+
+
+def test_33_a_leader_without_its_majority_resigns_and_another_leads() -> None:
+    """KAFKA-15489: within one and a half fetch timeouts."""
+    quorum, leader = _led()
+    _isolate(quorum, leader)
+    quorum.run(quorum.timeouts.check_quorum_ms + 100)
+    assert leader not in quorum.leaders()
+    quorum.run(5_000)
+    assert [one for one in quorum.leaders() if one is not leader]
+    quorum.cut = set()
+    quorum.run(5_000)
+    quorum.checks.agreed()
+
+
+def test_39_a_replica_that_was_away_meets_voters_that_changed_twice() -> None:
+    """KAFKA-17973: only the leader changes one at a time; who reads the log takes any set."""
+    quorum, leader = _led(voters=5)
+    away = quorum.members[6]
+    _isolate(quorum, away)
+    voters = [one for one in quorum.members.values() if one not in (leader, away)]
+    for gone in voters[:2]:
+        assert leader.driver is not None
+        removed = leader.driver.request(RemoveVoter(gone.key))
+        quorum.run(1_500)
+        assert removed.value.error is ErrorCode.NONE
+    quorum.cut = set()
+    quorum.work()
+    quorum.run(5_000)
+    assert away.driver is not None
+    left = {one.voter_id for one in away.driver.node.voters}
+    assert left == {1, 2, 3, 4, 5} - {one.node_id for one in voters[:2]}
+
+
+def test_40_a_voter_that_returns_with_an_empty_disk_does_not_vote() -> None:
+    """Its directory is another one: two of three voters are a majority, one and it are not."""
+    quorum, leader = _led()
+    emptied, other = (
+        one for one in quorum.members.values() if one is not leader and one.node_id <= 3
+    )
+    emptied.replace_disk()
+    quorum.run(5_000)
+    assert emptied.driver is not None
+    assert isinstance(emptied.driver.node.role, Follower)
+    assert emptied.driver.log.end_offset > 0, "it reads the log as an observer"
+    leader.stop(power_cut=False)
+    quorum.run(20_000)
+    assert not quorum.leaders()
+    assert other.driver is not None
+    leader.start()
+    quorum.run(10_000)
+    assert quorum.leaders()
+
+
+class OldVoters(SimulatedQuorum):
+    """The voters know no pre-votes: a node cannot send them one (Vote below version 2)."""
+
+    def exchange(
+        self, source: SimulatedMember, target: SimulatedMember, request: Request
+    ) -> Pending[Any]:
+        """Refuse a pre-vote as the channel does."""
+        if isinstance(request, Vote) and request.is_pre_vote:
+            refused: Pending[Any] = Pending()
+            error = KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+            self.happen(1, source.guarded, source.life, refused.fail, error)
+            return refused
+        return super().exchange(source, target, request)
+
+
+def test_voters_without_pre_votes_elect_a_leader() -> None:
+    """KIP-996: who is told so stands for election at once."""
+    quorum = OldVoters(2)
+    quorum.run(6_000)
+    assert len(quorum.leaders()) == 1

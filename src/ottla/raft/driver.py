@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ottla.errors import CorruptMessage, KafkaError
+from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.purgatory.pending import Pending
 from ottla.raft.messages import (
     AnnounceEpoch,
@@ -44,7 +44,14 @@ from ottla.raft.messages import (
     VerifySnapshot,
 )
 from ottla.raft.replicated_log import READ_BYTES
-from ottla.raft.requests import FetchResponse, FetchSnapshotResponse
+from ottla.raft.requests import (
+    NO_LEADER,
+    FetchResponse,
+    FetchSnapshotResponse,
+    LeaderAndEpoch,
+    Vote,
+    VoteResponse,
+)
 from ottla.raft.roles import Resigned
 from ottla.raft.snapshot_download import PART_BYTES
 from ottla.storage.disk_errors import is_exhaustion
@@ -58,7 +65,7 @@ if TYPE_CHECKING:
     from ottla.raft.node import RaftNode
     from ottla.raft.quorum_state import QuorumStateStore
     from ottla.raft.replicated_log import ReplicatedLog
-    from ottla.raft.requests import LeaderAndEpoch, Request, Response
+    from ottla.raft.requests import Request, Response
     from ottla.raft.voter_set import VoterEndpoint
     from ottla.types import Buffer, OffsetAndEpoch
 
@@ -70,6 +77,15 @@ if TYPE_CHECKING:
 
 COMMITS_KEPT = 100
 log = logging.getLogger("ottla.raft")
+
+
+def _unsupported(request: Request, error: BaseException | None) -> Response | None:
+    """Return the answer of a voter that knows no pre-votes; None for one that does not answer."""
+    if not isinstance(request, Vote) or not isinstance(error, KafkaError):
+        return None
+    if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+        return None
+    return VoteResponse(error.code, LeaderAndEpoch(NO_LEADER, -1))
 
 
 class RaftListener(Protocol):
@@ -319,7 +335,9 @@ class RaftDriver:
         correlation_id = effect.correlation_id
 
         def answered(done: Pending[Response]) -> None:
-            response = None if done.error is not None else done.value
+            response = _unsupported(effect.request, done.error)
+            if done.error is None:
+                response = done.value
             if response is None and self._stopped is not None:
                 self._unreachable.add(effect.node_id)
             self._happened(ResponseReceived(correlation_id, response))

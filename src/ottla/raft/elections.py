@@ -199,6 +199,14 @@ class Elections:
         if request.epoch == role.epoch and request.is_pre_vote == isinstance(role, Prospective):
             role.ballot.count(node_id, is_granted=response.is_granted)
 
+    def refused(self, request: Request, error: ErrorCode, now_ms: int) -> None:
+        """Stand for election at once when a voter knows no pre-votes (before KIP-996)."""
+        role = self._member.role
+        if error is not ErrorCode.UNSUPPORTED_VERSION or not isinstance(request, Vote):
+            return
+        if isinstance(role, Prospective) and request.is_pre_vote and request.epoch == role.epoch:
+            self._member.become_candidate(now_ms)
+
     def resignation_acknowledged(self, node_id: int) -> None:
         """Tell this voter no more."""
         role = self._member.role

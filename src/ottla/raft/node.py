@@ -232,6 +232,7 @@ class RaftNode:
             self._following.snapshot_fetched(sent.request, response, now_ms)
         elif response.error is not ErrorCode.NONE or response.leader.epoch < self.epoch:
             in_flight.pause(sent.node_id, now_ms)
+            self._elections.refused(sent.request, response.error, now_ms)
         elif isinstance(response, FetchResponse) and isinstance(sent.request, Fetch):
             self._following.fetched(sent.request, response, now_ms)
         elif isinstance(response, VoteResponse):
