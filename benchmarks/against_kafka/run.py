@@ -120,6 +120,13 @@ CASES = (
         "record",
         source="small produce over 1000 partitions",
     ),
+    Case(
+        "consume 100 B from 1000 partitions, 25 clients in turn",  # 25 x 20,000: above the tick
+        ("consume", "-records", "20000", "-repeats", "25"),
+        0.7,
+        "record",
+        source="small produce over 1000 partitions",
+    ),
 )
 PAGES_TO_BACK_BYTES = 1200 * 1024 * 1024
 _SCALE = {"request": 1e6, "record": 1e6, "GB": 1e9}

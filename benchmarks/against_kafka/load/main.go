@@ -144,6 +144,7 @@ func consume(brokers, topic string, records int) result {
 		kgo.FetchMaxPartitionBytes(1<<20),
 	)
 	fail(err)
+	defer client.Close()
 	start := time.Now()
 	seen, bytes := 0, 0
 	for seen < records {
@@ -171,13 +172,19 @@ func main() {
 	flags.IntVar(&p.parts, "partitions", 1, "partitions to spread over")
 	flags.Float64Var(&p.rate, "rate", 0, "requests a second in all; 0 is as fast as it goes")
 	records := flags.Int("records", 100000, "records to consume")
+	repeats := flags.Int("repeats", 1, "clients that consume them, one after the other")
 	fail(flags.Parse(os.Args[2:]))
 	var done result
 	switch os.Args[1] {
 	case "produce":
 		done = p.run()
 	case "consume":
-		done = consume(p.brokers, p.topic, *records)
+		for range *repeats {
+			one := consume(p.brokers, p.topic, *records)
+			done.Records += one.Records
+			done.Bytes += one.Bytes
+			done.Seconds += one.Seconds
+		}
 	default:
 		fail(fmt.Errorf("say produce or consume, not %s", os.Args[1]))
 	}
