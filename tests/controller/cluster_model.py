@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.controller.partitions.index import PartitionIndex
+    from ottla.metadata.image import MetadataImage
     from ottla.metadata.partition import PartitionRegistration
 
 IDS = range(1, 6)
@@ -217,11 +218,7 @@ class ClusterModel:
     # What must hold
 
     def _check(self) -> None:
-        partitions = {
-            PartitionKey(topic.topic_id, number): partition
-            for topic in self.brokers.image.topics.by_id.values()
-            for number, partition in topic.partitions.items()
-        }
+        partitions = partitions_of(self.brokers.image)
         for key, partition in partitions.items():
             self._check_members(partition)
             self._check_brokers(partition)
@@ -252,6 +249,15 @@ class ClusterModel:
             assert brokers[partition.leader].has_online_directory(directory), partition
         else:
             assert len(partition.isr) <= 1, partition
+
+
+def partitions_of(image: MetadataImage) -> dict[PartitionKey, PartitionRegistration]:
+    """Return all partitions of an image."""
+    return {
+        PartitionKey(topic.topic_id, number): partition
+        for topic in image.topics.by_id.values()
+        for number, partition in topic.partitions.items()
+    }
 
 
 def _check_epochs(old: PartitionRegistration | None, new: PartitionRegistration) -> None:

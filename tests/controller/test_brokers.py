@@ -161,9 +161,11 @@ def test_another_min_insync_replicas_clears_the_eligible_leaders() -> None:
     change = struct.AlterableConfig(name="min.insync.replicas", config_operation=0, value="2")
     resource = struct(resource_type=2, resource_name="t", configs=[change])
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    epoch = harness.image.topics.by_name["t"].partitions[0].partition_epoch
     answer = harness.ask(request)
     assert answer.responses[0].error_code == ErrorCode.NONE
-    assert not harness.image.topics.by_name["t"].partitions[0].eligible_leader_replicas
+    partition = harness.image.topics.by_name["t"].partitions[0]
+    assert (partition.eligible_leader_replicas, partition.partition_epoch) == ((), epoch + 1)
 
 
 def test_producer_ids_come_in_blocks_and_never_twice() -> None:

@@ -8,7 +8,14 @@ import sys
 
 import pytest
 
-from tests.controller.cluster_model import ClusterModel, check_replay
+from ottla.metadata.framing import encode_record
+from ottla.types import OffsetAndEpoch
+from tests.controller.cluster_model import (
+    ClusterModel,
+    check_index,
+    check_replay,
+    partitions_of,
+)
 
 STEPS = 150
 
@@ -34,6 +41,20 @@ def test_an_operation_that_is_not_committed_leaves_no_trace() -> None:
     brokers.node._runtime.resigned(1)
     check_replay(model)
     model._check()
+
+
+def test_a_controller_continues_from_anothers_snapshot() -> None:
+    """What it had is replaced: state and index are the other's."""
+    one, other = ClusterModel(4), ClusterModel(5)
+    for _ in range(80):
+        one.step()
+        other.step()
+    replayed = one.brokers.node._runtime._replayed
+    replayed.end_epoch()
+    values = [encode_record(record) for record in other.brokers.image.records()]
+    replayed.load_snapshot(values, OffsetAndEpoch(replayed.committed_offset + 500, 9), 1)
+    check_index(one.controller, partitions_of(other.brokers.image))
+    assert one.digest() == other.digest()
 
 
 def test_decisions_do_not_depend_on_hashes() -> None:

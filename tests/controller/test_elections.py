@@ -207,3 +207,14 @@ def test_an_unregistered_broker_is_no_eligible_leader() -> None:
     assert 1 not in brokers.image.cluster.brokers
     brokers.unregister(3)
     assert 3 not in brokers.image.cluster.brokers
+
+
+def test_the_same_min_insync_replicas_leave_the_eligible_leaders() -> None:
+    """Only a change clears them."""
+    brokers = Brokers(3)
+    brokers.assigned("t", [1, 2, 3], min_insync_replicas="3")
+    brokers.beat(3, fence=True)
+    brokers.configure_topic("t", min_insync_replicas="3")
+    assert brokers.partition("t").eligible_leader_replicas == (3,)
+    brokers.configure_topic("t", min_insync_replicas="2")
+    assert brokers.partition("t").eligible_leader_replicas == ()

@@ -334,7 +334,7 @@ class ConfigControl:
             )
             records.append(MessageAndVersion(record, 0))
         if (
-            MIN_INSYNC_REPLICAS in changes
+            MIN_INSYNC_REPLICAS in written
             and self._features.is_elr_enabled
             and resource.type in (ConfigResourceType.TOPIC, ConfigResourceType.BROKER)
         ):

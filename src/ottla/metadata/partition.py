@@ -99,10 +99,15 @@ class PartitionRegistration(NamedTuple):
         )
 
     def without_elr(self) -> PartitionRegistration:
-        """Return the registration with both lists of eligible leaders emptied (ClearElr)."""
+        """Return the registration with both lists of eligible leaders emptied (ClearElr).
+
+        As every change it raises the partition epoch.
+        """
         if not self.eligible_leader_replicas and not self.last_known_elr:
             return self
-        return self._replace(eligible_leader_replicas=(), last_known_elr=())
+        return self._replace(
+            partition_epoch=self.partition_epoch + 1, eligible_leader_replicas=(), last_known_elr=()
+        )
 
     def to_record(self, topic_id: Uuid, partition_id: int, *, version: int = 2) -> PartitionRecord:
         """Return the record that makes this registration; ELR only where version carries it."""

@@ -22,7 +22,7 @@ from ottla.types import ZERO_UUID
 from tests.conformance.answers.controllers import Controller, OurController, Pair, RealController
 from tests.conformance.kafka import running_kafka
 from tests.controller.brokers import directory_of
-from tests.controller.harness import Harness, assigned_topic
+from tests.controller.harness import Harness, assigned_topic, incremental_change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,23 +105,50 @@ class Steps:
     def __init__(self, pair: Pair, rng: random.Random) -> None:
         self._pair = pair
         self._rng = rng
+        self._has_deleted = False
         self._incarnations = dict.fromkeys(BROKERS, 1)
 
     def run(self, count: int) -> None:
-        """Do this many steps; end at the first difference, after which all would differ."""
+        """Do this many steps; end at the first difference, after which all would differ.
+
+        Where a replica leaves the assignment that is an eligible or the last leader, the decisions
+        differ on purpose (docs/reliability.md): such a topic is made again.
+        """
         kinds = [
             *(self._alter,) * 8,
             *(self._fence, self._unfence, self._reassign, self._elect) * 3,
             *(self._assign, self._list, self._restart) * 2,
             *(self._stop, self._lose, self._unregister, self._create, self._grow),
+            self._configure,
         ]
         for _ in range(count):
             self._rng.choice(kinds)()
+            if self._pair.differ_in_field("eligible_leader_replicas"):
+                self._pair.differences.pop()
+                for topic in TOPICS:
+                    self._renew(topic)
             if self._pair.differences:
                 return
+            for topic in TOPICS:
+                partition = self._partition(topic)
+                if set(partition.last_known_elr) - set(partition.replicas):
+                    self._renew(topic)
 
-    def _ask(self, label: str, request: Request) -> None:
-        self._pair.step(label, lambda side: side.ask(request))
+    def _renew(self, topic: str) -> None:
+        self._has_deleted = True
+        state = DeleteTopicsRequest.DeleteTopicState(name=topic, topic_id=ZERO_UUID)
+        self._ask(
+            f"delete {topic}", DeleteTopicsRequest(topics=[state], timeout_ms=5000), shows=False
+        )
+        while self._broker(fenced=False) is None:
+            self._unfence()
+            self._restart()
+        led = [self._broker(fenced=False) or 0, *self._registered()]
+        request = CreateTopicsRequest(topics=[assigned_topic(topic, list(dict.fromkeys(led)))])
+        self._pair.step(f"create {topic}", lambda side: side.create(request))
+
+    def _ask(self, label: str, request: Request, *, shows: bool = True) -> None:
+        self._pair.step(label, lambda side: side.ask(request), shows=shows)
 
     def _partition(self, topic: str) -> PartitionRegistration:
         return self._pair.ours.harness.image.topics.by_name[topic].partitions[0]
@@ -189,8 +216,9 @@ class Steps:
             self._ask(f"unregister {broker_id}", UnregisterBrokerRequest(broker_id=broker_id))
 
     def _lose(self) -> None:
+        """Lose a log directory; not after a deletion, which Kafka's index may not survive."""
         broker_id = self._broker(fenced=False)
-        if broker_id is not None:
+        if broker_id is not None and not self._has_deleted:
             self._beat(broker_id, offline_log_dirs=[directory_of(broker_id, 1)])
 
     def _restart(self) -> None:
@@ -261,6 +289,23 @@ class Steps:
             )
 
         self._pair.step(f"assign {broker_id} {topic}", assign)
+
+    def _configure(self) -> None:
+        """Change what elections depend on.
+
+        Not min.insync.replicas where there are eligible leaders: Kafka clears them, but records the
+        next changes of such partitions twice.
+        """
+        name = self._rng.choice(("min.insync.replicas", "unclean.leader.election.enable"))
+        value = str(self._rng.randint(1, 3))
+        if name.startswith("unclean"):
+            value = self._rng.choice(("true", "false"))
+        topic = self._topic()
+        partition = self._partition(topic)
+        if partition.eligible_leader_replicas or partition.last_known_elr:
+            return
+        request = incremental_change(2, topic, (name, 0, value))
+        self._ask(f"configure {topic} {name}={value}", request)
 
     def _assignments(self) -> list[list[int]]:
         """Draw replicas that are often valid: unknown, repeated or only fenced brokers are not."""
