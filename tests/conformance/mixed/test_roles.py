@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla import Admin, Consumer, NewTopic, Producer
+from ottla import Admin, Consumer, KafkaError, NewTopic, Producer, TopicPartition
 from ottla.cli.main import main
 from ottla.testing.cluster import Cluster
 from tests.conformance.kafka import RealKafka
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.conformance
 BROKER = 2
 LIMIT_S = 60.0
+_SAFE = {"min.insync.replicas": "2"}
 FEATURES = ("transaction.version=0", "group.version=0", "share.version=0", "streams.version=0")
 
 
@@ -120,11 +121,60 @@ def _carries_records(bootstrap: str, topic: str, leader: int) -> None:
     assert seen == [b"%d" % number for number in range(100)]
 
 
+def _replicates(bootstrap: str, topic: str) -> None:
+    """Write with acks=all to a leader of each kind, and read all from either after a move."""
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        made = admin.create_topics(
+            [NewTopic(topic, assignments={0: [1, BROKER], 1: [BROKER, 1]}, configs=_SAFE)]
+        )
+        assert not isinstance(made[topic], Exception), made
+        for round_ in range(2):
+            with Producer(bootstrap_servers=bootstrap, acks="all") as producer:
+                for number in range(200):
+                    value = b"%d/%d" % (round_, number)
+                    producer.send(topic, value, partition=number % 2)
+            _swap_leaders(admin, topic, [[BROKER, 1], [1, BROKER]][round_])
+    with Consumer(
+        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id=topic
+    ) as consumer:
+        seen: dict[int, list[bytes | None]] = {0: [], 1: []}
+        deadline = time.monotonic() + LIMIT_S
+        while sum(map(len, seen.values())) < 400 and time.monotonic() < deadline:
+            for one in consumer.poll(0.5):
+                seen[one.partition].append(one.value)
+    for partition, values in seen.items():
+        assert values == [
+            b"%d/%d" % (round_, number)
+            for round_ in range(2)
+            for number in range(partition, 200, 2)
+        ]
+
+
+def _swap_leaders(admin: Admin, topic: str, replicas: list[int]) -> None:
+    """Let the other replica of each partition lead."""
+    wanted = {0: replicas, 1: replicas[::-1]}
+    admin.alter_partition_reassignments(
+        {TopicPartition(topic, index): one for index, one in wanted.items()}
+    )
+    leaders = {index: one[0] for index, one in wanted.items()}
+
+    def is_moved() -> bool:
+        admin.elect_leaders(partitions=[TopicPartition(topic, index) for index in wanted])
+        described = admin.describe_topics([topic])[topic]
+        if isinstance(described, KafkaError):
+            return False
+        found = {one.partition: one.leader.node_id for one in described.partitions if one.leader}
+        return found == leaders and all(len(one.isr) == 2 for one in described.partitions)
+
+    _until(is_moved, "leaders do not move")
+
+
 def test_a_real_broker_serves_under_our_controller(ours: Cluster, their_broker: RealKafka) -> None:
     """It registers, is unfenced, leads partitions, and forwards requests to us."""
     _until(lambda: _brokers(ours.bootstrap) == {1, BROKER}, "the broker is not there")
     _carries_records(ours.bootstrap, "on-theirs", BROKER)
     _carries_records(their_broker.bootstrap, "on-ours", 1)
+    _replicates(ours.bootstrap, "on-both")
 
 
 def test_our_broker_serves_under_a_real_controller(
@@ -134,3 +184,4 @@ def test_our_broker_serves_under_a_real_controller(
     _until(lambda: _brokers(their_controller.bootstrap) == {1, BROKER}, "the broker is not there")
     _carries_records(their_controller.bootstrap, "on-ours", BROKER)
     _carries_records(our_broker.bootstrap, "on-theirs", 1)
+    _replicates(their_controller.bootstrap, "on-both")
