@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from concurrent.futures import FIRST_EXCEPTION, wait
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
@@ -15,6 +16,9 @@ from typing import TYPE_CHECKING, NoReturn
 from ottla.config.problems import ConfigErrors
 from ottla.errors import KafkaError
 from ottla.testing.cluster_files import CONTROLLER, ClusterFiles, node_directory
+from ottla.testing.fault_clock import ClusterClock
+from ottla.testing.fault_network import NetworkFaults
+from ottla.testing.outside import Outside
 from ottla.testing.threaded_node import START_TIMEOUT_S, ClusterError, ThreadedNode
 from ottla.testing.tracebacks import raised_at_the_call
 
@@ -23,12 +27,12 @@ if TYPE_CHECKING:
     from typing import Self, TypeVar
 
     from ottla.server.node.node import Node
-    from ottla.server.system.environment import Environment
 
     T = TypeVar("T")
 
 ANSWER_TIMEOUT_S = 10.0
 _PORT_ATTEMPTS = 5
+_POLL_S = 0.005
 TEST_DEFAULTS: Mapping[str, str] = {
     "node.id": "1",
     "process.roles": "broker,controller",
@@ -94,6 +98,29 @@ class Cluster:
         self._keeps_data = data_dir is not None
         self._data_dir = data_dir
         self._nodes: dict[int, ThreadedNode] = {}
+        self.clock = ClusterClock(self._clock_moved)
+        """The clock of all nodes; `clock.advance(days=8)`."""
+        self._network = NetworkFaults() if nodes > 1 else None
+        self._outside = Outside(self.clock, self._network)
+
+    @property
+    @raised_at_the_call
+    def network(self) -> NetworkFaults:
+        """The links of the nodes: `cut`, `delay`, `drop`, `partition` and `heal`."""
+        if self._network is None:
+            raise ClusterError("a single node has no links to others; pause it, or give nodes=3")
+        return self._network
+
+    def _clock_moved(self) -> None:
+        """Wait until the nodes have done what is due, with their retention."""
+        running = [one for one in self.nodes if one.is_running and not one.is_paused]
+        for one in running:
+            one.run(lambda node: node.clock_moved())
+        deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+        while any(one.run(lambda node: node.is_checking_retention) for one in running):
+            if time.monotonic() > deadline_s:
+                raise ClusterError(f"retention is not applied after {ANSWER_TIMEOUT_S} s")
+            time.sleep(_POLL_S)
 
     @property
     def nodes(self) -> tuple[ThreadedNode, ...]:
@@ -195,7 +222,7 @@ class Cluster:
         if self._nodes:
             return None
         if self._node_count == 1:
-            node = ThreadedNode(self.config, self.data_dir, self._environment)
+            node = ThreadedNode(self.config, self.data_dir, self._outside)
             self.config = node.config
             self._nodes = {node.node_id: node}
             return None
@@ -205,17 +232,12 @@ class Cluster:
             node_id: ThreadedNode(
                 files.config_of(node_id, self.config, listeners),
                 node_directory(self.data_dir, node_id),
-                self._environment,
+                self._outside,
                 may_format=False,
             )
             for node_id in listeners
         }
         return files if is_new else None
-
-    def _environment(self) -> Environment:
-        from ottla.server.system.real import RealEnvironment
-
-        return RealEnvironment()
 
     @staticmethod
     def check_topic_settings(settings: Mapping[str, str]) -> None:

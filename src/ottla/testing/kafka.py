@@ -9,26 +9,30 @@ import itertools
 import secrets
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.errors import KafkaError
 from ottla.protocol.offset_timestamps import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.testing.client_settings import of_confluent, of_python_clients
-from ottla.testing.cluster import as_text
+from ottla.testing.cluster import ForeignCluster, as_text
 from ottla.testing.table import table
+from ottla.testing.threaded_node import ClusterError
 from ottla.testing.topic import TestTopic
 from ottla.testing.tracebacks import raised_at_the_call
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Self, Unpack
 
     from ottla.clients.blocking import Admin, Consumer, Producer
     from ottla.clients.keywords import ConsumerSettings
-    from ottla.testing.cluster import Cluster, ForeignCluster
+    from ottla.testing.cluster import Cluster
     from ottla.testing.expectation import Expectation
+    from ottla.testing.fault_clock import ClusterClock
+    from ottla.testing.fault_disk import DiskFaults
+    from ottla.testing.fault_network import NetworkFaults
 
 _POLL_S = 0.02
 _REMOVAL_S = 5.0
@@ -253,6 +257,36 @@ class Kafka:
             time.sleep(_POLL_S)
 
     # Faults and the end
+
+    @property
+    def clock(self) -> ClusterClock:
+        """The clock of the nodes; `kafka.clock.advance(days=8)`."""
+        return self._own.clock
+
+    @property
+    def network(self) -> NetworkFaults:
+        """The links of several nodes; `kafka.network.cut(1, 2)`, `kafka.network.heal()`."""
+        return self._own.network
+
+    @raised_at_the_call
+    def disk(self, node: int = 1) -> DiskFaults:
+        """Return a node's disks; `kafka.disk(1).fill()`, `kafka.disk(1).heal()`."""
+        return self._own.node(node).disk
+
+    @contextmanager
+    def partition_network(self, *groups: Iterable[int | str]) -> Iterator[None]:
+        """Cut every link between nodes of different groups, and heal them at the end."""
+        self.network.partition(*groups)
+        try:
+            yield
+        finally:
+            self.network.heal()
+
+    @property
+    def _own(self) -> Cluster:
+        if isinstance(self.cluster, ForeignCluster):
+            raise ClusterError(f"{self.bootstrap} is not ours to disturb (--ottla-url)")
+        return self.cluster
 
     @raised_at_the_call
     def kill(self, node: int = 1) -> None:

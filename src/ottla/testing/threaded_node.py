@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.config.definition import Type
 from ottla.config.problems import ConfigErrors, nearest
+from ottla.testing.fault_disk import DiskFaults
 from ottla.testing.tracebacks import raised_at_the_call
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from ottla.config.broker import BrokerConfig
     from ottla.server.node.node import Node
-    from ottla.server.system.environment import Environment
+    from ottla.testing.outside import Outside
 
     T = TypeVar("T")
 
@@ -40,7 +41,7 @@ class ThreadedNode:
         self,
         config: Mapping[str, str],
         data_dir: str,
-        make_environment: Callable[[], Environment],
+        outside: Outside,
         *,
         may_format: bool = True,
     ) -> None:
@@ -51,7 +52,9 @@ class ThreadedNode:
         self.address = ""
         """For `bootstrap.servers`; of the last start."""
         self.data_dir = data_dir
-        self._make_environment = make_environment
+        self._outside = outside
+        self.disk = DiskFaults()
+        """Its disks: `fill`, `freeze`, `lose` and `heal`."""
         self._may_format = may_format
         self._node: Node | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -107,7 +110,7 @@ class ThreadedNode:
             raise ClusterError("the cluster is running already")
         config = parse_broker_config({**self.config, "log.dirs": self.data_dir})
         _refuse_unknown(config)
-        self._loop = _new_loop()
+        self._loop = self._outside.new_loop(self.node_id)
         self._thread = threading.Thread(
             target=_run_loop, args=(self._loop,), name=f"ottla-node-{self.node_id}", daemon=True
         )
@@ -115,7 +118,8 @@ class ThreadedNode:
 
         async def start() -> None:
             self._starting = asyncio.current_task()
-            node = Node(config, self._make_environment(), may_format=self._may_format)
+            environment = self._outside.environment(self.node_id, self.disk)
+            node = Node(config, environment, may_format=self._may_format)
             await node.start()
             self._node = node
 
@@ -261,14 +265,6 @@ def _refuse_unknown(config: BrokerConfig) -> None:
     ]
     if problems:
         raise ConfigErrors(problems)
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:  # not on Windows
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -94,6 +94,11 @@ class Maintenance:
         """No task begins any more (KAFKA-13315)."""
         self._is_stopped = True
 
+    @property
+    def is_checking(self) -> bool:
+        """Whether a retention check is under way."""
+        return self._check is not None
+
     def _every(
         self, interval_ms: int, task: Callable[[], None], *, first_ms: int | None = None
     ) -> None:

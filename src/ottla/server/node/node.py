@@ -458,6 +458,15 @@ class Node:
         for wake in self._wake_on_halt:
             wake()
 
+    def clock_moved(self) -> None:
+        """Do what is due after the environment's clock was moved ahead."""
+        self._resources.timer.catch_up()
+
+    @property
+    def is_checking_retention(self) -> bool:
+        """Whether a check of retention is under way."""
+        return self._maintenance.is_checking
+
     # Stop
 
     async def leave(self) -> None:

@@ -67,6 +67,12 @@ class LoopTimer(TimingWheel):
             if deadline_ms is not None:
                 self._schedule(deadline_ms)
 
+    def catch_up(self) -> None:
+        """Do what is due after the clock was moved."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._wake()
+
     def close(self) -> None:
         """Wake up no more."""
         if self._handle is not None:

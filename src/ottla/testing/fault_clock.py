@@ -1,0 +1,47 @@
+"""A cluster's clock that tests move ahead: "eight days later" takes no time.
+
+Kafka: org.apache.kafka.common.utils.MockTime.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class ClusterClock:
+    """The clock of all nodes of a `Cluster`; clients have the machine's."""
+
+    def __init__(self, moved: Callable[[], None]) -> None:
+        """Take what makes the nodes look at it again."""
+        self._moved = moved
+        self.ahead_ms = 0
+        """How far it is ahead of the machine's."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return time.time_ns() // 1_000_000 + self.ahead_ms
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that never step back."""
+        return time.monotonic_ns() // 1_000_000 + self.ahead_ms
+
+    def advance(
+        self,
+        *,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        milliseconds: float = 0,
+    ) -> None:
+        """Let time pass on all nodes: what is due is done, retention among it."""
+        whole_seconds = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+        step_ms = round(whole_seconds * 1000 + milliseconds)
+        if step_ms < 0:
+            raise ValueError("time does not go back")
+        self.ahead_ms += step_ms
+        self._moved()

@@ -1,0 +1,160 @@
+"""Tests of a cluster's clock, disks and links that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.clients.blocking import Producer
+from ottla.errors import KafkaError
+from ottla.testing.cluster import Cluster
+from ottla.testing.fault_clock import ClusterClock
+from ottla.testing.fault_network import CLIENTS, NetworkFaults, Pipe
+from ottla.testing.kafka import Kafka
+from ottla.testing.threaded_node import ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[Kafka]:
+    """Give one node."""
+    with Cluster() as cluster, Kafka(cluster) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Kafka]:
+    """Give three nodes."""
+    with Cluster(nodes=3) as cluster, Kafka(cluster) as kafka:
+        yield kafka
+
+
+def _send_once(kafka: Kafka, topic: str) -> None:
+    limits = {"delivery.timeout.ms": "400", "request.timeout.ms": "300", "linger.ms": "0"}
+    with Producer(config={**kafka.client_settings, **limits}) as producer:
+        producer.send_and_wait(topic, b"lost")
+
+
+def test_records_expire_when_days_have_passed(one: Kafka) -> None:
+    """Retention is applied when `advance` returns; clients keep the machine's clock."""
+    old = one.topic("old", config={"retention.ms": 7 * 86_400_000}).produce(["a", "b"])
+    one.clock.advance(days=6)
+    assert old.start_offset(0) == 0
+    one.clock.advance(days=2)
+    one.wait(lambda: old.start_offset(0) == 2, 10.0, lambda: "records of eight days ago are there")
+    assert one.topic("new").produce("later").values() == ["later"]
+
+
+def test_a_clock_goes_ahead_only() -> None:
+    """Both clocks move by the same."""
+    moved: list[int] = []
+    clock = ClusterClock(lambda: moved.append(clock.ahead_ms))
+    clock.advance(days=1, hours=1, minutes=1, seconds=1, milliseconds=1)
+    assert moved == [90_061_001]
+    with pytest.raises(ValueError, match="time does not go back"):
+        clock.advance(seconds=-1)
+
+
+def test_a_controller_waits_for_a_frozen_disk(one: Kafka) -> None:
+    """What is not on the disk is not committed."""
+    one.disk().freeze()
+    created = threading.Thread(target=one.topic, args=("frozen",))
+    created.start()
+    created.join(0.2)
+    assert created.is_alive()
+    one.disk().heal()
+    created.join(20)
+    assert not created.is_alive()
+
+
+@pytest.mark.parametrize("fault", ["fill", "lose"])
+def test_a_node_halts_when_its_last_disk_fails(
+    kafka_cluster: Callable[..., Kafka], fault: str
+) -> None:
+    """It serves what it acknowledged when it is started on a disk that works."""
+    kafka = kafka_cluster()
+    topic = kafka.topic("topic").produce("before")
+    disk = kafka.disk()
+    {"fill": disk.fill, "lose": disk.lose}[fault]()
+    with pytest.raises(KafkaError):
+        _send_once(kafka, topic)
+    cluster = kafka.cluster
+    assert isinstance(cluster, Cluster)
+    kafka.wait(lambda: cluster.run(lambda node: node.halted.is_set()), 10.0, lambda: "no halt")
+    disk.heal()
+    kafka.kill()
+    kafka.start()
+    assert topic.values() == ["before"]
+
+
+def test_a_controller_that_is_cut_off_is_replaced(three: Kafka) -> None:
+    """It follows the new one when the link is healed."""
+    cluster = three.cluster
+    assert isinstance(cluster, Cluster)
+    first = cluster.controller_id
+    assert first is not None
+    others = {1, 2, 3} - {first}
+    with three.partition_network({first}, others):
+        three.wait(
+            lambda: cluster.controller_id not in {None, first}, 20.0, lambda: "no other controller"
+        )
+    three.wait(
+        lambda: not cluster.node(first).run(lambda node: node.controller.active),
+        20.0,
+        lambda: "two controllers",
+    )
+
+
+def test_connections_are_opened_again(three: Kafka) -> None:
+    """After a reset, and over slow links."""
+    three.network.drop(1, 2)
+    three.network.delay(1, 3, 0.02)
+    three.topic("opened").produce("value").expect(value="value").exactly(1)
+    three.network.heal()
+
+
+def test_clients_that_are_cut_off_go_on_after_a_heal(three: Kafka) -> None:
+    """The node answers them nothing meanwhile."""
+    cluster = three.cluster
+    assert isinstance(cluster, Cluster)
+    topic = three.topic("cut").produce("before")
+    leader = cluster.leader(topic)
+    assert leader is not None
+    three.network.cut(leader, CLIENTS)
+    with pytest.raises(KafkaError):
+        _send_once(three, topic)
+    three.network.heal()
+    topic.produce("after")
+    assert topic.values_text()[-1] == "after"
+
+
+def test_bytes_arrive_in_order_when_a_link_is_healed_or_slow() -> None:
+    """Nothing overtakes what waits."""
+    faults, found = NetworkFaults(), bytearray()
+
+    async def work() -> None:
+        pipe = Pipe(asyncio.get_running_loop(), faults, (1, 2), found.extend)
+        pipe.send(b"a")
+        faults.cut(1, 2, one_way=True)
+        assert not faults.is_cut(2, 1)
+        pipe.send(b"b")
+        faults.heal()
+        faults.delay(2, 1, 0.01)
+        pipe.send(b"c")
+        assert found == b"a"
+        async with asyncio.timeout(20):
+            while found != b"abc":  # noqa: ASYNC110 - a real link has no event
+                await asyncio.sleep(0.001)
+
+    asyncio.run(work())
+
+
+def test_a_single_node_has_no_links(one: Kafka) -> None:
+    """The text says what there is instead."""
+    with pytest.raises(ClusterError, match="pause it, or give nodes=3"):
+        _ = one.network
