@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -128,3 +132,80 @@ def test_the_same_seed_gives_the_same_trace() -> None:
         return cluster.trace.digest()
 
     assert digest() == digest()
+
+
+def test_a_controller_that_is_cut_off_is_replaced() -> None:
+    """It learns of the new one when the links are healed; what it was told meanwhile is undone."""
+    cluster = SimulatedCluster(5)
+
+    async def work() -> None:
+        await cluster.start()
+        first = cluster.active_controller
+        assert first is not None
+        assert first.node is not None
+        number = first.node.config.node_id
+        others = [one for one in (1, 2, 3) if one != number]
+        cluster.partition([number], others)
+        controllers = [cluster[one].node for one in others]
+        await _until(lambda: any(one is not None and one.controller.active for one in controllers))
+        async with cluster[others[0]].admin() as admin:
+            await admin.create_topics(["meanwhile"])
+        cluster.heal()
+        await _until(lambda: "meanwhile" in _topics(first))
+        assert not first.node.controller.active
+        cluster.drop(1, 2)
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def test_a_link_may_be_cut_one_way() -> None:
+    """Requests arrive, responses do not; a connection to a node that is cut off waits."""
+    cluster = SimulatedCluster(6)
+
+    async def work() -> None:
+        await cluster.start()
+        async with cluster[1].admin() as admin:
+            await admin.create_topics(["connected"])
+            cluster.cut(1, "clients", one_way=True)
+            creating = asyncio.create_task(admin.create_topics(["arrived"]))
+            await _until(lambda: "arrived" in _topics(cluster[2]))
+            assert not creating.done()
+            cluster.heal()
+            await creating
+        await cluster.stop(3)
+        await cluster.start(3)
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def digest_with_faults() -> str:
+    """Cut links, cut the power, heal; return the digest of all events."""
+    cluster = SimulatedCluster(8)
+
+    async def work() -> None:
+        await cluster.start()
+        cluster.partition([1], [2, 3])
+        await asyncio.sleep(3)
+        cluster.kill(2, power=True)
+        cluster.heal()
+        await cluster.start(2)
+        await cluster.stop()
+
+    cluster.run(work())
+    return cluster.trace.digest()
+
+
+def test_the_same_faults_give_the_same_trace_whatever_the_order_of_sets() -> None:
+    """In another process, texts have other hashes."""
+    code = "from test_cluster import digest_with_faults; print(digest_with_faults())"
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        cwd=Path(__file__).parent,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.stdout.strip() == digest_with_faults()

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ottla.testing.cluster import Cluster, ForeignCluster
     from ottla.testing.expectation import Expectation
     from ottla.testing.kafka import Kafka, KafkaFactory
+    from ottla.testing.simulation.cluster import SimulatedCluster
     from ottla.testing.threaded_node import ClusterError
     from ottla.testing.topic import TestTopic
 
@@ -22,6 +23,7 @@ __all__ = [
     "ForeignCluster",
     "Kafka",
     "KafkaFactory",
+    "SimulatedCluster",
     "TestTopic",
 ]
 
@@ -33,6 +35,7 @@ _MODULES = {
     "ForeignCluster": "ottla.testing.cluster",
     "Kafka": "ottla.testing.kafka",
     "KafkaFactory": "ottla.testing.kafka",
+    "SimulatedCluster": "ottla.testing.simulation.cluster",
     "TestTopic": "ottla.testing.topic",
 }
 

@@ -6,6 +6,7 @@ Kafka: org.apache.kafka.common.test.KafkaClusterTestKit, without its threads and
 from __future__ import annotations
 
 import asyncio
+from itertools import chain, product
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +20,7 @@ from ottla.testing.simulation.trace import Trace
 from ottla.types import Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Mapping
+    from collections.abc import Coroutine, Iterable, Iterator, Mapping
 
     from ottla.clients.admin.admin import AsyncAdmin
     from ottla.clients.consumer.consumer import AsyncConsumer
@@ -106,8 +107,11 @@ class SimulatedCluster:
         """Run a coroutine to its end; raises what any callback raised."""
         return self.loop.run(work)
 
-    async def start(self) -> None:
-        """Start all nodes at once; return when each knows that all brokers serve clients."""
+    async def start(self, node_id: int | None = None) -> None:
+        """Start a node; or all at once, and return when each knows all brokers."""
+        if node_id is not None:
+            await self[node_id].start()
+            return
         starts = [self.loop.create_task(one.start()) for one in self]
         for start in starts:
             await start
@@ -122,9 +126,9 @@ class SimulatedCluster:
             for one in self
         )
 
-    async def stop(self) -> None:
-        """Stop the nodes that run, one after another."""
-        for one in self:
+    async def stop(self, node_id: int | None = None) -> None:
+        """Stop a node, or all that run, one after another."""
+        for one in self if node_id is None else (self[node_id],):
             if one.is_alive:
                 await one.stop()
 
@@ -135,6 +139,34 @@ class SimulatedCluster:
             if one.is_alive and one.node is not None and one.node.controller.active:
                 return one
         return None
+
+    # Faults
+
+    def kill(self, node_id: int, *, power: bool = False) -> None:
+        """End a node's process, or cut its power: then its disk loses what was not synced."""
+        self[node_id].kill(power=power)
+
+    def cut(self, one: int | str, other: int | str, *, one_way: bool = False) -> None:
+        """Let nothing arrive between two nodes, or a node and "clients", until `heal`.
+
+        Connections stay open. With one_way, bytes of the second end still arrive at the first.
+        """
+        self.network.cut(_host(one), _host(other), one_way=one_way)
+
+    def partition(self, *groups: Iterable[int | str]) -> None:
+        """Cut every link between ends of different groups."""
+        lists = [list(group) for group in groups]
+        for number, group in enumerate(lists):
+            for one, other in product(group, chain(*lists[number + 1 :])):
+                self.cut(one, other)
+
+    def drop(self, one: int | str, other: int | str) -> None:
+        """Reset the connections between two ends, once."""
+        self.network.break_links(_host(one), _host(other))
+
+    def heal(self) -> None:
+        """Let everything arrive, also what was sent while links were cut."""
+        self.network.heal()
 
     # Clients
 
@@ -153,3 +185,7 @@ class SimulatedCluster:
     def admin(self, **settings: Any) -> AsyncAdmin:
         """Return an admin client of this cluster."""
         return self._any.admin(bootstrap_servers=self.bootstrap, **settings)
+
+
+def _host(end: int | str) -> str:
+    return end if isinstance(end, str) else f"node{end}"

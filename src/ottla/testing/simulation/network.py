@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _FIRST_PORT = 20_000
 _CLIENT_HOST = "10.0.0.9"
+CLIENTS = "clients"
+"""The host of what belongs to no node."""
 
 
 class Settings:
@@ -47,11 +49,17 @@ class Settings:
 class _Pipe:
     """One direction of a link: what was sent and has not been read."""
 
-    __slots__ = ("_arrives_us", "_end", "_network", "number", "unread_bytes")
+    __slots__ = ("_arrives_us", "_end", "_held", "_network", "ends", "number", "unread_bytes")
 
-    def __init__(self, network: SimulatedNetwork, end: _End, number: str) -> None:
+    def __init__(
+        self, network: SimulatedNetwork, end: _End, number: str, ends: tuple[str, str]
+    ) -> None:
         self._network = network
         self._end = end
+        self._held: list[tuple[Callable[..., None], Any]] = []
+        """What arrived while the link was cut, in order."""
+        self.ends = ends
+        """The hosts: from, to."""
         self._arrives_us = 0
         self.number = number
         self.unread_bytes = 0
@@ -69,7 +77,7 @@ class _Pipe:
 
     def close(self, *, is_reset: bool) -> None:
         """Let the end arrive: after what was sent, or as a reset that overtakes it."""
-        self._later(self._end.ended, is_reset)
+        self._later(self._ended, is_reset)
 
     def _later(self, action: Callable[..., None], *args: Any) -> None:
         network = self._network
@@ -78,7 +86,28 @@ class _Pipe:
         self._arrives_us = arrives_us
         network.loop.happen_at(arrives_us, action, args)
 
+    def _is_held(self, action: Callable[..., None], argument: Any) -> bool:
+        """Keep what arrives while the hosts are cut off from each other; asked when any are."""
+        if not self._held and self.ends not in self._network.cuts:
+            return False
+        self._held.append((action, argument))
+        self._network.held[self] = None
+        return True
+
+    def release(self) -> None:
+        """Let arrive what was held, later."""
+        held, self._held = self._held, []
+        for action, argument in held:
+            self._later(action, argument)
+
+    def _ended(self, is_reset: bool) -> None:  # noqa: FBT001 - called by the loop
+        if self._network.cuts and self._is_held(self._ended, is_reset):
+            return
+        self._end.ended(is_reset)
+
     def _arrive(self, data: bytes) -> None:
+        if self._network.cuts and self._is_held(self._arrive, data):
+            return
         loop = self._network.loop
         loop.trace.add(loop.now_us, "message", f"{self.number} {len(data)} {crc32(data)}")
         self._end.arrived(data)
@@ -400,6 +429,7 @@ class Connector:
         answered = network.loop.create_future()
         network.loop.happen_after(2 * network.latency_us(), _answer, answered)
         await answered
+        await network.reach(_own_host(), host)
         listener = network.listeners.get((host, port))
         if listener is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "connection refused")
@@ -407,6 +437,12 @@ class Connector:
         transport = network.link(listener, protocol)
         protocol.connection_made(transport)
         return transport, protocol
+
+
+def _own_host() -> str:
+    """Return the host of the process that runs; clients are on none."""
+    process = PROCESS.get()
+    return CLIENTS if process is None else process.name.partition("/")[0]
 
 
 def _answer(future: asyncio.Future[None]) -> None:
@@ -422,6 +458,11 @@ class SimulatedNetwork:
         self.rng = rng
         self.settings = settings or Settings()
         self.listeners: dict[tuple[str, int], SimulatedListener] = {}
+        self.cuts: dict[tuple[str, str], None] = {}
+        """Hosts, from and to, between which nothing arrives."""
+        self.held: dict[_Pipe, None] = {}
+        """Where something waits for `heal`."""
+        self._connecting: list[asyncio.Future[None]] = []
         self._links: list[SimulatedTransport] = []
         self._descriptor_count = 2
         self._link_count = 0
@@ -462,18 +503,46 @@ class SimulatedNetwork:
         number = self._link_count
         transport = SimulatedTransport(self, protocol, listener.address)
         sock = SimulatedSocket(self, listener.address, (_CLIENT_HOST, 30_000 + number % 30_000))
-        transport.out = sock.incoming = _Pipe(self, sock, f"{number}>")
-        sock.out = transport.incoming = _Pipe(self, transport, f"{number}<")
+        source, target = _own_host(), listener.address[0]
+        transport.out = sock.incoming = _Pipe(self, sock, f"{number}>", (source, target))
+        sock.out = transport.incoming = _Pipe(self, transport, f"{number}<", (target, source))
         transport.peer = sock
         self._links = [one for one in self._links if not one.is_closing()]
         self._links.append(transport)
         self.loop.happen_after(0, listener.offer, sock)
         return transport
 
-    def break_links(self) -> None:
-        """Reset every link, seen by both ends."""
-        for transport in self._links:
-            transport.reset()
+    def break_links(self, *hosts: str) -> None:
+        """Reset every link, or those between two hosts, seen by both ends."""
+        for transport in list(self._links):
+            assert transport.out is not None
+            if not hosts or sorted(transport.out.ends) == sorted(hosts):
+                transport.reset()
+
+    def cut(self, one: str, other: str, *, one_way: bool = False) -> None:
+        """Let nothing arrive until `heal`; with one_way bytes of the second host still do."""
+        self.loop.trace.add(self.loop.now_us, "cut", f"{one} {other} {one_way}")
+        self.cuts[one, other] = None
+        if not one_way:
+            self.cuts[other, one] = None
+
+    def heal(self) -> None:
+        """Let everything arrive, also what was sent meanwhile."""
+        self.loop.trace.add(self.loop.now_us, "heal", str(len(self.held)))
+        self.cuts.clear()
+        held, self.held = self.held, {}
+        for pipe in held:
+            pipe.release()
+        connecting, self._connecting = self._connecting, []
+        for one in connecting:
+            _answer(one)
+
+    async def reach(self, one: str, other: str) -> None:
+        """Wait while two hosts are cut off from each other, as a connection that is opened."""
+        while (one, other) in self.cuts or (other, one) in self.cuts:
+            healed = self.loop.create_future()
+            self._connecting.append(healed)
+            await healed
 
 
 class HostNetwork:
