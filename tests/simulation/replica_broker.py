@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ottla.metadata.partition import PartitionRegistration
     from ottla.protocol.apis.alter_partition import AlterPartitionRequest
     from ottla.protocol.apis.list_offsets import ListOffsetsRequest
+    from ottla.replication.acknowledgements import ReplicationWait
     from ottla.replication.isr_updates import BrokerEpochs
     from ottla.replication.partition import Partition
     from ottla.types import TopicPartition, Uuid
@@ -97,6 +98,18 @@ class SimulatedBroker:
     def start(self) -> None:
         """Begin with what the disk has."""
         cluster = self.cluster
+        self.begin()
+        cluster.checks.forget(self.node_id)
+        self.broker_epoch = cluster.controller.register(self.node_id, is_clean=self.is_clean)
+        self.is_clean = True
+        self.see(cluster.controller.image)
+        cluster.happen(1, self.guarded, self.life, self.heartbeat)
+        cluster.happen(MAX_LAG_MS // 2, self.guarded, self.life, self.check_lag)
+        cluster.happen(50, self.guarded, self.life, self.flush)
+
+    def begin(self) -> None:
+        """Begin a process that knows nothing of the cluster."""
+        cluster = self.cluster
         self.life += 1
         self.is_alive = True
         self.image, self.partition, self.fetcher = None, None, None
@@ -113,13 +126,6 @@ class SimulatedBroker:
             high_watermark_moved=self.replicas.high_watermark_moved,
         )
         self.replicas.environment = updates
-        cluster.checks.forget(self.node_id)
-        self.broker_epoch = cluster.controller.register(self.node_id, is_clean=self.is_clean)
-        self.is_clean = True
-        self.see(cluster.controller.image)
-        cluster.happen(1, self.guarded, self.life, self.heartbeat)
-        cluster.happen(MAX_LAG_MS // 2, self.guarded, self.life, self.check_lag)
-        cluster.happen(50, self.guarded, self.life, self.flush)
 
     def stop(self, *, power_cut: bool) -> None:
         """End the process, with the power or alone."""
@@ -329,25 +335,32 @@ class SimulatedBroker:
 
     def produce(self, value: bytes, count: int, timeout_ms: int) -> None:
         """Append records with acks=all; what is answered is checked."""
-        cluster, partition = self.cluster, self.partition
-        if partition is None:
+        if self.partition is None:
             return
-        now_ms = cluster.clock.ms
         values = [value + b".%d" % number for number in range(count)]
+        wait = ProduceWait(self, values, self.partition.log.log_end_offset)
+        code = self.append(values, wait)
+        if code is not ErrorCode.NONE:
+            self.cluster.produced[code.name] += 1
+        elif not wait.is_over:
+            self.cluster.happen(timeout_ms, self.guarded, self.life, wait.expire)
+
+    def append(self, values: list[bytes], wait: ReplicationWait) -> ErrorCode:
+        """Append one batch with acks=all; return why it is refused."""
+        partition, now_ms = self.partition, self.cluster.clock.ms
+        assert partition is not None
         batch = encode_batch([(now_ms, None, one, ()) for one in values])
         try:
-            info = self.replicas.append(partition, memoryview(batch), -1, now_ms)
+            self.replicas.append(partition, memoryview(batch), -1, now_ms)
         except KafkaError as error:
-            cluster.produced[error.code.name] += 1
-            return
-        wait = ProduceWait(self, values, info.first_offset)
+            return error.code
         awaiting, self.replicas.awaiting_replication = self.replicas.awaiting_replication, []
-        if not awaiting:
+        if awaiting:
+            leading, required_offset = awaiting[0]
+            leading.acknowledge(required_offset, wait, 0)
+        else:
             wait.acknowledged(0, ErrorCode.NONE)
-            return
-        leading, required_offset = awaiting[0]
-        leading.acknowledge(required_offset, wait, 0)
-        cluster.happen(timeout_ms, self.guarded, self.life, wait.expire)
+        return ErrorCode.NONE
 
     def send_to_controller(self, request: AlterPartitionRequest) -> Pending[Any]:
         """Send a request that may be lost, and its response as well."""

@@ -107,9 +107,14 @@ class ModelController:
         for broker_id, broker in self.image.brokers.items():
             silent_ms = self._cluster.clock.ms - self._heard_ms[broker_id]
             if not broker.is_fenced and silent_ms > SESSION_MS:
-                brokers = self.image.brokers | {broker_id: BrokerInImage(broker.epoch, True)}
-                self._decide(self._without(broker_id, is_lossy=False), brokers)
-                self._elect()
+                self.fence(broker_id)
+
+    def fence(self, broker_id: int) -> None:
+        """Fence a broker: it is in sync no more, and leads no more."""
+        epoch = self.image.brokers[broker_id].epoch
+        brokers = self.image.brokers | {broker_id: BrokerInImage(epoch, is_fenced=True)}
+        self._decide(self._without(broker_id, is_lossy=False), brokers)
+        self._elect()
 
     # The partition
 
@@ -213,10 +218,11 @@ class ModelController:
         self._decide(self._with_isr(tuple(members)))
         rng = self._cluster.rng
         if joined and rng.random() < 0.2:  # the hardest test for who has just joined
-            self._cluster.happen(rng.randrange(400), self._lead_by, min(joined))
+            self._cluster.happen(rng.randrange(400), self.lead_by, min(joined))
         return ErrorCode.NONE
 
-    def _lead_by(self, broker_id: int) -> None:
+    def lead_by(self, broker_id: int) -> None:
+        """Elect a replica in sync."""
         partition = self.partition
         if broker_id in partition.isr and self.is_running(broker_id) and partition.leader >= 0:
             self._decide(partition._replace(leader=broker_id))

@@ -28,7 +28,8 @@ def partition(
 def metrics() -> ClusterMetrics:
     """Return metrics over a controller that is not asked."""
     controller: Any = SimpleNamespace(quorum=SimpleNamespace(log_end_offset=0))
-    return ClusterMetrics(NODE, controller, now_s=0.0)
+    replication: Any = SimpleNamespace(max_lag=0)
+    return ClusterMetrics(NODE, controller, replication, now_s=0.0)
 
 
 def change(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
     from ottla.metadata.partition import PartitionRegistration
+    from ottla.server.broker.replication import Replication
     from ottla.server.controller.controller_node import ControllerNode
 
 _ONE = ("",)
@@ -56,6 +57,12 @@ _ELIGIBLE = meter(
 _ISR = ("kafka.server", "ReplicaManager")
 _SHRINKS = meter(*_ISR, "IsrShrinksPerSec", "Times an in-sync set led here lost a replica.")
 _EXPANDS = meter(*_ISR, "IsrExpandsPerSec", "Times an in-sync set led here gained a replica.")
+_MAX_LAG = gauge(
+    "kafka.server",
+    "ReplicaFetcherManager",
+    "MaxLag",
+    "The most records that a log here misses up to its leader's high watermark.",
+)
 _WINDOW = "oneminuterate"
 _SHRINK_RATE = rate(*_ISR, "IsrShrinksPerSec", _WINDOW, "The same a second.")
 _EXPAND_RATE = rate(*_ISR, "IsrExpandsPerSec", _WINDOW, "The same a second.")
@@ -86,8 +93,11 @@ _BROKERS = own("kafka_brokers", "Brokers of the cluster.")
 class ClusterMetrics:
     """The metrics of a controller and its image."""
 
-    def __init__(self, node_id: int, controller: ControllerNode, *, now_s: float) -> None:
+    def __init__(
+        self, node_id: int, controller: ControllerNode, replication: Replication, *, now_s: float
+    ) -> None:
         self._node_id = node_id
+        self._replication = replication
         self._controller = controller
         self._partition_counts: tuple[int, int, int] | None = None
         self.unclean_elections = 0
@@ -147,6 +157,7 @@ class ClusterMetrics:
         yield Series(_ELIGIBLE, _ONE, (self.eligible_elections,))
         yield Series(_SHRINKS, _ONE, (self.isr_shrinks,))
         yield Series(_EXPANDS, _ONE, (self.isr_expands,))
+        yield Series(_MAX_LAG, _ONE, (self._replication.max_lag,))
         yield Series(_SHRINK_RATE, _ONE, (self._shrinks.one_minute_rate,))
         yield Series(_EXPAND_RATE, _ONE, (self._expands.one_minute_rate,))
         labels = tuple(

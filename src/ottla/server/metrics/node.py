@@ -102,7 +102,7 @@ class NodeMetrics:
         self._loop = loop
         self._partitions = PartitionMetrics(broker.replicas, level=level, now_s=now_s)
         self._groups = GroupMetrics(broker.groups, broker.replicas, broker.clock)
-        self._cluster = ClusterMetrics(broker.node_id, controller, now_s=now_s)
+        self._cluster = ClusterMetrics(broker.node_id, controller, broker.replication, now_s=now_s)
         self._quotas = QuotaMetrics(broker.quotas, broker.clock)
         self._requests = requests
         self._watch = LoopWatch(loop, self._tick, stopwatch=stopwatch, on_beat=requests.drain)

@@ -1,0 +1,241 @@
+"""A follower's side of replication, one request at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.errors import ErrorCode
+from ottla.protocol.apis.fetch import FetchRequest, FetchResponse
+from ottla.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from ottla.records.builder import encode_batch
+from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
+from ottla.replication.partition import Partition
+from ottla.storage.log.config import LogConfig
+from ottla.storage.log.partition_log import PartitionLog
+from ottla.testing.disk import SimulatedDisk
+from ottla.types import TopicPartition, Uuid
+
+NOW_MS = 1_000_000
+EPOCH = 3
+BACKOFF_MS = 100
+TOPIC_ID = Uuid(b"0123456789abcdef")
+_Topic = FetchResponse.FetchableTopicResponse
+_Offsets = ListOffsetsResponse.ListOffsetsTopicResponse
+
+
+def batch(offset: int, count: int = 1, epoch: int = EPOCH) -> bytes:
+    """Return a batch as the leader stores it."""
+    records = [(NOW_MS, None, b"v", ()) for _ in range(count)]
+    return bytes(encode_batch(records, base_offset=offset, leader_epoch=epoch))
+
+
+def fetched(index: int = 0, records: bytes = b"", **values: Any) -> Any:
+    """Return what a leader answers for one partition."""
+    defaults = {"high_watermark": 0, "log_start_offset": 0, "aborted_transactions": None}
+    return _Topic.PartitionData(partition_index=index, records=records, **defaults | values)
+
+
+class World:
+    """One broker that replicates partitions of one topic."""
+
+    def __init__(self, partitions: int = 1) -> None:
+        self.moved: list[int] = []
+        self.fetcher = ReplicaFetcher(
+            2,
+            1,
+            FetcherSettings(backoff_ms=BACKOFF_MS),
+            broker_epoch=lambda: 12,
+            on_fetched=lambda one: self.moved.append(one.topic_partition.partition),
+        )
+        self.partitions: list[Partition] = []
+        for index in range(partitions):
+            log = PartitionLog.open(
+                SimulatedDisk(), f"t-{index}", config=LogConfig(), now_ms=NOW_MS
+            )
+            self.partitions.append(Partition(TopicPartition("t", index), TOPIC_ID, log))
+            self.fetcher.add(self.partitions[-1], EPOCH, NOW_MS)
+
+    @property
+    def log(self) -> PartitionLog:
+        """Return the first partition's log."""
+        return self.partitions[0].log
+
+    def fetch(self, now_ms: int = NOW_MS) -> FetchRequest:
+        """Return the next request, which is a Fetch."""
+        request = self.fetcher.poll(now_ms)
+        assert isinstance(request, FetchRequest), request
+        return request
+
+    def answer(self, *partitions: Any, session_id: int = 7, error_code: int = 0) -> None:
+        """Answer the fetch in flight."""
+        topics = [_Topic(topic_id=TOPIC_ID, partitions=list(partitions))] if partitions else []
+        response = FetchResponse(session_id=session_id, error_code=error_code, responses=topics)
+        self.fetcher.received(response, NOW_MS, NOW_MS)
+
+
+def named(request: FetchRequest) -> list[tuple[int, int]]:
+    """Return the partitions of a request with their offsets."""
+    return [
+        (one.partition, one.fetch_offset) for topic in request.topics for one in topic.partitions
+    ]
+
+
+def test_only_partitions_that_moved_are_named_again() -> None:
+    """A session makes idle partitions free (KIP-227)."""
+    world = World(3)
+    first = world.fetch()
+    assert named(first) == [(0, 0), (1, 0), (2, 0)]
+    assert (first.session_id, first.session_epoch) == (0, 0)
+    assert first.replica_state.replica_epoch == 12
+    assert world.fetcher.poll(NOW_MS) is None, "one request is in flight"
+    world.answer(fetched(1, batch(0, 2), high_watermark=1))
+    second = world.fetch()
+    assert named(second) == [(1, 2)]
+    assert (second.session_id, second.session_epoch) == (7, 1)
+    world.answer()
+    assert named(world.fetch()) == []
+    assert world.moved == [1]
+    assert world.partitions[1].log.high_watermark == 1
+    assert world.fetcher.lags == {}
+
+
+def test_a_lost_session_begins_again_with_all_partitions() -> None:
+    """The leader restarted, or has evicted the session."""
+    world = World(2)
+    world.fetch()
+    world.answer()
+    world.fetch()
+    world.answer(error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), session_id=0)
+    again = world.fetch()
+    assert named(again) == [(0, 0), (1, 0)]
+    assert (again.session_id, again.session_epoch) == (0, 0)
+
+
+def test_a_request_without_response_pauses_and_begins_a_new_session() -> None:
+    """The old session is closed by the request that begins the new one."""
+    world = World()
+    world.fetch()
+    world.answer()
+    world.fetch()
+    world.fetcher.failed(NOW_MS)
+    assert world.fetcher.poll(NOW_MS) is None
+    assert world.fetcher.due_ms == NOW_MS + BACKOFF_MS
+    again = world.fetch(NOW_MS + BACKOFF_MS)
+    assert (named(again), again.session_id, again.session_epoch) == ([(0, 0)], 7, 0)
+
+
+def test_a_partition_in_error_waits_alone() -> None:
+    """It leaves the session, and comes back after replica.fetch.backoff.ms."""
+    world = World(2)
+    world.fetch()
+    world.answer(fetched(0, error_code=int(ErrorCode.UNKNOWN_TOPIC_ID)))
+    request = world.fetch()
+    assert [one.partitions for one in request.forgotten_topics_data] == [[0]]
+    world.answer()
+    assert named(world.fetch(NOW_MS + BACKOFF_MS)) == [(0, 0)]
+
+
+def test_damaged_batches_and_those_of_an_older_epoch_are_fetched_again() -> None:
+    """Nothing of them is appended."""
+    world = World()
+    world.fetch()
+    damaged = bytearray(batch(0))
+    damaged[-1] ^= 1
+    world.answer(fetched(0, bytes(damaged)))
+    assert world.log.log_end_offset == 0
+    world.fetch(NOW_MS + BACKOFF_MS)
+    world.answer(fetched(0, batch(0)))
+    world.fetch(NOW_MS + BACKOFF_MS)
+    world.answer(fetched(0, batch(1, epoch=EPOCH - 1)))
+    assert world.log.log_end_offset == 1
+    assert named(world.fetch(NOW_MS + 2 * BACKOFF_MS)) == [(0, 1)]
+
+
+def test_a_batch_that_is_cut_short_is_left_for_the_next_fetch() -> None:
+    """A leader's response ends anywhere."""
+    world = World()
+    world.fetch()
+    world.answer(fetched(0, batch(0) + batch(1)[:-3]))
+    assert named(world.fetch()) == [(0, 1)]
+
+
+def test_a_log_that_diverges_is_truncated_to_where_both_agree() -> None:
+    """As far as the largest epoch that both have (KIP-595)."""
+    world = World()
+    world.fetch()
+    world.answer(fetched(0, batch(0, 3, epoch=1) + batch(3, 3, epoch=2)))
+    world.fetch()
+    diverging = _Topic.PartitionData.EpochEndOffset(epoch=1, end_offset=2)
+    world.answer(fetched(0, diverging_epoch=diverging))
+    request = world.fetch()
+    asked = request.topics[0].partitions[0]
+    assert (asked.fetch_offset, asked.last_fetched_epoch) == (0, -1), "the batch is cut as a whole"
+
+
+def test_a_log_below_the_leaders_start_begins_again_there() -> None:
+    """The leader has deleted what the follower would need."""
+    world = World()
+    world.fetch()
+    world.answer(fetched(0, error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE)))
+    for offset in (50, 40):  # the leader's end, then its start
+        request = world.fetcher.poll(NOW_MS)
+        assert isinstance(request, ListOffsetsRequest)
+        assert request.replica_id == 2
+        found = _Offsets.ListOffsetsPartitionResponse(partition_index=0, offset=offset)
+        response = ListOffsetsResponse(topics=[_Offsets(name="t", partitions=[found])])
+        world.fetcher.received(response, NOW_MS, NOW_MS)
+    assert named(world.fetch()) == [(0, 40)]
+    assert (world.log.log_start_offset, world.log.high_watermark) == (40, 40)
+
+
+def test_a_log_beyond_the_leaders_end_is_truncated() -> None:
+    """After an unclean election."""
+    world = World()
+    world.fetch()
+    world.answer(fetched(0, batch(0) + batch(1) + batch(2)))
+    world.fetch()
+    world.answer(fetched(0, error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE)))
+    assert isinstance(world.fetcher.poll(NOW_MS), ListOffsetsRequest)
+    found = _Offsets.ListOffsetsPartitionResponse(partition_index=0, offset=2)
+    response = ListOffsetsResponse(topics=[_Offsets(name="t", partitions=[found])])
+    world.fetcher.received(response, NOW_MS, NOW_MS)
+    assert named(world.fetch()) == [(0, 2)]
+
+
+def test_the_log_start_follows_the_leaders() -> None:
+    """Records that are deleted there are deleted here."""
+    world = World()
+    world.fetch()
+    world.answer(fetched(0, batch(0) + batch(1), high_watermark=2))
+    world.fetch()
+    world.answer(fetched(0, high_watermark=2, log_start_offset=1))
+    assert world.log.log_start_offset == 1
+    asked = world.fetch().topics[0].partitions[0]
+    assert (asked.fetch_offset, asked.log_start_offset) == (2, 1)
+
+
+def test_a_fenced_partition_waits_for_the_metadata() -> None:
+    """A leader of a newer epoch has refused it."""
+    world = World()
+    world.fetch()
+    world.answer(fetched(0, error_code=int(ErrorCode.FENCED_LEADER_EPOCH)))
+    assert world.fetcher.poll(NOW_MS + BACKOFF_MS) is None
+    world.fetcher.add(world.partitions[0], EPOCH + 1, NOW_MS)
+    assert named(world.fetch()) == [(0, 0)]
+
+
+def test_a_response_to_what_was_asked_before_a_new_epoch_is_dropped() -> None:
+    """Its records may not be those of the new leader."""
+    world = World()
+    world.fetch()
+    world.fetcher.add(world.partitions[0], EPOCH + 1, NOW_MS)
+    world.answer(fetched(0, batch(0)))
+    assert world.log.log_end_offset == 0
+
+
+def test_the_lag_is_what_is_missing_up_to_the_leaders_high_watermark() -> None:
+    """For the metric MaxLag."""
+    world = World()
+    world.fetch()
+    world.answer(fetched(0, batch(0), high_watermark=5))
+    assert list(world.fetcher.lags.values()) == [4]
