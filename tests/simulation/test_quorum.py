@@ -130,3 +130,8 @@ def test_voters_without_pre_votes_elect_a_leader() -> None:
     quorum = OldVoters(2)
     quorum.run(6_000)
     assert len(quorum.leaders()) == 1
+
+
+def test_a_former_voter_finds_a_leader_that_its_log_does_not_know() -> None:
+    """It was away while the others replaced the voters; of all it knows none leads."""
+    run_seed(164)

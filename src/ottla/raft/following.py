@@ -9,7 +9,7 @@ Kafka: the fetch methods of org.apache.kafka.raft.KafkaRaftClient (KIP-595, KIP-
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.errors import CorruptMessage, ErrorCode
 from ottla.raft.messages import (
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from ottla.raft.roles import Unattached
     from ottla.raft.voter_set import VoterEndpoint
     from ottla.types import Buffer, OffsetAndEpoch
+
+    Place: TypeAlias = tuple[int, tuple[VoterEndpoint, ...]]
 
 
 class Following:
@@ -143,17 +145,22 @@ class Following:
             due_ms = min(due_ms, ready_ms)
         return due_ms
 
-    def _places(self) -> Sequence[tuple[int, tuple[VoterEndpoint, ...]]]:
-        """Return whom to ask; the leader is one of them, which need not be a bootstrap server."""
+    def _places(self) -> list[Place]:
+        """Return whom to ask, the leader among them.
+
+        It need not be a bootstrap server, nor one of the voters that this log knows.
+        """
         member = self._member
         if member.bootstrap_count:
             first = FIRST_BOOTSTRAP_ID
-            places = [(first - number, ()) for number in range(member.bootstrap_count)]
-            leader = member.leader
-            return [*places, (leader.leader_id, leader.endpoints)] if leader.endpoints else places
-        own_id = member.key.node_id
-        voters = member.voters.latest
-        return [(one.voter_id, one.endpoints) for one in voters if one.voter_id != own_id]
+            places: list[Place] = [(first - number, ()) for number in range(member.bootstrap_count)]
+        else:
+            own_id, voters = member.key.node_id, member.voters.latest
+            places = [(one.voter_id, one.endpoints) for one in voters if one.voter_id != own_id]
+        leader = member.leader
+        if not leader.endpoints or leader.leader_id in {node_id for node_id, _ in places}:
+            return places
+        return [*places, (leader.leader_id, leader.endpoints)]
 
     # Responses
 
