@@ -92,6 +92,9 @@ COMMANDS: dict[str, Command] = {
     "demo": Command(
         "ottla.cli.commands.demo", "demo", "Send and read a thousand events on a temporary node."
     ),
+    "dev-cluster": Command(
+        "ottla.cli.commands.dev_cluster", "dev_cluster", "Run several nodes on this machine."
+    ),
     "dump-log": Command(
         "ottla.cli.commands.dump_log",
         "dump_log_command",

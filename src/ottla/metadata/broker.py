@@ -70,6 +70,11 @@ class BrokerRegistration(NamedTuple):
         """Whether the broker may lead: neither fenced nor in controlled shutdown."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its controlled shutdown is under way."""
+        return self.in_controlled_shutdown and not self.fenced
+
     def has_online_directory(self, directory: Uuid) -> bool:
         """Whether a replica in this directory can be served."""
         if directory in _ALWAYS_ONLINE:

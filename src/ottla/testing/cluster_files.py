@@ -64,9 +64,9 @@ class ClusterFiles:
         }
 
     def _format(self, config: Mapping[str, str], listeners: Mapping[int, str]) -> None:
+        from ottla.server.node.quorum_format import format_node, new_quorum
         from ottla.server.system.files import RealDirectory
         from ottla.server.system.process import random_uuid
-        from ottla.testing.formatting import format_node, new_quorum
 
         endpoints = {one: endpoint_of(text, CONTROLLER) for one, text in listeners.items()}
         quorum = new_quorum(endpoints, random_uuid, now_ms=time.time_ns() // 1_000_000)

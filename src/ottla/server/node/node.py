@@ -66,6 +66,8 @@ CONTROLLER_TICK_MS = 500
 START_LIMIT_S = 60.0
 CONTROLLED_SHUTDOWN_LIMIT_S = 5.0
 RESIGNATION_LIMIT_S = 1.0
+LINGER_LIMIT_S = 1.0
+LINGER_LOOK_S = 0.01
 
 
 class Node:
@@ -482,6 +484,8 @@ class Node:
         self.http.stopping()
         if self.failure is None and self.config.is_broker:
             await self._controlled_shutdown()
+        if self.failure is None and self.config.is_controller:
+            await self._let_others_leave()
 
     async def stop(self) -> None:
         """Stop serving, flush and close the logs, leave the clean marker."""
@@ -524,6 +528,14 @@ class Node:
                 error,
                 extra={"event": "node.controlled_shutdown"},
             )
+
+    async def _let_others_leave(self) -> None:
+        """Keep the quorum for brokers whose controlled shutdown is under way, but not for long."""
+        brokers = self._metadata.image.cluster.brokers
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_LIMIT_S):
+                while any(one.is_leaving for one in brokers.values()):  # noqa: ASYNC110 - rare, and short
+                    await asyncio.sleep(LINGER_LOOK_S)
 
     async def _resign(self) -> None:
         """Let the other controllers elect a leader at once; those that are down do not count."""

@@ -1,4 +1,4 @@
-"""Formats the directories of nodes that start as one cluster, all of them voters of its quorum.
+"""Formats the directories of nodes that start as one cluster, its controllers as voters.
 
 Kafka: org.apache.kafka.common.test.KafkaClusterTestKit.formatNode.
 """

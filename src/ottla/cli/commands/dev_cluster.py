@@ -1,0 +1,271 @@
+"""`ottla dev-cluster`: several nodes on loopback, to see how a cluster behaves.
+
+Kafka: none; its quickstart starts one node.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ottla.config.properties import write_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import FrameType
+
+READY_S = 60.0
+STOP_S = 30.0
+_POLL_S = 0.05
+_HOST = "127.0.0.1"
+EXAMPLES = """
+\b
+Examples:
+  ottla dev-cluster
+  ottla dev-cluster --nodes 5 --base-port 19092
+  ottla dev-cluster --data-dir ./cluster
+  ottla dev-cluster --json
+"""
+
+
+class DevNode(NamedTuple):
+    """Ports and files of one node."""
+
+    node_id: int
+    port: int
+    controller_port: int
+    root: Path
+
+    @property
+    def directory(self) -> Path:
+        """What belongs to the node: data, settings and log."""
+        return self.root / f"node-{self.node_id}"
+
+    @property
+    def settings(self) -> Path:
+        """The server.properties."""
+        return self.directory / "server.properties"
+
+    @property
+    def log(self) -> Path:
+        """The log lines."""
+        return self.directory / "server.log"
+
+    @property
+    def ready(self) -> Path:
+        """Is there while the node serves."""
+        return self.directory / "ready.json"
+
+    @property
+    def address(self) -> str:
+        """For `--bootstrap-server`."""
+        return f"{_HOST}:{self.port}"
+
+    @property
+    def command(self) -> list[str]:
+        """What starts the node."""
+        return [sys.executable, "-m", "ottla", "server-start", str(self.settings)]
+
+
+@click.command("dev-cluster", epilog=EXAMPLES)
+@click.option("--nodes", type=click.IntRange(1, 100), default=3, help="How many nodes (default 3).")
+@click.option(
+    "--base-port",
+    type=click.IntRange(1, 65_000),
+    default=9092,
+    help="Port of the first broker (default 9092); brokers and controllers use the ports after it.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False),
+    help="Keep the data in this directory; by default they are temporary.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document once all serve.")
+def dev_cluster(nodes: int, base_port: int, data_dir: str | None, as_json: bool) -> None:
+    """Run several nodes on this machine, a process each; Ctrl-C stops all of them.
+
+    Each node is broker and controller and listens on loopback. For development, not production.
+    """
+    root = Path(data_dir or tempfile.mkdtemp(prefix="ottla-dev-cluster-")).absolute()
+    members = [
+        DevNode(number, base_port + number - 1, base_port + nodes + number - 1, root)
+        for number in range(1, nodes + 1)
+    ]
+    stopped = threading.Event()
+    previous = _stop_on_signals(stopped)
+    processes: dict[DevNode, subprocess.Popen[bytes]] = {}
+    try:
+        _prepare(members)
+        processes = {one: _spawn(one) for one in members}
+        _wait_until_ready(processes, stopped)
+        if not stopped.is_set():
+            _show(processes, root, as_json=as_json, is_kept=data_dir is not None)
+        _watch(processes, stopped)
+    finally:
+        _stop(processes.values())
+        if data_dir is None:
+            shutil.rmtree(root, ignore_errors=True)
+        for number, handler in previous:
+            signal.signal(number, handler)
+
+
+def _stop_on_signals(stopped: threading.Event) -> list[tuple[int, Any]]:
+    """Set the event on Ctrl-C and SIGTERM; return the handlers that were there."""
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        stopped.set()
+
+    return [(one, signal.signal(one, handle)) for one in (signal.SIGINT, signal.SIGTERM)]
+
+
+def _prepare(members: list[DevNode]) -> None:
+    """Write the settings, and format directories that are not."""
+    from ottla.cli.commands.storage import real_environment
+    from ottla.config.broker import parse_broker_config
+    from ottla.server.node.quorum_format import format_node, new_quorum
+    from ottla.storage.directories.log_dir import META_PROPERTIES
+
+    formatted = [one for one in members if (one.directory / "data" / META_PROPERTIES).exists()]
+    if formatted and len(formatted) != len(members):
+        count = len(formatted)
+        raise click.ClickException(f"{members[0].root} has {count} nodes: give --nodes {count}")
+    configs = {one: _settings(one, members) for one in members}
+    for one, config in configs.items():
+        (one.directory / "data").mkdir(parents=True, exist_ok=True)
+        one.settings.write_text(write_properties(config), encoding="utf-8")
+        one.ready.unlink(missing_ok=True)
+    if formatted:
+        return
+    quorum = None
+    for config in configs.values():
+        target = real_environment(parse_broker_config(config), quiet=True)
+        if quorum is None:
+            endpoints = {one.node_id: (_HOST, one.controller_port) for one in members}
+            quorum = new_quorum(endpoints, target.new_uuid, now_ms=target.now_ms)
+        format_node(config, quorum, target.directories, target.new_uuid)
+
+
+def _settings(node: DevNode, members: list[DevNode]) -> dict[str, str]:
+    return {
+        "node.id": str(node.node_id),
+        "process.roles": "broker,controller",
+        "listeners": f"PLAINTEXT://{node.address},CONTROLLER://{_HOST}:{node.controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": ",".join(
+            f"{_HOST}:{one.controller_port}" for one in members
+        ),
+        "log.dirs": str(node.directory / "data"),
+        "offsets.topic.replication.factor": str(min(3, len(members))),
+        "default.replication.factor": str(min(3, len(members))),
+        "min.insync.replicas": str(min(2, len(members))),
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def _spawn(node: DevNode) -> subprocess.Popen[bytes]:
+    """Start a node that Ctrl-C on this terminal does not reach: this process stops it."""
+    with node.log.open("ab") as log:
+        return subprocess.Popen(  # noqa: S603 - this program
+            [*node.command, "--ready-file", str(node.ready)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _wait_until_ready(
+    processes: dict[DevNode, subprocess.Popen[bytes]], stopped: threading.Event
+) -> None:
+    deadline_s = time.monotonic() + READY_S
+    for node, process in processes.items():
+        while not node.ready.exists() and not stopped.wait(_POLL_S):
+            if process.poll() is not None or time.monotonic() > deadline_s:
+                ended = process.poll() is not None
+                text = "has ended" if ended else f"does not serve after {READY_S:.0f} s"
+                raise click.ClickException(f"node {node.node_id} {text}:\n{_last_lines(node)}")
+
+
+def _last_lines(node: DevNode, count: int = 5) -> str:
+    lines = node.log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(lines[-count:])
+
+
+def _show(
+    processes: dict[DevNode, subprocess.Popen[bytes]], root: Path, *, as_json: bool, is_kept: bool
+) -> None:
+    bootstrap = ",".join(one.address for one in processes)
+    if as_json:
+        found = [
+            {
+                "node_id": one.node_id,
+                "pid": process.pid,
+                "bootstrap": one.address,
+                "settings": str(one.settings),
+                "log": str(one.log),
+            }
+            for one, process in processes.items()
+        ]
+        click.echo(json.dumps({"bootstrap": bootstrap, "data_dir": str(root), "nodes": found}))
+    else:
+        for line in _introduction(processes, bootstrap, root, is_kept=is_kept):
+            click.echo(line)
+    sys.stdout.flush()
+
+
+def _introduction(
+    processes: dict[DevNode, subprocess.Popen[bytes]], bootstrap: str, root: Path, *, is_kept: bool
+) -> Iterator[str]:
+    """Say what runs and what can be tried."""
+    for node, process in processes.items():
+        yield f"node {node.node_id}    {node.address}, pid {process.pid}, log {node.log}"
+    yield f"bootstrap {bootstrap}"
+    yield f"data      {root} ({'kept' if is_kept else 'removed at the end'})"
+    *_, last = processes
+    replicas = min(3, len(processes))
+    tools = f"--bootstrap-server {bootstrap}"
+    create = f"--create --topic events --partitions 6 --replication-factor {replicas}"
+    yield ""
+    yield "Try in another terminal:"
+    yield f"  ottla topics {tools} {create}"
+    yield f"  ottla topics {tools} --describe --topic events"
+    yield f"  ottla metadata-quorum {tools} describe --status"
+    yield f"  kill {processes[last].pid}  # stops node {last.node_id}: its leaders move"
+    yield f"  ottla server-start {last.settings}  # and it is back"
+    yield ""
+    yield "Ctrl-C stops all nodes."
+
+
+def _watch(processes: dict[DevNode, subprocess.Popen[bytes]], stopped: threading.Event) -> None:
+    """Report nodes that end, until all have or this process is stopped."""
+    running = dict(processes)
+    while running and not stopped.wait(_POLL_S):
+        for node, process in list(running.items()):
+            if process.poll() is not None:
+                del running[node]
+                text = f"node {node.node_id} has ended (status {process.returncode})"
+                click.echo(f"{text}; start it again: ottla server-start {node.settings}", err=True)
+
+
+def _stop(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    """Stop all at once; one that does not end is killed."""
+    running = [one for one in processes if one.poll() is None]
+    for one in running:
+        one.send_signal(signal.SIGTERM)
+    deadline_s = time.monotonic() + STOP_S
+    for one in running:
+        try:
+            one.wait(max(0.1, deadline_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            one.kill()
+            one.wait()
