@@ -104,16 +104,16 @@ class NodeChannel:
         if reason is None:
             return
         if node_id not in self._may_connect_ms and not self._is_closed:
-            text = "%s: node %d at %s:%d cannot be reached: %s; trying on"
+            text = "%s: %s at %s:%d cannot be reached: %s; trying on"
             extra = {"event": f"{self.purpose}.unreachable"}
-            log.warning(text, self.purpose, node_id, host, port, reason, extra=extra)
+            log.warning(text, self.purpose, _name(node_id), host, port, reason, extra=extra)
         self._may_connect_ms[node_id] = self.clock.monotonic_ms() + RECONNECT_BACKOFF_MS
 
     def answered(self, node_id: int) -> None:
         """Note that a node can be reached."""
         if self._may_connect_ms.pop(node_id, None) is not None:
             extra = {"event": f"{self.purpose}.reachable"}
-            log.info("%s: node %d answers again", self.purpose, node_id, extra=extra)
+            log.info("%s: %s answers again", self.purpose, _name(node_id), extra=extra)
 
     def disconnect(self, node_id: int) -> None:
         """Close the connection to a node; what waits fails."""
@@ -246,6 +246,11 @@ class _Link:
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             one.answer.fail(error)
+
+
+def _name(node_id: int) -> str:
+    """Name a node in log lines; bootstrap controllers have negative numbers."""
+    return f"node {node_id}" if node_id >= 0 else "a bootstrap controller"
 
 
 def _cancel(task: TimerTask) -> None:

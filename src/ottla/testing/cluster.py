@@ -47,10 +47,10 @@ TEST_DEFAULTS: Mapping[str, str] = {
 QUORUM_DEFAULTS: Mapping[str, str] = {
     "controller.quorum.election.timeout.ms": "400",
     "controller.quorum.fetch.timeout.ms": "1000",
-    "broker.session.timeout.ms": "3000",
-    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "400",
 }
-"""Of several nodes: failures are noticed within seconds."""
+"""Of several nodes: a failure is noticed, and a killed broker registers again, within 2 s."""
 _OWN_SETTINGS = (
     "node.id",
     "broker.id",
