@@ -93,3 +93,35 @@ def test_acknowledged_records_outlive_their_leader(power: bool) -> None:  # noqa
         await cluster.stop()
 
     cluster.run(work())
+
+
+def test_a_replica_moves_to_another_broker() -> None:
+    """A reassignment copies the log to the new replica and removes it where it was."""
+    cluster = SimulatedCluster(5, nodes=4, config=SETTINGS)
+
+    async def work() -> None:
+        await cluster.start()
+        async with cluster.admin() as admin:
+            await admin.create_topics([NewTopic("kept", 1, 3)])
+            await _until(lambda: _in_sync(cluster, 3))
+            async with cluster.producer(acks="all") as producer:
+                for number in range(20):
+                    await producer.send("kept", b"%d" % number)
+                await producer.flush()
+            leader = _leader(cluster)
+            assert leader is not None
+            replica = _replica(leader)
+            assert replica is not None
+            held = replica.replicas
+            target = [*({1, 2, 3, 4} - set(held)), *held[:2]]
+            changed = await admin.alter_partition_reassignments({TopicPartition("kept", 0): target})
+            assert list(changed.values()) == [None]
+            await _until(lambda: _replica(cluster[held[2]]) is None)
+            moved = _replica(cluster[target[0]])
+            assert moved is not None
+            assert moved.log.log_end_offset == 20
+            await admin.delete_topics(["kept"])
+            await _until(lambda: all(_replica(one) is None for one in cluster))
+        await cluster.stop()
+
+    cluster.run(work())

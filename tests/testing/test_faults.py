@@ -118,6 +118,13 @@ def test_connections_are_opened_again(three: Kafka) -> None:
     three.network.heal()
 
 
+def test_large_batches_are_replicated(three: Kafka) -> None:
+    """A frame that is larger than one read passes a cluster's links in parts."""
+    three.admin.create_topic("large", 1, 3)
+    with Producer(config={**three.client_settings, "acks": "all"}) as producer:
+        producer.send_and_wait("large", bytes(600_000))
+
+
 def test_clients_that_are_cut_off_go_on_after_a_heal(three: Kafka) -> None:
     """The node answers them nothing meanwhile."""
     cluster = three.cluster

@@ -198,9 +198,10 @@ class Relay(asyncio.BufferedProtocol):
     def _receive(self, data: bytes) -> None:
         start, end = 0, len(data)
         while start < end:
-            buffer = memoryview(self._protocol.get_buffer(end - start))
-            count = min(len(buffer), end - start)
-            buffer[:count] = data[start : start + count]
+            # released before the next one: a frame grows as its bytes arrive
+            with memoryview(self._protocol.get_buffer(end - start)) as buffer:
+                count = min(len(buffer), end - start)
+                buffer[:count] = data[start : start + count]
             start += count
             self._protocol.buffer_updated(count)
 
