@@ -5,8 +5,9 @@ Kafka: org.apache.kafka.common.utils.MockTime.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
+
+from ottla.server.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,16 +19,17 @@ class ClusterClock:
     def __init__(self, moved: Callable[[], None]) -> None:
         """Take what makes the nodes look at it again."""
         self._moved = moved
+        self._machine = SystemClock()
         self.ahead_ms = 0
         """How far it is ahead of the machine's."""
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
-        return time.time_ns() // 1_000_000 + self.ahead_ms
+        return self._machine.now_ms() + self.ahead_ms
 
     def monotonic_ms(self) -> int:
         """Milliseconds that never step back."""
-        return time.monotonic_ns() // 1_000_000 + self.ahead_ms
+        return self._machine.monotonic_ms() + self.ahead_ms
 
     def advance(
         self,
