@@ -28,7 +28,11 @@ def text_of(path: Path) -> str:
 
 def test_each_old_text_occurs_once() -> None:
     """The old text of every edit occurs exactly once in the sources."""
-    all_bugs = [*bugs(), *bugs("simulation/planted_quorum_bugs.toml")]
+    simulated = [
+        *bugs("simulation/planted_quorum_bugs.toml"),
+        *bugs("simulation/planted_replica_bugs.toml"),
+    ]
+    all_bugs = [*bugs(), *simulated]
     wrong = [
         (bug["what"], edit["file"], edit["old"])
         for bug in all_bugs
