@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from random import Random
 
 import pytest
 
 from ottla.errors import CorruptMessage, ErrorCode, KafkaError
 from ottla.storage.directories.checkpoints import decode_offsets, encode_offsets
-from ottla.storage.directories.log_dir import decode_clean_marker, decode_meta_properties
+from ottla.storage.directories.log_dir import (
+    LogDirectory,
+    decode_clean_marker,
+    decode_meta_properties,
+)
 from ottla.storage.directories.partition_metadata import (
     decode_partition_metadata,
     encode_partition_metadata,
 )
 from ottla.storage.log.config import LogConfig
 from ottla.storage.log_set.flush_queue import MAX_FLUSHES
+from ottla.storage.log_set.log_set import LogSet
 from ottla.testing.disk import Call, SimulatedCrash, SimulatedDisk
 from ottla.types import TopicPartition, Uuid
 from tests.storage.logs import NOW_MS, TOPIC_ID, put
 from tests.storage.sets import A, finish, make, open_set
-
-if TYPE_CHECKING:
-    from ottla.storage.log_set.log_set import LogSet
 
 B = TopicPartition("b", 3)
 
@@ -52,6 +54,23 @@ def test_a_clean_stop_and_start() -> None:
     log = logs.get(A)
     assert log is not None
     assert (log.high_watermark, log.log_end_offset, log.topic_id) == (7, 9, TOPIC_ID)
+
+
+def test_a_stop_before_the_logs_are_loaded_leaves_their_checkpoints() -> None:
+    """Nor does it say that they were closed cleanly: nothing was recovered."""
+    disk = SimulatedDisk()
+    logs = open_set(disk)
+    for _ in range(9):
+        put(make(logs, A))
+    logs.shutdown(42)
+    logs = LogSet([LogDirectory("/d0", disk)], config_for=lambda _: LogConfig(), rng=Random(1))
+    logs.open()
+    logs.shutdown(43)
+    assert not disk.exists(".kafka_cleanshutdown")
+    assert disk.read_file("recovery-point-offset-checkpoint") == b"0\n1\na 0 9\n"
+    log = open_set(disk).get(A)
+    assert log is not None
+    assert log.log_end_offset == 9
 
 
 def test_a_crash_while_loading_recovers_again() -> None:

@@ -79,10 +79,10 @@ class CachedPartition:
     def must_respond(self, fetched: FetchedPartition) -> bool:
         """Return whether an incremental response has to name the partition; store what it says."""
         _, error_code, high_watermark, _, log_start_offset, _, _, size, diverging, _ = fetched
-        if error_code:
-            self.high_watermark = -1  # so that the end of the error is reported as well
+        if error_code or diverging is not None:
+            self.high_watermark = -1  # so that the partition is named again when that is over
             return True
-        changed = size > 0 or diverging is not None
+        changed = size > 0
         if high_watermark != self.high_watermark:
             self.high_watermark = high_watermark
             changed = True

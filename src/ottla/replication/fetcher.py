@@ -289,9 +289,12 @@ class ReplicaFetcher:
         for topic in response.responses:
             for fetched in topic.partitions:
                 replica = self._replicas.get((topic.topic_id, fetched.partition_index))
-                # one that was added again since is not the one that was asked for
                 if replica is not None and replica.sent == replica.position:
                     self._apply(replica, fetched, now_ms)
+                elif (
+                    replica is not None
+                ):  # it was added again since: not the one that was asked for
+                    self._session_epoch = _FULL  # the leader does not repeat what it has said
 
     def _continue_session(self, session_id: int) -> None:
         if self._session_epoch == _FULL:
@@ -311,6 +314,7 @@ class ReplicaFetcher:
                 cut_to_diverging(
                     replica.partition.log, diverging.epoch, diverging.end_offset, self._wall_ms
                 )
+                self._session_epoch = _FULL  # Kafka's leader does not repeat its high watermark
                 self._moved(replica)
                 return
             self._append(replica, fetched)

@@ -75,6 +75,7 @@ class LogSet:
         self.producers = self.table.producers
         self._config_for = config_for
         self._rng = rng
+        self._is_loaded = False
 
     def open(self) -> None:
         """Lock every directory and read how its last run ended; opening twice has no effect.
@@ -105,6 +106,7 @@ class LogSet:
                 self._load(log_dir, now_ms, is_stray)
             except OSError as error:
                 self._fail_at_start(log_dir, error)
+        self._is_loaded = True
         if not self.online_directories:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -358,12 +360,13 @@ class LogSet:
         """Flush and close all logs; write the clean shutdown marker where all is durable.
 
         Waits for the disk: the node's loop is otherwise idle by then. A running
-        `RetentionCheck` must have stopped (KAFKA-13315).
+        `RetentionCheck` must have stopped (KAFKA-13315). Logs that were never loaded are not
+        recovered: their checkpoints stay, and the next start recovers them.
         """
         if self.is_closed:
             return
         self.is_closed = True
-        for log_dir in self.online_directories:
+        for log_dir in self.online_directories if self._is_loaded else ():
             try:
                 self._close_logs(log_dir)
                 self.checkpoints.write_all_now(log_dir)
