@@ -125,3 +125,39 @@ def test_a_replica_moves_to_another_broker() -> None:
         await cluster.stop()
 
     cluster.run(work())
+
+
+def test_a_rolling_restart_fails_no_request() -> None:
+    """Each node stops and starts in turn; a producer and an admin client with default settings."""
+    cluster = SimulatedCluster(12, config=SETTINGS)
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster)
+        sent: list[Any] = []
+        is_over = False
+
+        async def produce() -> None:
+            async with cluster.producer(acks="all") as producer:
+                while not is_over:
+                    sent.append(await producer.send("kept", b"%d" % len(sent)))
+                    await asyncio.sleep(0.02)
+
+        writing = cluster.loop.create_task(produce())
+        async with cluster.admin() as admin:
+            for number, node in enumerate(cluster):
+                await node.stop()
+                assert "kept" in {one.name for one in await admin.list_topics()}
+                await admin.create_topics([f"during-{number}"])
+                await node.start()
+                await _until(lambda: _in_sync(cluster, 3))
+            is_over = True
+            await writing
+            named = {one.name for one in await admin.list_topics()}
+            assert {f"during-{number}" for number in range(3)} <= named
+        offsets = [(await one).offset for one in sent]
+        assert offsets == list(range(len(sent)))
+        assert len(sent) > 100
+        await cluster.stop()
+
+    cluster.run(work())
