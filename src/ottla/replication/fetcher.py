@@ -100,7 +100,7 @@ class ReplicaFetcher:
         broker_epoch: Callable[[], int],
         on_fetched: Callable[[Partition], None],
     ) -> None:
-        """on_fetched(partition) is called when its log or its high watermark has moved."""
+        """on_fetched(partition) is called when its log or high watermark moved, or it failed."""
         self.leader_id = leader_id
         self._node_id = node_id
         self._settings = settings
@@ -325,6 +325,7 @@ class ReplicaFetcher:
         except KafkaError as error:
             self._report(replica, str(error))
             self.remove(replica.partition)
+            self._on_fetched(replica.partition)
 
     def _append(self, replica: _Replica, fetched: Any) -> None:
         partition = replica.partition
@@ -399,6 +400,7 @@ class ReplicaFetcher:
             except KafkaError as error:
                 self._report(replica, str(error))
                 self.remove(replica.partition)
+                self._on_fetched(replica.partition)
         self._looked_up = []
 
     def _found(self, replica: _Replica, offset: int) -> None:

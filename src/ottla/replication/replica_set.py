@@ -173,7 +173,7 @@ class ReplicaSet:
         except KafkaError as error:
             partition.append_count += 1
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                self._disk_failed(partition, error)
+                self._disk_failed(partition, error.__cause__)
             raise
         partition.append_count += 1
         partition.bytes_in += info.size_bytes
@@ -220,7 +220,12 @@ class ReplicaSet:
             self._tell(partition)
 
     def fetched(self, partition: Partition) -> None:
-        """Take note that a partition that is led elsewhere got records or a new watermark."""
+        """Take note that a partition that is led elsewhere got records or a new watermark.
+
+        A log that failed meanwhile takes its directory offline, as in `append`.
+        """
+        if partition.log.failure is not None:
+            self._disk_failed(partition, partition.log.failure)
         self.append_count += 1
         for listener in self._listeners:
             listener(partition)
@@ -228,7 +233,7 @@ class ReplicaSet:
     def check_lag(self, now_ms: int) -> None:
         """Let each leader propose to leave out the followers that lag."""
         for partition in list(self):
-            if partition.leading is not None:
+            if partition.leading is not None and partition.log.failure is None:
                 partition.leading.check_lag(now_ms)
 
     def _notify_coordinator(self, partition: Partition, origin: AppendOrigin) -> None:
@@ -249,10 +254,10 @@ class ReplicaSet:
                 f"{log_dir.reserve_bytes}",
             )
 
-    def _disk_failed(self, partition: Partition, error: KafkaError) -> None:
+    def _disk_failed(self, partition: Partition, error: BaseException | None) -> None:
         log_dir = self.logs.log_dir_of(partition.topic_partition)
         if log_dir is not None:
-            self.logs.fail(log_dir, error.__cause__)
+            self.logs.fail(log_dir, error)
 
     def report_failures(self) -> None:
         """Tell who waits for partitions of a failed disk."""

@@ -43,6 +43,7 @@ class Fenced:
         self.channel, self.image = Channel(), MetadataImage()
         self.clock = HandClock(1000)
         self.timer = TimingWheel(1000)
+        self.untold: list[KafkaError] = []
         self.lifecycle = BrokerLifecycle(
             parse_broker_config(PROPERTIES),
             self.channel,
@@ -51,6 +52,7 @@ class Fenced:
             cordoned=[],
             clock=self.clock,
             timer=self.timer,
+            on_untold=self.untold.append,
         )
         self.unfenced = self.lifecycle.start_heartbeats()
 
@@ -101,3 +103,33 @@ def test_heartbeats_go_on_at_their_interval_without_a_controller() -> None:
     broker.lifecycle.stop()
     broker.pass_time(10_000)
     assert len(broker.reported) == 2
+
+
+FAILED = Uuid(b"failed".ljust(16, b"."))
+
+
+def test_a_failed_directory_is_reported_at_once_and_with_every_heartbeat() -> None:
+    """The broker goes on: the controller knows."""
+    broker = Fenced()
+    broker.channel.answer(is_fenced=False)
+    broker.lifecycle.broker_epoch = 5
+    broker.lifecycle.directory_failed(FAILED)
+    broker.lifecycle.directory_failed(FAILED)
+    assert [one.offline_log_dirs for one in broker.channel.sent] == [[], [FAILED]]
+    broker.channel.answer(is_fenced=False)
+    broker.pass_time(40_000)
+    assert broker.channel.sent[-1].offline_log_dirs == [FAILED]
+    assert broker.untold == []
+
+
+def test_a_failed_directory_that_cannot_be_reported_ends_the_broker() -> None:
+    """After log.dir.failure.timeout.ms, 30 s by default; an earlier heartbeat does not count."""
+    broker = Fenced()
+    broker.lifecycle.broker_epoch = 5
+    broker.lifecycle.directory_failed(FAILED)
+    broker.channel.answer(is_fenced=False)
+    broker.channel.fail()
+    broker.pass_time(29_000)
+    assert broker.untold == []
+    broker.pass_time(2_000)
+    assert [one.code for one in broker.untold] == [ErrorCode.KAFKA_STORAGE_ERROR]

@@ -55,8 +55,12 @@ class Maintenance:
         timer: TimingWheel,
         workers: WorkerPool,
         on_failure: Callable[[Exception], None],
+        on_offline: Callable[[LogDirectory], None] = lambda _log_dir: None,
     ) -> None:
-        """on_failure(error) is called when no directory is left, or the metadata's is gone."""
+        """on_failure(error) is called when no directory is left, or the metadata's is gone.
+
+        on_offline(log_dir) is called once of each other directory that goes offline.
+        """
         self._replicas = replicas
         self._logs = replicas.logs
         self._config = config
@@ -66,6 +70,7 @@ class Maintenance:
         self._timer = timer
         self._workers = workers
         self._on_failure = on_failure
+        self._on_offline = on_offline
         self._space = SpaceWatch(replicas, config.own.log_dir_reserve_bytes)
         self._offline: set[str] = set()
         self._damaged: set[TopicPartition] = set()
@@ -142,6 +147,8 @@ class Maintenance:
             is_last = not self._logs.online_directories
             if is_last or log_dir.path == self._config.metadata_directory:
                 self._on_failure(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
+            else:
+                self._on_offline(log_dir)
 
     def _save_watermarks(self) -> None:
         if self._replicas.append_count != self._saved_at:

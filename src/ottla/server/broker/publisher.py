@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image.image import MetadataImage
+    from ottla.metadata.partition import PartitionRegistration
     from ottla.metadata.topic import TopicImage
     from ottla.replication.partition import Partition
     from ottla.server.broker.broker import Broker
@@ -119,6 +120,10 @@ class MetadataPublisher:
                     text = "a partition is not served: %s; check the disk, and the line about it"
                 log.error(text, error, extra={"event": "partition.broken"})  # noqa: TRY400 - the message names the log
             return
+        if partition.log.failure is not None:
+            self._give_up(partition, image)
+            return
+        self._report_directory(partition, image)
         partition.reconfigure(self._metadata.log_config(name).min_insync_replicas)
         if not partition.assign(image.replicas, image.isr, image.partition_epoch):
             return
@@ -126,6 +131,24 @@ class MetadataPublisher:
             self._lead(partition, image.leader_epoch)
         else:
             self._follow(partition, image.leader, image.leader_epoch)
+
+    def _report_directory(self, partition: Partition, image: PartitionRegistration) -> None:
+        """Tell the controller where the log lies when the metadata names another directory."""
+        log_dir = self._replicas.logs.log_dir_of(partition.topic_partition)
+        directory_id = None if log_dir is None else log_dir.directory_id
+        if directory_id is not None and image.directory_of(self._node_id) != directory_id:
+            index = partition.topic_partition.partition
+            self._replication.directories.placed(partition.topic_id, index, directory_id)
+
+    def _give_up(self, partition: Partition, image: PartitionRegistration) -> None:
+        """Neither lead nor follow with a log whose directory is offline, until a restart."""
+        self._replication.leave(partition)
+        if image.leader == self._node_id or image.leader_epoch <= partition.leader_epoch:
+            return
+        topic, index = partition.topic_partition
+        if partition.is_leader and topic == OFFSETS_TOPIC:
+            self._groups.on_resigned(index, image.leader_epoch)
+        self._replicas.resign(partition, image.leader, image.leader_epoch)
 
     def _drop_moved(self, topic: TopicImage, index: int, now_ms: int) -> None:
         """Remove a partition that other brokers hold now."""

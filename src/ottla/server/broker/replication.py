@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
 from ottla.replication.isr_updates import IsrUpdates
+from ottla.server.broker.directory_assignments import DirectoryAssignments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,6 +92,13 @@ class Replication:
             retry_later=self._call_later,
             high_watermark_moved=replicas.high_watermark_moved,
         )
+        self.directories = DirectoryAssignments(
+            config.node_id,
+            metadata.image,
+            broker_epoch=broker_epoch,
+            send=controller.send,
+            call_later=self._call_later,
+        )
 
     def start(self) -> None:
         """Begin to look for followers that lag."""
@@ -144,6 +152,7 @@ class Replication:
 
     def wake(self) -> None:
         """Send what the changes since the last call ask for."""
+        self.directories.wake()
         changed, self._changed = self._changed, {}
         for fetcher in changed:
             self._drive(fetcher)

@@ -6,6 +6,7 @@ Kafka: kafka.server.BrokerLifecycleManager.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
@@ -15,7 +16,7 @@ from ottla.purgatory.pending import Pending
 from ottla.server.system.timers import next_aligned_tick
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
@@ -53,8 +54,12 @@ class BrokerLifecycle:
         cordoned: list[Uuid],
         clock: Clock,
         timer: TimingWheel,
+        on_untold: Callable[[KafkaError], None],
     ) -> None:
-        """Take the image that this broker has applied, and its cordoned directories' ids."""
+        """Take the image that this broker has applied, and its cordoned directories' ids.
+
+        on_untold(error) is called when a failed directory could not be reported in time.
+        """
         self._config = config
         self._controller = controller
         self._image = image
@@ -64,6 +69,9 @@ class BrokerLifecycle:
         self._is_stopped = False
         self._cordoned: list[Uuid] | None = cordoned or None
         """None until any directory is cordoned: the controller keeps what it knows."""
+        self._on_untold = on_untold
+        self._offline: dict[Uuid, bool] = {}
+        """Failed directories, each with whether the controller knows."""
         self._reported_offset = -1
         """The metadata offset of the last heartbeat."""
         self._waits_for_metadata = False
@@ -158,6 +166,30 @@ class BrokerLifecycle:
             if not self._is_stopped and self.broker_epoch >= 0:
                 self._send()
 
+    def directory_failed(self, directory_id: Uuid) -> None:
+        """Report at once, and until a restart, that a log directory is offline (KIP-858)."""
+        if directory_id in self._offline:
+            return
+        self._offline[directory_id] = False
+        limit_ms = self._config.log_dir_failure_timeout_ms
+        check = partial(self._check_told, directory_id)
+        self._timer.add(self._clock.monotonic_ms() + limit_ms, check)
+        if not self._is_stopped and self.broker_epoch >= 0:
+            self._send()
+
+    def _check_told(self, directory_id: Uuid, _now_ms: int) -> None:
+        if self._is_stopped or self._offline[directory_id]:
+            return
+        text = (
+            f"the controller could not be told within log.dir.failure.timeout.ms that the log "
+            f"directory with id {directory_id} is offline"
+        )
+        self._on_untold(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
+
+    def _told(self, directory_ids: list[Uuid], done: Pending[BrokerHeartbeatResponse]) -> None:
+        if done.error is None and not done.value.error_code:
+            self._offline.update(dict.fromkeys(directory_ids, True))
+
     def _beat(self, _now_ms: int) -> None:
         if self._is_stopped:
             return
@@ -170,6 +202,7 @@ class BrokerLifecycle:
         self._waits_for_metadata = False
         self._is_beating = True
         self._reported_offset = self._image.offset_and_epoch.offset
+        offline = list(self._offline)
         answer = self._controller.send(
             BrokerHeartbeatRequest(
                 broker_id=self._config.node_id,
@@ -177,9 +210,11 @@ class BrokerLifecycle:
                 current_metadata_offset=self._reported_offset,
                 want_fence=False,
                 want_shut_down=is_leaving,
+                offline_log_dirs=offline,
                 cordoned_log_dirs=self._cordoned,
             )
         )
+        answer.on_done(partial(self._told, offline))
         answer.on_done(self._heard)
         return answer
 

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.server.system.environment import Environment
     from ottla.storage.directories.loader import FoundLog
+    from ottla.storage.directories.log_dir import LogDirectory
     from ottla.types import Uuid
 
 log = logging.getLogger("ottla.node")
@@ -116,6 +117,7 @@ class Node:
             cordoned=self._cordoned_ids(config),
             clock=self.clock,
             timer=resources.timer,
+            on_untold=self._halt,
         )
         self._logs = LogSet(
             resources.log_dirs,
@@ -134,6 +136,7 @@ class Node:
             timer=resources.timer,
             workers=resources.workers.disk,
             on_failure=self._halt,
+            on_offline=self._directory_failed,
         )
         self._listeners = NodeListeners(
             resources.loop, config, resources.environment, resources.ports, self._role_of
@@ -350,7 +353,11 @@ class Node:
                 self._resources.ports.advertised,
                 cluster_id=identity.cluster_id,
                 features=SUPPORTED_FEATURES,
-                directory_ids=identity.directory_ids,
+                directory_ids=[
+                    directory_id
+                    for log_dir, directory_id in self._directory_ids.items()
+                    if log_dir.is_online
+                ],
                 previous_broker_epoch=self._logs.previous_broker_epoch,
             )
         )
@@ -391,6 +398,9 @@ class Node:
         self._metadata.settings.on_change(self._reconfigured)
         self.controller.add_listener(MetadataPublisher(self.broker).metadata_changed)
         self.controller.add_listener(lambda _delta, _image: self._lifecycle.metadata_published())
+        for log_dir in self._directory_ids:
+            if not log_dir.is_online:
+                self._directory_failed(log_dir)
         await self._completed(self._lifecycle.start_heartbeats())
 
     # While it runs
@@ -400,6 +410,16 @@ class Node:
         self._listeners.apply(config)
         self._lifecycle.cordon(self._cordoned_ids(config))
         self._resources.reporters.apply(config, self.broker.telemetry)
+
+    @property
+    def _directory_ids(self) -> dict[LogDirectory, Uuid]:
+        return dict(
+            zip(self._resources.log_dirs, self._resources.identity.directory_ids, strict=True)
+        )
+
+    def _directory_failed(self, log_dir: LogDirectory) -> None:
+        """Let the controller move the leaderships of an offline directory's partitions."""
+        self._lifecycle.directory_failed(self._directory_ids[log_dir])
 
     def _cordoned_ids(self, config: BrokerConfig) -> list[Uuid]:
         paths = cordoned_directories(config)

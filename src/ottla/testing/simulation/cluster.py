@@ -15,7 +15,7 @@ from ottla.server.node.quorum_format import format_node, new_quorum
 from ottla.testing.simulation.environment import START_MS
 from ottla.testing.simulation.loop import SimulatedLoop
 from ottla.testing.simulation.network import SimulatedNetwork
-from ottla.testing.simulation.node import CONTROLLER_PORT, DATA_PATH, PORT, SimulatedNode
+from ottla.testing.simulation.node import CONTROLLER_PORT, PORT, SimulatedNode
 from ottla.testing.simulation.trace import Trace
 from ottla.types import Uuid
 
@@ -88,8 +88,7 @@ class SimulatedCluster:
             host=host,
         )
         ids = Random(f"{self.seed}/ids/{number}")  # noqa: S311 - repeatable
-        directories = {DATA_PATH: node.disk}
-        format_node(node.config, quorum, directories, lambda: Uuid(ids.randbytes(16)))
+        format_node(node.config, quorum, node.disks, lambda: Uuid(ids.randbytes(16)))
         return node
 
     def __iter__(self) -> Iterator[SimulatedNode]:

@@ -6,6 +6,7 @@ Everything that ships runs here unchanged but the sockets, threads, files and cl
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,6 +31,7 @@ HOST = "node1"
 DATA_PATH = "/data"
 PORT = 9092
 CONTROLLER_PORT = 9093
+_DISK_SEEDS = 1_000_003
 
 
 def defaults_of(host: str) -> dict[str, str]:
@@ -69,12 +71,15 @@ class SimulatedNode:
         self.network = network
         self.host = host
         self.bootstrap = f"{host}:{PORT}"
-        self.disk = SimulatedDisk(seed)
-        self.disk.on_call = self._file_call
-        self.disk.on_crash = self._crashed
         self.disk_latency_us = (50, 3000)
         """How long a worker's job takes; holds for the next start."""
         self.config = {**defaults_of(host), **(config or {})}
+        self.disks = {
+            path: self._make_disk(number, path)
+            for number, path in enumerate(self.config["log.dirs"].split(","))
+        }
+        """One for each of log.dirs."""
+        self.disk = next(iter(self.disks.values()))
         self.life_count = 0
         """How often a node was started."""
         self.node: Node | None = None
@@ -97,10 +102,18 @@ class SimulatedNode:
         """Run a coroutine to its end; raises what any callback raised."""
         return self.loop.run(work)
 
-    def _file_call(self, kind: str, path: str, size: int) -> None:
-        self.disk.now_ms = self.loop.now_us // 1000
-        name = path if self.host == HOST else f"{self.host}:{path}"
-        self.trace.add(self.loop.now_us, "file", f"{kind} {name} {size}")
+    def _make_disk(self, number: int, path: str) -> SimulatedDisk:
+        disk = SimulatedDisk(self.seed + number * _DISK_SEEDS)
+        mount = "" if self.host == HOST else f"{self.host}:"
+        if number:
+            mount += f"{path}/"
+        disk.on_call = partial(self._file_call, disk, mount)
+        disk.on_crash = self._crashed
+        return disk
+
+    def _file_call(self, disk: SimulatedDisk, mount: str, kind: str, path: str, size: int) -> None:
+        disk.now_ms = self.loop.now_us // 1000
+        self.trace.add(self.loop.now_us, "file", f"{kind} {mount}{path} {size}")
 
     def _crashed(self) -> None:
         if self._process is not None:
@@ -116,7 +129,7 @@ class SimulatedNode:
         environment = SimulatedEnvironment(
             self.loop,
             self.network,
-            {DATA_PATH: self.disk},
+            self.disks,
             process,
             host=self.host,
             seed=f"{self.seed}/{process.name}",
@@ -136,7 +149,8 @@ class SimulatedNode:
             raise SimulatedCrash
         await self._in_process(self._process, self.node.stop())
         self._process.kill()
-        self.disk.kill()
+        for disk in self.disks.values():
+            disk.kill()
 
     async def _in_process(self, process: Process, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work, context=process.context())
@@ -153,10 +167,11 @@ class SimulatedNode:
         if self._process is not None:
             self._process.kill()
         self._dead.append(self.node)
-        if power:
-            self.disk.crash()
-        else:
-            self.disk.kill()
+        for disk in self.disks.values():
+            if power:
+                disk.crash()
+            else:
+                disk.kill()
 
     # Clients
 

@@ -1,0 +1,145 @@
+"""Tells the controller in which log directory each replica of this broker lies (KIP-858).
+
+One request is in flight; what comes meanwhile goes out with the next one. What is refused or gets
+no answer is sent again after a growing pause, as long as this broker has the replica.
+
+Kafka: org.apache.kafka.server.AssignmentsManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.apis.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.metadata.image.image import MetadataImage
+    from ottla.purgatory.pending import Pending
+    from ottla.types import Uuid
+
+log = logging.getLogger("ottla.replication")
+MAX_PARTITIONS: Final = 2250
+"""In one request."""
+_FIRST_PAUSE_MS: Final = 100
+_LAST_PAUSE_MS: Final = 10_000
+_Directory = AssignReplicasToDirsRequest.DirectoryData
+_Topic = _Directory.TopicData
+_Partition = _Topic.PartitionData
+Key: TypeAlias = "tuple[Uuid, int]"
+
+
+class DirectoryAssignments:
+    """Sends AssignReplicasToDirs for one broker."""
+
+    def __init__(
+        self,
+        node_id: int,
+        image: MetadataImage,
+        *,
+        broker_epoch: Callable[[], int],
+        send: Callable[[AssignReplicasToDirsRequest], Pending[Any]],
+        call_later: Callable[[int, Callable[[], None]], object],
+    ) -> None:
+        """Take this broker's image; call_later(delay_ms, callback) calls back after a while."""
+        self._node_id = node_id
+        self._image = image
+        self._broker_epoch = broker_epoch
+        self._send = send
+        self._call_later = call_later
+        self._waiting: dict[Key, Uuid] = {}
+        self._sent: dict[Key, Uuid] = {}
+        self._failures = 0
+        self._is_pausing = False
+
+    def placed(self, topic_id: Uuid, index: int, directory_id: Uuid) -> None:
+        """Report that a replica lies in a directory; `wake` sends it."""
+        key = topic_id, index
+        if key in self._waiting or self._sent.get(key) != directory_id:
+            self._waiting[key] = directory_id
+
+    def wake(self) -> None:
+        """Send what waits, unless a request is in flight or a pause lasts."""
+        if self._sent or self._is_pausing or not self._waiting:
+            return
+        self._waiting = {key: one for key, one in self._waiting.items() if self._is_ours(*key)}
+        self._sent = dict(islice(self._waiting.items(), MAX_PARTITIONS))
+        for key in self._sent:
+            del self._waiting[key]
+        if self._sent:
+            self._send(self._request()).on_done(self._answered)
+
+    def _is_ours(self, topic_id: Uuid, index: int) -> bool:
+        """Whether the partition still exists, and this broker has a replica."""
+        topic = self._image.topics.by_id.get(topic_id)
+        partition = None if topic is None else topic.partitions.get(index)
+        return partition is not None and self._node_id in partition.replicas
+
+    def _request(self) -> AssignReplicasToDirsRequest:
+        directories: dict[Uuid, dict[Uuid, list[int]]] = {}
+        for (topic_id, index), directory_id in self._sent.items():
+            directories.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
+        return AssignReplicasToDirsRequest(
+            broker_id=self._node_id,
+            broker_epoch=self._broker_epoch(),
+            directories=[
+                _Directory(
+                    id=directory_id,
+                    topics=[
+                        _Topic(
+                            topic_id=topic_id,
+                            partitions=[_Partition(partition_index=one) for one in indexes],
+                        )
+                        for topic_id, indexes in topics.items()
+                    ],
+                )
+                for directory_id, topics in directories.items()
+            ],
+        )
+
+    def _answered(self, done: Pending[Any]) -> None:
+        sent, self._sent = self._sent, {}
+        code = _code_of(done)
+        if code is ErrorCode.NONE:
+            assigned = _assigned(done.value)
+            failed = {key: one for key, one in sent.items() if key not in assigned}
+        else:
+            failed = sent
+        if not failed:
+            self._failures = 0
+            self.wake()
+            return
+        pause_ms = min(_FIRST_PAUSE_MS << min(self._failures, 10), _LAST_PAUSE_MS)
+        self._failures += 1
+        self._waiting = failed | self._waiting
+        self._is_pausing = True
+        text = "AssignReplicasToDirs is sent again for %d partitions in %d ms: %s"
+        log.info(text, len(failed), pause_ms, code.name, extra={"event": "directory.not_assigned"})
+        self._call_later(pause_ms, self._retry)
+
+    def _retry(self) -> None:
+        self._is_pausing = False
+        self.wake()
+
+
+def _code_of(done: Pending[Any]) -> ErrorCode:
+    """Return why a request as a whole failed."""
+    if done.error is None:
+        return ErrorCode(done.value.error_code)
+    if isinstance(done.error, KafkaError):
+        return done.error.code
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _assigned(response: Any) -> set[Key]:
+    return {
+        (topic.topic_id, one.partition_index)
+        for directory in response.directories
+        for topic in directory.topics
+        for one in topic.partitions
+        if not one.error_code
+    }

@@ -1,0 +1,103 @@
+"""Whole nodes with two log directories each: one fails, and acknowledged records stay readable."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla import NewTopic
+from ottla.metadata.partition import UNASSIGNED_DIRECTORY
+from ottla.testing.simulation import SimulatedCluster
+from tests.simulation.test_cluster_replication import (
+    SETTINGS,
+    _in_sync,
+    _leader,
+    _replica,
+    _until,
+    _values,
+)
+
+if TYPE_CHECKING:
+    from ottla.testing.simulation.node import SimulatedNode
+    from ottla.types import Uuid
+
+SECOND = "/more"
+"""Takes the second topic; the metadata log and the first topic are in the other directory."""
+
+
+def _assigned(node: SimulatedNode) -> list[Uuid]:
+    """Return the directories that a node's metadata names for the replicas of both topics."""
+    assert node.node is not None
+    topics = node.node.broker.image.topics.by_name
+    return [one for name in topics for one in topics[name].partitions[0].directories]
+
+
+def _is_everywhere(cluster: SimulatedCluster, topic: str) -> bool:
+    return all(_replica(one, topic) is not None for one in cluster)
+
+
+def _online_count(node: SimulatedNode, broker_id: int) -> int:
+    assert node.node is not None
+    return len(node.node.broker.image.cluster.brokers[broker_id].log_directories)
+
+
+async def _create(cluster: SimulatedCluster) -> None:
+    async with cluster.admin() as admin:
+        for name in ("other", "kept"):
+            await admin.create_topics([NewTopic(name, 1, 3)])
+            await _until(partial(_is_everywhere, cluster, name))
+    await _until(lambda: _in_sync(cluster, 3))
+    await _until(lambda: all(UNASSIGNED_DIRECTORY not in _assigned(one) for one in cluster))
+    assert len({*_assigned(cluster[1])}) == 6
+
+
+def _break(node: SimulatedNode) -> None:
+    node.disks[SECOND].fail(lambda call: call.kind != "read", times=1_000_000)
+
+
+async def _check_offline(cluster: SimulatedCluster, node: SimulatedNode) -> None:
+    """Its other directory is served; all others know that this one is not."""
+    assert node.node is not None
+    node_id = node.node.config.node_id
+    await _until(lambda: all(_online_count(one, node_id) == 1 for one in cluster))
+    await _until(lambda: _in_sync(cluster, 2))
+    assert _leader(cluster) is not node
+    assert not node.node.halted.is_set()
+    other = _replica(node, "other")
+    assert other is not None
+    assert other.log.failure is None
+
+
+@pytest.mark.parametrize("of_leader", [True, False])
+def test_acknowledged_records_outlive_a_log_directory(of_leader: bool) -> None:  # noqa: FBT001 - parametrized
+    """The node serves its other directory, also after a restart; healed, it comes back in sync."""
+    cluster = SimulatedCluster(21, config={**SETTINGS, "log.dirs": f"/data,{SECOND}"})
+
+    async def work() -> None:
+        await cluster.start()
+        await _create(cluster)
+        async with cluster.producer(acks="all") as producer:
+            for number in range(20):
+                await producer.send("kept", b"%d" % number)
+            await producer.flush()
+            failing = next(one for one in cluster if (_leader(cluster) is one) is of_leader)
+            _break(failing)
+            for number in range(20, 40):
+                await producer.send("kept", b"%d" % number)
+            await producer.flush()
+        assert await _values(cluster, 40) == [b"%d" % number for number in range(40)]
+        await _check_offline(cluster, failing)
+        failing.kill(power=False)
+        _break(failing)
+        await failing.start()
+        await _check_offline(cluster, failing)
+        failing.kill(power=True)
+        await failing.start()
+        await _until(lambda: _in_sync(cluster, 3))
+        ends = {one.log.log_end_offset for one in map(_replica, cluster) if one is not None}
+        assert ends == {40}
+        await cluster.stop()
+
+    cluster.run(work())
