@@ -124,6 +124,17 @@ def test_strange_names_are_told_and_passed_over() -> None:
     assert not node_settings(None, {}).warnings
 
 
+def test_a_node_of_a_larger_cluster_may_replicate_the_offsets() -> None:
+    """Only a node that is a cluster of its own warns: others name controllers or have one role."""
+    replicas = "offsets.topic.replication.factor=3\n"
+    names = "controller.quorum.bootstrap.servers=a:9093,b:9093\n"
+    base = "node.id=1\nprocess.roles=broker,controller\ncontroller.listener.names=CONTROLLER\n"
+    base += "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\nlog.dirs=/var/data\n"
+    single = "controller.quorum.bootstrap.servers=a:9093\n"
+    assert node_settings(ConfigFile("s.properties", base + single + replicas), {}).warnings
+    assert not node_settings(ConfigFile("s.properties", base + names + replicas), {}).warnings
+
+
 def test_one_of_ottlas_own_settings_hides_no_other_problem() -> None:
     """All that is wrong is told, each with its place, whichever table it stands in."""
     wrong = {"log.dir.reserve.bytes": "x", "node.id": "y", "retention.m": "1"}

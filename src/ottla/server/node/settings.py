@@ -112,12 +112,18 @@ def node_settings(
         raise ConfigErrors(problems)
     warnings += [one.message for one in unknown]
     replicas = config.offsets_topic_replication_factor
-    if replicas > 1:
+    if replicas > 1 and _names_no_other_node(config):
         warnings.append(
             f"offsets.topic.replication.factor is {replicas} and must be 1, as the cluster has one "
             "broker: otherwise groups find no coordinator"
         )
     return NodeSettings(config, file is None, (*warnings, *environment.warnings), given)
+
+
+def _names_no_other_node(config: BrokerConfig) -> bool:
+    """Tell whether the node is a cluster of its own, as far as its settings say."""
+    controllers = {*config.controller_quorum_voters, *config.controller_quorum_bootstrap_servers}
+    return config.is_broker and config.is_controller and len(controllers) <= 1
 
 
 def gather(
