@@ -57,6 +57,7 @@ TOOLS = (
     "leader-election",
     "log-dirs",
     "metadata-quorum",
+    "reassign-partitions",
 )
 
 

@@ -134,6 +134,11 @@ COMMANDS: dict[str, Command] = {
     "quickstart": Command(
         "ottla.cli.commands.quickstart", "quickstart", "Run a node, a topic and a Spark job."
     ),
+    "reassign-partitions": Command(
+        "ottla.cli.reassign.reassign_partitions",
+        "reassign_partitions",
+        "Move replicas to other brokers.",
+    ),
     "replica-verification": Command(
         "ottla.cli.verify.replica_verification",
         "replica_verification",

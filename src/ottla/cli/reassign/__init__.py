@@ -1,0 +1,1 @@
+"""`ottla reassign-partitions`: its plans, throttles and actions."""

@@ -1,0 +1,236 @@
+"""The actions of `ottla reassign-partitions`.
+
+Kafka: org.apache.kafka.tools.reassign.ReassignPartitionsCommand.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.options.failures import ToolError
+from ottla.cli.options.json_output import print_json, wants_json
+from ottla.cli.output.java_names import kafka_message
+from ottla.cli.reassign.plans import (
+    joined,
+    parse_brokers,
+    parse_executable,
+    parse_plan,
+    parse_topics,
+    plan_text,
+    read_text,
+)
+from ottla.cli.reassign.throttles import clear_throttles, planned_moves, set_throttles
+from ottla.controller.partitions.placement import UsableBroker, place
+from ottla.errors import ErrorCode, KafkaError
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ottla.clients.blocking import Admin
+
+    Replicas = dict[TopicPartition, tuple[int, ...]]
+
+_ALREADY_UNDER_WAY = (
+    "Cannot execute because there is an existing partition assignment.  Use --additional to "
+    "override this and create a new partition assignment in addition to the existing one. The "
+    "--additional flag can also be used to change the throttle by resubmitting the current "
+    "reassignment."
+)
+_MUST_VERIFY = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the "
+    "throttle is removed."
+)
+
+
+class Failed(Exception):
+    """An outcome that ends the tool; its text is printed without a prefix."""
+
+
+def generate(admin: Admin, topics_file: str, broker_list: str, *, by_rack: bool) -> None:
+    """Print the replicas of topics, and a proposal for the brokers given."""
+    text = read_text(topics_file)
+    wanted = set(parse_brokers(broker_list))
+    current = _replicas_of(admin, parse_topics(text))
+    brokers = [
+        UsableBroker(node.node_id, node.rack if by_rack else None, fenced=False)
+        for node in admin.describe_cluster().brokers
+        if node.node_id in wanted
+    ]
+    without_rack = sum(broker.rack is None for broker in brokers)
+    if by_rack and without_rack not in (0, len(brokers)):
+        raise ToolError(
+            "Not all brokers have rack information. Add --disable-rack-aware in command line to "
+            "make replica assignment without rack information."
+        )
+    proposed = _proposal(current, brokers)
+    click.echo(f"Current partition replica assignment\n{plan_text(current)}\n")
+    click.echo(f"Proposed partition reassignment configuration\n{plan_text(proposed)}")
+
+
+def _proposal(current: Replicas, brokers: list[UsableBroker]) -> Replicas:
+    topics: dict[str, list[TopicPartition]] = {}
+    for partition in sorted(current):
+        topics.setdefault(partition.topic, []).append(partition)
+    proposed: Replicas = {}
+    for partitions in topics.values():
+        try:
+            placed = place(
+                partition_count=len(partitions),
+                replication_factor=len(current[partitions[0]]),
+                brokers=brokers,
+                rng=Random(),  # noqa: S311 - spreads replicas, as Kafka's tool does
+            )
+        except KafkaError as error:
+            raise ToolError(kafka_message(error)) from error
+        proposed.update(zip(partitions, placed, strict=True))
+    return proposed
+
+
+def _replicas_of(admin: Admin, topics: Iterable[str]) -> Replicas:
+    """Return the replicas of all partitions of topics."""
+    found: Replicas = {}
+    for name, topic in admin.describe_topics(list(dict.fromkeys(topics))).items():
+        if isinstance(topic, KafkaError):
+            if topic.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                text = f"Topic {name} not found."
+                raise KafkaError(topic.code, text) from topic
+            raise topic
+        for partition in topic.partitions:
+            found[TopicPartition(str(name), partition.partition)] = partition.replicas
+    return found
+
+
+def execute(
+    admin: Admin, plan_file: str, *, rate: int, is_additional: bool, keeps_factor: bool
+) -> None:
+    """Start the moves of a plan, throttled to a rate unless it is negative."""
+    proposed = parse_executable(read_text(plan_file))
+    active = admin.list_partition_reassignments()
+    if active and not is_additional:
+        raise Failed(_ALREADY_UNDER_WAY)
+    _check_brokers(admin, proposed)
+    every = _replicas_of(admin, (partition.topic for partition in proposed))
+    unknown = [partition for partition in proposed if partition not in every]
+    if unknown:
+        text = f"Unable to find partition: {joined(unknown)}"
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    current = {partition: every[partition] for partition in proposed}
+    click.echo(
+        f"Current partition replica assignment\n\n{plan_text(current)}\n\nSave this to use as the "
+        "--reassignment-json-file option during rollback"
+    )
+    if rate >= 0:
+        click.echo(_MUST_VERIFY)
+        set_throttles(admin, planned_moves(active, proposed, current), rate)
+    outcomes = admin.alter_partition_reassignments(
+        proposed, allow_replication_factor_change=not keeps_factor
+    )
+    _raise_failed("Error reassigning partition(s):", outcomes)
+    names = joined(sorted(proposed))
+    click.echo(f"Successfully started partition reassignment{_plural(proposed)} for {names}")
+
+
+def _check_brokers(admin: Admin, proposed: Mapping[TopicPartition, Sequence[int]]) -> None:
+    known = {node.node_id for node in admin.describe_cluster().brokers}
+    wanted = {broker for replicas in proposed.values() for broker in replicas}
+    for broker in sorted(wanted - known):
+        raise ToolError(f"Unknown broker id {broker}")
+
+
+def _raise_failed(title: str, outcomes: Mapping[TopicPartition, KafkaError | None]) -> None:
+    lines = [
+        f"{partition}: {kafka_message(error)}"
+        for partition, error in sorted(outcomes.items())
+        if error is not None
+    ]
+    if lines:
+        raise Failed("\n".join((title, *lines)))
+
+
+def _plural(values: Iterable[object]) -> str:
+    return "" if len(list(values)) == 1 else "s"
+
+
+def verify(admin: Admin, plan_file: str, *, keeps_throttles: bool) -> None:
+    """Print the state of each partition of a plan; remove the throttles once nothing moves."""
+    plan = parse_plan(read_text(plan_file))
+    active = admin.list_partition_reassignments()
+    settled = [partition.topic for partition, _ in plan if partition not in active]
+    described = admin.describe_topics(list(dict.fromkeys(settled))) if settled else {}
+    lines = ["Status of partition reassignment:"]
+    for partition, target in sorted(dict(plan).items()):
+        if partition in active:
+            lines.append(f"Reassignment of partition {partition} is still in progress.")
+            continue
+        current = _settled_replicas(described[partition.topic], partition.partition)
+        if current == target:
+            lines.append(f"Reassignment of partition {partition} is completed.")
+        else:
+            lines.append(
+                f"There is no active reassignment of partition {partition}, but replica set is "
+                f"{joined(current)} rather than {joined(target)}."
+            )
+    click.echo("\n".join(lines))
+    click.echo()  # the moves between log directories, of which there are none
+    if not active and not keeps_throttles:
+        clear_throttles(admin, plan)
+
+
+def _settled_replicas(topic: object, partition: int) -> tuple[int, ...]:
+    """Return the replicas of a partition that is not moving; none if its topic is unknown."""
+    from ottla.clients.admin.topics import TopicDescription
+
+    if isinstance(topic, TopicDescription):
+        count = len(topic.partitions)
+        if partition == count:  # as Kafka's tool, which fails for this number only
+            raise ToolError(f"Index {count} out of bounds for length {count}")
+        if partition > count:
+            return ()
+        return topic.partitions[partition].replicas
+    if isinstance(topic, KafkaError) and topic.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise topic
+    return ()
+
+
+def cancel(admin: Admin, plan_file: str, *, keeps_throttles: bool) -> None:
+    """Cancel those moves of a plan that are under way."""
+    plan = parse_plan(read_text(plan_file))
+    active = sorted(admin.list_partition_reassignments([one for one, _ in plan]))
+    if active:
+        outcomes = admin.alter_partition_reassignments(dict.fromkeys(active))
+        count = sum(error is not None for error in outcomes.values())
+        plural = "" if count == 1 else "s"
+        _raise_failed(f"Error cancelling partition reassignment{plural} for:", outcomes)
+        click.echo(
+            f"Successfully cancelled partition reassignment{_plural(active)} for: {joined(active)}"
+        )
+    else:
+        click.echo("None of the specified partition reassignments are active.")
+    click.echo("None of the specified partition moves are active.", nl=False)
+    if not keeps_throttles:
+        clear_throttles(admin, plan)
+
+
+def list_active(admin: Admin) -> None:
+    """Print all moves under way."""
+    active = admin.list_partition_reassignments()
+    if wants_json():
+        print_json(
+            [
+                {**partition._asdict(), **move._asdict()}
+                for partition, move in sorted(active.items())
+            ]
+        )
+        return
+    if not active:
+        click.echo("No partition reassignments found.")
+        return
+    click.echo("Current partition reassignments:")
+    for partition, move in sorted(active.items()):
+        adding = f" adding: {joined(move.adding)}." if move.adding else ""
+        removing = f" removing: {joined(move.removing)}." if move.removing else ""
+        click.echo(f"{partition}: replicas: {joined(move.replicas)}.{adding}{removing}")
