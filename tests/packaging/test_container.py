@@ -175,7 +175,7 @@ def test_tools_have_the_names_and_places_of_kafkas(container: Container) -> None
         env=container.environ,
         check=True,
     )
-    own = {"config", "demo", "log-repair", "quickstart", "end-to-end-latency"}
+    own = {"config", "demo", "dev-cluster", "log-repair", "quickstart", "end-to-end-latency"}
     expected = {f"kafka-{name}" for name in COMMANDS if name not in own} | {"kafka-e2e-latency"}
     assert {one.name for one in names.iterdir()} == expected
     assert {one.name for one in scripts.iterdir()} == {f"{one}.sh" for one in expected}

@@ -9,8 +9,10 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.network.node_channel import NodeChannel
+from ottla.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.apis.create_topics import CreateTopicsRequest
 from ottla.protocol.apis.metadata import MetadataRequest
+from ottla.protocol.codec import decode_at, encode_into
 from ottla.server.controller.active_controller import enveloped
 from ottla.server.controller.channel import Requester
 from ottla.server.system.timers import LoopTimer
@@ -106,6 +108,37 @@ def test_a_standby_controller_opens_no_envelope() -> None:
         await cluster.stop()
 
     cluster.run(work())
+
+
+def test_unknown_tagged_fields_change_nothing() -> None:
+    """A newer broker may send them; the message then has a class of its own."""
+    cluster = SimulatedCluster(4, nodes=1)
+
+    async def work() -> None:
+        await cluster.start()
+        asker = _Asker(cluster)
+        heartbeat = BrokerHeartbeatRequest(
+            broker_id=7,
+            broker_epoch=1,
+            current_metadata_offset=0,
+            want_fence=False,
+            want_shut_down=False,
+        )
+        encoded = b"".join(_encoded(heartbeat))[:-1] + b"\1\x63\1x"
+        newer, _ = decode_at(BrokerHeartbeatRequest, 1, memoryview(encoded), 0)
+        assert type(newer) is not BrokerHeartbeatRequest
+        answer = await asker.ask(1, newer)
+        assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+        asker.close()
+        await cluster.stop()
+
+    cluster.run(work())
+
+
+def _encoded(message: Any) -> list[Any]:
+    out: list[Any] = []
+    encode_into(message, 1, out)
+    return out
 
 
 def test_without_a_majority_a_request_is_given_up_in_time() -> None:

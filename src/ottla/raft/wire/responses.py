@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.errors import CorruptMessage, ErrorCode
+from ottla.protocol.api_keys import response_class
 from ottla.protocol.apis import (
     add_raft_voter,
     begin_quorum_epoch,
@@ -62,13 +63,6 @@ _FetchTopic = fetch.FetchResponse.FetchableTopicResponse
 _SnapshotTopic = fetch_snapshot.FetchSnapshotResponse.TopicSnapshot
 _SnapshotPartition = _SnapshotTopic.PartitionSnapshot
 
-_REFUSALS: Final[dict[type, Callable[..., ResponseMessage]]] = {
-    vote.VoteRequest: vote.VoteResponse,
-    begin_quorum_epoch.BeginQuorumEpochRequest: begin_quorum_epoch.BeginQuorumEpochResponse,
-    end_quorum_epoch.EndQuorumEpochRequest: end_quorum_epoch.EndQuorumEpochResponse,
-    fetch_snapshot.FetchSnapshotRequest: fetch_snapshot.FetchSnapshotResponse,
-}
-
 _VOTER_RESPONSES: Final = (
     update_raft_voter.UpdateRaftVoterResponse,
     add_raft_voter.AddRaftVoterResponse,
@@ -120,7 +114,8 @@ def refusal(
         return fetch.FetchResponse(error_code=int(error), responses=[])
     is_unknown = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not isinstance(message, fetch_snapshot.FetchSnapshotRequest) or not is_unknown:
-        return _REFUSALS[type(message)](error_code=int(error), topics=[])
+        kind: Callable[..., ResponseMessage] = response_class(message.message_key)  # type: ignore[assignment] # of this request
+        return kind(error_code=int(error), topics=[])
     topics: Sequence[Any] = message.topics
     partition = _snapshot_partition(topics[0].partitions[0].partition, error)
     snapshot = fetch_snapshot.FetchSnapshotResponse(

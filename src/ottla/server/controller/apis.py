@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.controller.result import ControllerResult
+from ottla.protocol.api_keys import request_class
 from ottla.protocol.apis.add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
@@ -81,7 +82,7 @@ class ControllerApis:
 
     def send(self, request: Request, requester: Requester | None = None) -> Pending[Any]:
         """Decide a request; complete when the decision is committed. Fails with KafkaError."""
-        kind = type(request)
+        kind = request_class(request.message_key)  # one with unknown tags has a class of its own
         if isinstance(request, AddRaftVoterRequest | RemoveRaftVoterRequest):
             driver = self._runtime.driver
             return answer_of(driver, request, self._cluster_id, kind.versions.highest, "")
