@@ -44,7 +44,6 @@ def _plan(*entries: tuple[TopicPartition, list[int]], **more: Any) -> str:
             _plan((FOO, [1, 2]), log_dirs=["any"]),
             "Size of replicas list [1, 2] is different from size of log dirs list [any]",
         ),
-        (_plan((FOO, [1]), log_dirs=["/d"]), "moves between log directories are not supported"),
     ],
 )
 def test_plans_that_are_refused(text: str, problem: str) -> None:
@@ -163,6 +162,34 @@ def test_a_move_with_throttle(
         "None of the specified partition reassignments are active.",
         "None of the specified partition moves are active.",
     ]
+
+
+def test_log_directories_of_a_plan(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The printed assignment names directories and can be executed; others are refused."""
+    plan = tmp_path / "plan.json"
+    plan.write_text(_plan((TopicPartition("foo", 1), [2, 3])))
+    flags = ("--reassignment-json-file", str(plan), "--bootstrap-server", cluster.bootstrap)
+    _, text, _ = run(capsys, "reassign-partitions", "--execute", *flags)
+    plan.write_text(text.splitlines()[2])
+    paths = json.loads(text.splitlines()[2])["partitions"][0]["log_dirs"]
+    assert [path.rpartition("-")[2] for path in paths] == ["2", "3"]
+    status, text, _ = run(capsys, "reassign-partitions", "--execute", *flags)
+    assert status == 0
+    assert f"moving log directory to {paths[1]} for replica foo-1 with broker 3 \n" in text
+    status, text, _ = run(capsys, "reassign-partitions", "--verify", *flags)
+    assert (status, text.splitlines()[2:4]) == (
+        0,
+        [
+            "Reassignment of replica foo-1-2 completed successfully.",
+            "Reassignment of replica foo-1-3 completed successfully.",
+        ],
+    )
+    plan.write_text(_plan((TopicPartition("foo", 1), [2]), log_dirs=["/elsewhere"]))
+    status, text, _ = run(capsys, "reassign-partitions", "--execute", *flags)
+    assert status == 1
+    assert "Error: Replica foo-1-2 is not in /elsewhere: moves between log directories" in text
 
 
 def test_a_proposal(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

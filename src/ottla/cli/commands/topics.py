@@ -199,12 +199,16 @@ def _matching(admin: Admin, flags: TopicFlags) -> list[str]:
     return found
 
 
-def _assignment(text: str) -> list[list[int]]:
-    """Parse broker ids: commas separate partitions, colons separate replicas."""
+def _broker_id(text: str) -> int:
     try:
-        lists = [[int(broker) for broker in part.split(":")] for part in text.split(",")]
+        return int(text)
     except ValueError as error:
         raise CommandError(f'For input string: "{text}"') from error
+
+
+def _assignment(text: str) -> list[list[int]]:
+    """Parse broker ids: commas separate partitions, colons separate replicas."""
+    lists = [[_broker_id(broker) for broker in part.split(":")] for part in text.split(",")]
     for part in lists:
         if len(set(part)) != len(part):
             twice = ",".join(str(one) for one in sorted({b for b in part if part.count(b) > 1}))

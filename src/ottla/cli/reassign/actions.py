@@ -13,9 +13,17 @@ import click
 from ottla.cli.options.failures import ToolError
 from ottla.cli.options.json_output import print_json, wants_json
 from ottla.cli.output.java_names import kafka_message
+from ottla.cli.reassign.directories import (
+    check_directories,
+    places_of,
+    replicas_in,
+    started_lines,
+    state_lines,
+)
 from ottla.cli.reassign.plans import (
     joined,
     parse_brokers,
+    parse_directories,
     parse_executable,
     parse_plan,
     parse_topics,
@@ -67,8 +75,9 @@ def generate(admin: Admin, topics_file: str, broker_list: str, *, by_rack: bool)
             "make replica assignment without rack information."
         )
     proposed = _proposal(current, brokers)
-    click.echo(f"Current partition replica assignment\n{plan_text(current)}\n")
-    click.echo(f"Proposed partition reassignment configuration\n{plan_text(proposed)}")
+    places = places_of(admin, replicas_in(current))
+    click.echo(f"Current partition replica assignment\n{plan_text(current, places)}\n")
+    click.echo(f"Proposed partition reassignment configuration\n{plan_text(proposed, {})}")
 
 
 def _proposal(current: Replicas, brokers: list[UsableBroker]) -> Replicas:
@@ -108,7 +117,8 @@ def execute(
     admin: Admin, plan_file: str, *, rate: int, is_additional: bool, keeps_factor: bool
 ) -> None:
     """Start the moves of a plan, throttled to a rate unless it is negative."""
-    proposed = parse_executable(read_text(plan_file))
+    text = read_text(plan_file)
+    proposed, directories = parse_executable(text), parse_directories(text)
     active = admin.list_partition_reassignments()
     if active and not is_additional:
         raise Failed(_ALREADY_UNDER_WAY)
@@ -116,11 +126,13 @@ def execute(
     every = _replicas_of(admin, (partition.topic for partition in proposed))
     unknown = [partition for partition in proposed if partition not in every]
     if unknown:
-        text = f"Unable to find partition: {joined(unknown)}"
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        problem = f"Unable to find partition: {joined(unknown)}"
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem)
+    check_directories(admin, directories)
     current = {partition: every[partition] for partition in proposed}
+    shown = plan_text(current, places_of(admin, replicas_in(current)))
     click.echo(
-        f"Current partition replica assignment\n\n{plan_text(current)}\n\nSave this to use as the "
+        f"Current partition replica assignment\n\n{shown}\n\nSave this to use as the "
         "--reassignment-json-file option during rollback"
     )
     if rate >= 0:
@@ -132,6 +144,8 @@ def execute(
     _raise_failed("Error reassigning partition(s):", outcomes)
     names = joined(sorted(proposed))
     click.echo(f"Successfully started partition reassignment{_plural(proposed)} for {names}")
+    for line in started_lines(directories):
+        click.echo(line)
 
 
 def _check_brokers(admin: Admin, proposed: Mapping[TopicPartition, Sequence[int]]) -> None:
@@ -157,7 +171,8 @@ def _plural(values: Iterable[object]) -> str:
 
 def verify(admin: Admin, plan_file: str, *, keeps_throttles: bool) -> None:
     """Print the state of each partition of a plan; remove the throttles once nothing moves."""
-    plan = parse_plan(read_text(plan_file))
+    text = read_text(plan_file)
+    plan = parse_plan(text)
     active = admin.list_partition_reassignments()
     settled = [partition.topic for partition, _ in plan if partition not in active]
     described = admin.describe_topics(list(dict.fromkeys(settled))) if settled else {}
@@ -175,7 +190,7 @@ def verify(admin: Admin, plan_file: str, *, keeps_throttles: bool) -> None:
                 f"{joined(current)} rather than {joined(target)}."
             )
     click.echo("\n".join(lines))
-    click.echo()  # the moves between log directories, of which there are none
+    click.echo("\n".join(state_lines(admin, parse_directories(text))))
     if not active and not keeps_throttles:
         clear_throttles(admin, plan)
 

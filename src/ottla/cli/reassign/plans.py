@@ -75,11 +75,17 @@ def _check_directories(partition: TopicPartition, replicas: list[int], given: An
             f"Size of replicas list {replicas} is different from size of log dirs list "
             f"[{', '.join(map(str, directories))}] for partition {partition}"
         )
-    if any(directory != ANY_DIRECTORY for directory in directories):
-        raise ToolError(
-            f"log_dirs of partition {partition}: moves between log directories are not supported; "
-            'use "any"'
-        )
+
+
+def parse_directories(text: str) -> dict[tuple[TopicPartition, int], str]:
+    """Return the log directory of each replica of a plan that has one."""
+    found = {}
+    for entry in json_array(_document(text).get("partitions", [])):
+        partition = TopicPartition(entry["topic"], entry["partition"])
+        for broker, directory in zip(entry["replicas"], entry.get("log_dirs") or (), strict=False):
+            if directory != ANY_DIRECTORY:
+                found[partition, broker] = str(directory)
+    return found
 
 
 def parse_executable(text: str) -> dict[TopicPartition, tuple[int, ...]]:
@@ -132,14 +138,17 @@ def parse_brokers(text: str) -> list[int]:
     return brokers
 
 
-def plan_text(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
+def plan_text(
+    assignment: Mapping[TopicPartition, Sequence[int]],
+    places: Mapping[tuple[TopicPartition, int], str],
+) -> str:
     """Return the plan as Kafka's tool prints it: one line of JSON, by topic and partition."""
     partitions = [
         {
             "topic": partition.topic,
             "partition": partition.partition,
             "replicas": list(replicas),
-            "log_dirs": [ANY_DIRECTORY] * len(replicas),
+            "log_dirs": [places.get((partition, one), ANY_DIRECTORY) for one in replicas],
         }
         for partition, replicas in sorted(assignment.items())
     ]
