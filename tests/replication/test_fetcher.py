@@ -233,6 +233,20 @@ def test_a_response_to_what_was_asked_before_a_new_epoch_is_dropped() -> None:
     assert world.log.log_end_offset == 0
 
 
+def test_a_log_whose_disk_fails_is_told_and_fetched_no_more() -> None:
+    """Its directory is to go offline; the other partitions go on."""
+    disk = SimulatedDisk()
+    world = World(partitions=1)
+    log = PartitionLog.open(disk, "t-1", config=LogConfig(), now_ms=NOW_MS)
+    world.fetcher.add(Partition(TopicPartition("t", 1), TOPIC_ID, log), EPOCH, NOW_MS)
+    world.fetch()
+    disk.fail(lambda call: call.kind != "read", times=100)
+    world.answer(fetched(0, batch(0)), fetched(1, batch(0)))
+    assert world.moved == [0, 1]
+    assert log.failure is not None
+    assert named(world.fetch()) == [(0, 1)]
+
+
 def test_the_lag_is_what_is_missing_up_to_the_leaders_high_watermark() -> None:
     """For the metric MaxLag."""
     world = World()

@@ -53,8 +53,11 @@ async def _create(cluster: SimulatedCluster) -> None:
     assert len({*_assigned(cluster[1])}) == 6
 
 
-def _break(node: SimulatedNode) -> None:
-    node.disks[SECOND].fail(lambda call: call.kind != "read", times=1_000_000)
+def _break(node: SimulatedNode, kind: str = "") -> None:
+    """Let its second disk fail all writes, or the calls of one kind."""
+    node.disks[SECOND].fail(
+        lambda call: call.kind == kind if kind else call.kind != "read", times=1_000_000
+    )
 
 
 async def _check_offline(cluster: SimulatedCluster, node: SimulatedNode) -> None:
@@ -89,10 +92,11 @@ def test_acknowledged_records_outlive_a_log_directory(of_leader: bool) -> None: 
             await producer.flush()
         assert await _values(cluster, 40) == [b"%d" % number for number in range(40)]
         await _check_offline(cluster, failing)
-        failing.kill(power=False)
-        _break(failing)
-        await failing.start()
-        await _check_offline(cluster, failing)
+        for kind in ("", "read"):
+            failing.kill(power=False)
+            _break(failing, kind)
+            await failing.start()
+            await _check_offline(cluster, failing)
         failing.kill(power=True)
         await failing.start()
         await _until(lambda: _in_sync(cluster, 3))

@@ -76,6 +76,23 @@ def test_a_disk_that_fails_while_a_topic_is_deleted_stops_no_other_change() -> N
     assert dropped == [("x", X), ("y", Y)]
 
 
+def test_a_log_in_a_failed_directory_is_neither_led_nor_replicated() -> None:
+    """Clients are sent to the next leader; no fetch can end in that log."""
+    one, replicas, _ = publisher(SimulatedDisk(0), SimulatedDisk(1))
+    followed: list[object] = []
+    x = topic("x", X)
+    one.metadata_changed(*change(x, partitions_changed={X: {0: None}}))
+    partition = replicas.get("x", 0)
+    assert partition.is_leader
+    replicas.logs.fail(replicas.logs.directories[0], OSError())
+    one._replication.follow = lambda *found: followed.append(found)  # type: ignore[method-assign] # a fake
+    x.partitions[0] = SimpleNamespace(
+        replicas=(1, 2), isr=(2,), leader=2, leader_epoch=1, partition_epoch=1
+    )
+    one.metadata_changed(*change(x, partitions_changed={X: {0: x.partitions[0]}}))
+    assert (partition.is_leader, partition.leader_id, followed) == (False, 2, [])
+
+
 def test_only_new_partitions_are_made_while_a_directory_is_offline() -> None:
     """What a start finds in the metadata has a log already, and that may lie there."""
     disks = SimulatedDisk(0), SimulatedDisk(1)

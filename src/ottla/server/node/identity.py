@@ -5,6 +5,7 @@ Kafka: org.apache.kafka.metadata.properties.MetaPropertiesEnsemble, kafka.server
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,8 +13,11 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import UNBUILT_FEATURES
 from ottla.server.node.format import FormatRequest, FormatTarget, format_directories
 from ottla.storage.directories.log_dir import META_PROPERTIES, decode_meta_properties
+from ottla.storage.disk_errors import is_exhaustion
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ottla.config.broker import BrokerConfig
     from ottla.server.system.environment import Environment
     from ottla.storage.directories.log_dir import LogDirectory, MetaProperties
@@ -21,10 +25,9 @@ if TYPE_CHECKING:
 
 
 class Identity(NamedTuple):
-    """The ids of cluster and directories; whether the directories were formatted just now."""
+    """The ids of cluster and metadata log directory; whether all were formatted just now."""
 
     cluster_id: str
-    directory_ids: list[Uuid]
     metadata_directory_id: Uuid
     is_new: bool
 
@@ -39,19 +42,23 @@ def identify(
     """Read the directories' ids; format them first when they are empty and that is allowed.
 
     Raises KafkaError when a directory is not formatted, belongs to another node or another
-    cluster, or when two are one.
+    cluster, or when two are one; OSError for the one of the metadata log. Others that cannot be
+    read are offline.
     """
-    is_new = not any(log_dir.directory.exists(META_PROPERTIES) for log_dir in log_dirs)
+    found = _read_all(config, log_dirs)
+    is_new = not found and all(log_dir.is_online for log_dir in log_dirs)
     if is_new and may_format:
         _format(config, log_dirs, environment)
-    found = [_read(log_dir) for log_dir in log_dirs]
-    for log_dir, meta in zip(log_dirs, found, strict=True):
-        _check(config, log_dir, meta, found[0].cluster_id)
-    ids = [meta.directory_id for meta in found if meta.directory_id is not None]
+        found = _read_all(config, log_dirs)
+    for log_dir in log_dirs:
+        if log_dir.is_online:
+            log_dir.meta = _checked(config, log_dir, found)
+    own = found[config.metadata_directory]
+    ids = [meta.directory_id for meta in found.values()]
     if len(set(ids)) != len(ids):
         raise _refused("two log directories have the same directory.id: one is a copy")
-    paths = [log_dir.path for log_dir in log_dirs]
-    return Identity(found[0].cluster_id, ids, ids[paths.index(config.metadata_directory)], is_new)
+    assert own.directory_id is not None
+    return Identity(own.cluster_id, own.directory_id, is_new)
 
 
 def _format(config: BrokerConfig, log_dirs: list[LogDirectory], environment: Environment) -> None:
@@ -74,24 +81,44 @@ def _format(config: BrokerConfig, log_dirs: list[LogDirectory], environment: Env
     )
 
 
-def _read(log_dir: LogDirectory) -> MetaProperties:
-    if not log_dir.directory.exists(META_PROPERTIES):
+@contextmanager
+def tolerated(config: BrokerConfig, log_dir: LogDirectory) -> Iterator[None]:
+    """Put a directory offline whose disk fails at the start, unless the metadata log needs it."""
+    try:
+        yield
+    except OSError as error:
+        if log_dir.path == config.metadata_directory or is_exhaustion(error):
+            raise
+        log_dir.failure = error
+
+
+def _read_all(config: BrokerConfig, log_dirs: list[LogDirectory]) -> dict[str, MetaProperties]:
+    """Return by path what the formatted ones have."""
+    found = {}
+    for log_dir in log_dirs:
+        if log_dir.is_online and log_dir.directory.exists(META_PROPERTIES):
+            with tolerated(config, log_dir):
+                data = log_dir.directory.read_file(META_PROPERTIES)
+                found[log_dir.path] = decode_meta_properties(data)
+    return found
+
+
+def _checked(
+    config: BrokerConfig, log_dir: LogDirectory, found: dict[str, MetaProperties]
+) -> MetaProperties:
+    if log_dir.path not in found:
         raise _refused(
             f"No readable meta.properties files found in {log_dir.path}. Format it first: "
             'ottla storage format -t "$(ottla storage random-uuid)" -c FILE --standalone'
         )
-    return decode_meta_properties(log_dir.directory.read_file(META_PROPERTIES))
-
-
-def _check(
-    config: BrokerConfig, log_dir: LogDirectory, meta: MetaProperties, cluster_id: str
-) -> None:
+    meta = found[log_dir.path]
     if meta.node_id != config.node_id:
         raise _refused(
             f"Stored node id {meta.node_id} doesn't match previous node id {config.node_id} in "
             f"{log_dir.path}/{META_PROPERTIES}. If you moved your data, make sure your configured "
             "node id matches."
         )
+    cluster_id = next(iter(found.values())).cluster_id
     if meta.cluster_id != cluster_id:
         raise _refused(
             f"Invalid cluster.id in: {log_dir.path}/{META_PROPERTIES}. Expected {cluster_id}, but "
@@ -99,6 +126,7 @@ def _check(
         )
     if meta.directory_id is None:
         raise _refused(f"{log_dir.path}/{META_PROPERTIES} has no directory.id")
+    return meta
 
 
 def _refused(text: str) -> KafkaError:

@@ -354,9 +354,9 @@ class Node:
                 cluster_id=identity.cluster_id,
                 features=SUPPORTED_FEATURES,
                 directory_ids=[
-                    directory_id
-                    for log_dir, directory_id in self._directory_ids.items()
-                    if log_dir.is_online
+                    one.directory_id
+                    for one in self._logs.online_directories
+                    if one.directory_id is not None
                 ],
                 previous_broker_epoch=self._logs.previous_broker_epoch,
             )
@@ -398,7 +398,7 @@ class Node:
         self._metadata.settings.on_change(self._reconfigured)
         self.controller.add_listener(MetadataPublisher(self.broker).metadata_changed)
         self.controller.add_listener(lambda _delta, _image: self._lifecycle.metadata_published())
-        for log_dir in self._directory_ids:
+        for log_dir in self._logs.directories:
             if not log_dir.is_online:
                 self._directory_failed(log_dir)
         await self._completed(self._lifecycle.start_heartbeats())
@@ -411,15 +411,10 @@ class Node:
         self._lifecycle.cordon(self._cordoned_ids(config))
         self._resources.reporters.apply(config, self.broker.telemetry)
 
-    @property
-    def _directory_ids(self) -> dict[LogDirectory, Uuid]:
-        return dict(
-            zip(self._resources.log_dirs, self._resources.identity.directory_ids, strict=True)
-        )
-
     def _directory_failed(self, log_dir: LogDirectory) -> None:
         """Let the controller move the leaderships of an offline directory's partitions."""
-        self._lifecycle.directory_failed(self._directory_ids[log_dir])
+        if log_dir.directory_id is not None:  # else it was not registered
+            self._lifecycle.directory_failed(log_dir.directory_id)
 
     def _cordoned_ids(self, config: BrokerConfig) -> list[Uuid]:
         paths = cordoned_directories(config)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.metadata.broker import ListenerAddress
 from ottla.server.http.endpoint import HttpPort
-from ottla.server.node.identity import identify
+from ottla.server.node.identity import identify, tolerated
 from ottla.server.node.listeners import BoundPorts
 from ottla.server.node.plugins import load_policies
 from ottla.server.node.reporters import Reporters
@@ -66,7 +66,7 @@ class NodeResources:
             self.log_dirs: list[LogDirectory] = []
             held.callback(self.release_directories)
             for path in config.data_directories:
-                self._lock(path)
+                self._lock(config, path)
             self.identity = identify(config, self.log_dirs, environment, may_format=may_format)
             self._held = held.pop_all()
         metadata_path = config.metadata_directory
@@ -76,10 +76,11 @@ class NodeResources:
             name: ListenerAddress(*self.ports.addresses[name], 0) for name in names
         }
 
-    def _lock(self, path: str) -> None:
+    def _lock(self, config: BrokerConfig, path: str) -> None:
         """Lock a directory: nothing is read or written before."""
         log_dir = LogDirectory(path, self.environment.open_directory(path))
-        log_dir.lock()
+        with tolerated(config, log_dir):
+            log_dir.lock()
         self.log_dirs.append(log_dir)
 
     def release_directories(self) -> None:

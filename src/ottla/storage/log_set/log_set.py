@@ -82,7 +82,7 @@ class LogSet:
 
         Directories that fail are offline. KafkaError as `load`.
         """
-        for log_dir in self.directories:
+        for log_dir in self.online_directories:
             try:
                 log_dir.open()
             except OSError as error:
