@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Kill, pause and stop nodes of a cluster of three under load and check the history of its clients.
+"""Kill, pause and isolate nodes of a cluster under load and check the history of its clients.
 
     scripts/kill_cluster.py --seconds 600 --seed 1
 
@@ -7,7 +7,7 @@ An idempotent acks=all producer and a consumer (librdkafka) run all the time. In
 run and are in sync: each acknowledged record is at its offset, no record exists twice, the order
 of each partition is that of the producer, the consumer saw what is there and nothing else, and
 the files of the three replicas are equal. The page cache survives a killed process; the simulation
-tests power loss and links that are cut.
+tests power loss.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ import json
 import random
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -38,22 +36,14 @@ from cluster_history import (
 )
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-
-from ottla.cli.commands.dev_cluster import DevNode
-from ottla.cli.commands.storage import real_environment
-from ottla.config.broker import parse_broker_config
-from ottla.config.properties import write_properties
-from ottla.server.node.quorum_format import format_node, new_quorum
+from node_processes import NODES, Cluster, Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 TOPIC = "kill-cluster"
-NODES = 3
 PARTITIONS = 6
 PROGRESS_LIMIT_S = 60.0
-STOP_LIMIT_S = 40.0
-_HOST = "127.0.0.1"
 _TICK_S = 0.05
 _CLIENT: dict[str, str | int | float | bool] = {
     "reconnect.backoff.ms": 20,
@@ -61,115 +51,6 @@ _CLIENT: dict[str, str | int | float | bool] = {
     "topic.metadata.refresh.interval.ms": 5000,
     "log_level": 0,
 }
-
-
-class Node:
-    """A node in its own process, always with the same ports and directory."""
-
-    def __init__(self, files: DevNode) -> None:
-        self.files = files
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start the process; do not wait until it serves."""
-        self.files.ready.unlink(missing_ok=True)
-        with self.files.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [*self.files.command, "--ready-file", str(self.files.ready)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal to the process."""
-        assert self.process is not None
-        self.process.send_signal(number)
-
-    def kill(self) -> None:
-        """Kill the process with SIGKILL."""
-        self.send(signal.SIGKILL)
-        assert self.process is not None
-        self.process.wait()
-
-    def stop(self) -> None:
-        """Stop the process cleanly; one that has just been started may not handle signals yet."""
-        is_starting = not self.files.ready.exists()
-        self.send(signal.SIGTERM)
-        assert self.process is not None
-        try:
-            status = self.process.wait(STOP_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            raise Lost(f"node {self.files.node_id} does not stop in {STOP_LIMIT_S:.0f} s") from None
-        if status and not (is_starting and status == -signal.SIGTERM):
-            raise Lost(f"node {self.files.node_id} ended with status {status}")
-
-    def check(self) -> None:
-        """Check that the process has not ended."""
-        if self.process is not None and self.process.poll() is not None:
-            raise Lost(
-                f"node {self.files.node_id} ended with status {self.process.returncode}; "
-                f"see {self.files.log}"
-            )
-
-
-class Cluster:
-    """Three nodes, each broker and controller, and what happens to them."""
-
-    def __init__(self, directory: Path) -> None:
-        ports = _free_ports(2 * NODES)
-        self._files = [
-            DevNode(number, ports[number - 1], ports[NODES + number - 1], directory)
-            for number in range(1, NODES + 1)
-        ]
-        self.nodes = [Node(one) for one in self._files]
-        self.bootstrap = ",".join(one.address for one in self._files)
-
-    def format(self) -> None:
-        """Write the settings and format the directories."""
-        quorum = None
-        for one in self._files:
-            config = self._settings(one)
-            one.directory.mkdir(parents=True)
-            one.settings.write_text(write_properties(config), encoding="utf-8")
-            (one.directory / "data").mkdir()
-            target = real_environment(parse_broker_config(config), quiet=True)
-            if quorum is None:
-                endpoints = {each.node_id: (_HOST, each.controller_port) for each in self._files}
-                quorum = new_quorum(endpoints, target.new_uuid, now_ms=target.now_ms)
-            format_node(config, quorum, target.directories, target.new_uuid)
-
-    def _settings(self, node: DevNode) -> dict[str, str]:
-        return {
-            "node.id": str(node.node_id),
-            "process.roles": "broker,controller",
-            "listeners": f"PLAINTEXT://{node.address},CONTROLLER://{_HOST}:{node.controller_port}",
-            "controller.listener.names": "CONTROLLER",
-            "controller.quorum.bootstrap.servers": ",".join(
-                f"{_HOST}:{one.controller_port}" for one in self._files
-            ),
-            "log.dirs": str(node.directory / "data"),
-            "broker.session.timeout.ms": "4000",
-            "broker.heartbeat.interval.ms": "500",
-            "replica.lag.time.max.ms": "3000",
-            "log.segment.bytes": "1048576",
-            "metadata.log.max.record.bytes.between.snapshots": "20000",
-        }
-
-    def check(self) -> None:
-        """Check that no process has ended by itself."""
-        for one in self.nodes:
-            one.check()
-
-    def files_of(self, partition: int) -> dict[int, bytes]:
-        """Return the log of each replica, its segments joined."""
-        return {
-            one.node_id: b"".join(
-                path.read_bytes()
-                for path in sorted((one.directory / "data" / f"{TOPIC}-{partition}").glob("*.log"))
-            )
-            for one in self._files
-        }
 
 
 class Load:
@@ -334,6 +215,9 @@ class Faults:
             self._pause,
             self._stop,
             self._pause_and_kill,
+            self._isolate,
+            self._cut_link,
+            self._cut_one_way,
         ]
 
     def apply_one(self) -> str:
@@ -389,6 +273,24 @@ class Faults:
         self._sleep(0, 3)
         killed.start()
         return f"{paused.files.node_id} {killed.files.node_id}"
+
+    def _cut(self, pairs: list[tuple[int, int]]) -> str:
+        self._cluster.links.cut(pairs)
+        seconds = self._sleep(0.2, 15)
+        self._cluster.links.heal()
+        return f"{pairs} {seconds:.1f} s"
+
+    def _isolate(self) -> str:
+        one, *others = (node.files.node_id for node in self._draw(NODES))
+        return self._cut([pair for other in others for pair in ((one, other), (other, one))])
+
+    def _cut_link(self) -> str:
+        one, other = (node.files.node_id for node in self._draw(2))
+        return self._cut([(one, other), (other, one)])
+
+    def _cut_one_way(self) -> str:
+        one, other = (node.files.node_id for node in self._draw(2))
+        return self._cut([(one, other)])
 
     def _stop(self) -> str:
         (node,) = self._draw(1)
@@ -510,7 +412,9 @@ def _check(cluster: Cluster, load: Load) -> dict[str, Any]:
     check_acknowledged(load.sent, logs)
     check_order(load.sent, logs)
     check_consumer(load.seen, logs)
-    batches = sum(check_replicas(one, cluster.files_of(one), len(log)) for one, log in logs.items())
+    batches = sum(
+        check_replicas(one, cluster.files_of(TOPIC, one), len(log)) for one, log in logs.items()
+    )
     if load.problem:
         raise Lost(load.problem)
     return {
@@ -538,18 +442,6 @@ def _write_history(path: Path, load: Load) -> None:
             output.write(json.dumps(one.line(number)) + "\n")
         for seen in list(load.seen):
             output.write(json.dumps({"seen": seen._asdict()}) + "\n")
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return ports that are free now and differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind((_HOST, 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def main() -> int:
