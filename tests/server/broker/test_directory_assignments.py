@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.features import METADATA_VERSION
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.partition import UNASSIGNED_DIRECTORY, PartitionRegistration
 from ottla.metadata.topic import TopicImage
@@ -34,6 +35,7 @@ class Sender:
         self.pauses: list[tuple[int, Callable[[], None]]] = []
         self._open: list[Pending[Any]] = []
         self.image = MetadataImage()
+        self.image.features.levels[METADATA_VERSION] = 30
         one = PartitionRegistration((1,), (UNASSIGNED_DIRECTORY,), (1,), 1, 0, 0)
         self.topic = TopicImage("t", TOPIC)
         self.topic.partitions.update(dict.fromkeys(range(partitions), one))
@@ -144,6 +146,17 @@ def test_a_partition_that_is_refused_is_sent_again_unless_it_is_gone() -> None:
     sender.image.topics.by_id.clear()
     sender.end_pause()
     assert len(sender.sent) == 2
+
+
+def test_a_cluster_that_records_no_directories_is_told_when_it_does() -> None:
+    """A controller with an older metadata.version would refuse each request."""
+    sender = Sender()
+    sender.image.features.levels[METADATA_VERSION] = 10
+    sender.place(0)
+    assert sender.sent == []
+    sender.image.features.levels[METADATA_VERSION] = 30
+    sender.assignments.wake()
+    assert sender.named() == [(FIRST, [0])]
 
 
 def test_a_replica_that_moved_meanwhile_is_reported_where_it_lies_now() -> None:

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.features import partition_record_version
 from ottla.protocol.apis.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.replication")
 MAX_PARTITIONS: Final = 2250
 """In one request."""
+_DIRECTORIES_FROM: Final = 1
 _FIRST_PAUSE_MS: Final = 100
 _LAST_PAUSE_MS: Final = 10_000
 _Directory = AssignReplicasToDirsRequest.DirectoryData
@@ -63,8 +65,13 @@ class DirectoryAssignments:
             self._waiting[key] = directory_id
 
     def wake(self) -> None:
-        """Send what waits, unless a request is in flight or a pause lasts."""
+        """Send what waits, unless a request is in flight or a pause lasts.
+
+        Nothing is sent before the cluster's metadata.version records directories.
+        """
         if self._sent or self._is_pausing or not self._waiting:
+            return
+        if partition_record_version(self._image.features.levels) < _DIRECTORIES_FROM:
             return
         self._waiting = {key: one for key, one in self._waiting.items() if self._is_ours(*key)}
         self._sent = dict(islice(self._waiting.items(), MAX_PARTITIONS))
