@@ -9,6 +9,7 @@ import pytest
 from ottla.cli.commands import topics as module
 from ottla.cli.main import main
 from ottla.clients.admin.configs import ConfigEntry, ConfigResource, ResourceType
+from ottla.clients.admin.replicas import PartitionReassignment
 from ottla.clients.admin.topics import (
     CreatedTopic,
     PartitionDescription,
@@ -16,7 +17,7 @@ from ottla.clients.admin.topics import (
     TopicListing,
 )
 from ottla.errors import ErrorCode, KafkaError
-from ottla.types import Node, Uuid
+from ottla.types import Node, TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +39,7 @@ class FakeAdmin:
 
     def __init__(self) -> None:
         self.requested: list[Any] = []
+        self.moves: dict[TopicPartition, PartitionReassignment] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -53,6 +55,10 @@ class FakeAdmin:
     def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """Describe each with three partitions."""
         return {name: TopicDescription(name, ID, False, PARTITIONS, 0) for name in names}
+
+    def list_partition_reassignments(self) -> dict[TopicPartition, PartitionReassignment]:
+        """Return the moves under way."""
+        return self.moves
 
     def request(self, _request: Any) -> Any:
         """Refuse newer APIs."""
@@ -142,6 +148,16 @@ def test_describe(capsys: pytest.CaptureFixture[str]) -> None:
         "\tElr: N/A\tLastKnownElr: N/A"
     )
     assert "Leader: none" in lines[3]
+
+
+def test_describe_a_reassignment(admin: FakeAdmin, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line shows both sets of replicas; those that are added do not count as missing."""
+    admin.moves = {TopicPartition("orders", 1): PartitionReassignment((1, 2), (2,), ())}
+    _, text = run(capsys, "--describe", "--topic", "orders")
+    assert "\tIsr: 1\tAdding Replicas: 2\tRemoving Replicas: \tElr: N/A" in text
+    assert text.count("Adding Replicas") == 1
+    _, text = run(capsys, "--describe", "--topic", "orders", "--under-replicated-partitions")
+    assert "Partition: 1" not in text
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,12 @@ from ottla.cli.options.joptsimple import INTEGER, ToolCommand
 from ottla.cli.options.json_output import json_option, print_json, refuse_json_unless, wants_json
 from ottla.cli.output.java_names import kafka_message
 from ottla.errors import ConfigError, ErrorCode, KafkaError
-from ottla.types import Uuid
+from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ottla.clients.admin.replicas import PartitionReassignment
     from ottla.clients.blocking import Admin
 
 INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
@@ -316,6 +317,13 @@ class Shown(NamedTuple):
     isr: tuple[int, ...]
     elr: tuple[int, ...] | None
     last_known_elr: tuple[int, ...] | None
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def replication_factor(self) -> int:
+        """The number of replicas, without those that a reassignment adds."""
+        return len(self.replicas) - len(self.adding)
 
 
 def _describe(admin: Admin, flags: TopicFlags) -> None:
@@ -326,6 +334,7 @@ def _describe(admin: Admin, flags: TopicFlags) -> None:
         return
     described = admin.describe_topics(names)
     details = _details(admin, names)
+    moves = _moves(admin)
     settings = _settings(admin, names)
     documents: list[Mapping[str, object]] = []
     for name in names:
@@ -338,6 +347,7 @@ def _describe(admin: Admin, flags: TopicFlags) -> None:
             )
             for p in topic.partitions
         ]
+        shown = [_moving(one, moves.get(TopicPartition(name, one.partition))) for one in shown]
         chosen = _chosen(flags, name, topic.topic_id, shown, settings[name])
         if wants_json():
             documents += _documents(flags, chosen)
@@ -395,6 +405,23 @@ def _details(admin: Admin, names: list[str]) -> dict[str, list[Shown]]:
         requested = [one for one in requested if one.name >= cursor.topic_name]
 
 
+def _moves(admin: Admin) -> dict[TopicPartition, PartitionReassignment]:
+    """Return all reassignments; none if the cluster refuses to tell them."""
+    try:
+        return admin.list_partition_reassignments()
+    except KafkaError as error:
+        refused = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        if error.code in refused:
+            return {}
+        raise
+
+
+def _moving(shown: Shown, move: PartitionReassignment | None) -> Shown:
+    if move is None:
+        return shown
+    return shown._replace(adding=move.adding, removing=move.removing)
+
+
 def _shown(partition: Any) -> Shown:
     return Shown(
         partition.partition_index,
@@ -446,7 +473,7 @@ def _print_topic(flags: TopicFlags, topic: Chosen) -> None:
         click.echo(
             f"Topic: {topic.name}\tTopicId: {topic.topic_id}"
             f"\tPartitionCount: {len(topic.partitions)}"
-            f"\tReplicationFactor: {len(topic.partitions[0].replicas)}\tConfigs: {configs}"
+            f"\tReplicationFactor: {topic.partitions[0].replication_factor}\tConfigs: {configs}"
         )
     if not flags.topics_with_overrides:
         for partition in topic.selected:
@@ -462,7 +489,7 @@ def _documents(flags: TopicFlags, topic: Chosen) -> list[Mapping[str, object]]:
             "topic": topic.name,
             "topic_id": str(topic.topic_id),
             "partition_count": len(topic.partitions),
-            "replication_factor": len(topic.partitions[0].replicas),
+            "replication_factor": topic.partitions[0].replication_factor,
             "configs": topic.settings,
             "partitions": [one._asdict() for one in topic.selected],
         }
@@ -475,7 +502,7 @@ def _is_selected(flags: TopicFlags, partition: Shown, minimum: int) -> bool:
     is_led = partition.leader is not None
     states = (
         (flags.unavailable_partitions, not is_led),
-        (flags.under_replicated_partitions, in_sync < len(partition.replicas)),
+        (flags.under_replicated_partitions, in_sync < partition.replication_factor),
         (flags.under_min_isr_partitions, not is_led or in_sync < minimum),
         (flags.at_min_isr_partitions, in_sync == minimum),
     )
@@ -485,9 +512,15 @@ def _is_selected(flags: TopicFlags, partition: Shown, minimum: int) -> bool:
 
 def _partition_line(name: str, partition: Shown) -> str:
     leader = "none" if partition.leader is None else partition.leader
+    moves = ""
+    if partition.adding or partition.removing:
+        moves = (
+            f"\tAdding Replicas: {_ids(partition.adding)}"
+            f"\tRemoving Replicas: {_ids(partition.removing)}"
+        )
     return (
         f"\tTopic: {name}\tPartition: {partition.partition}\tLeader: {leader}"
-        f"\tReplicas: {_ids(partition.replicas)}\tIsr: {_ids(partition.isr)}"
+        f"\tReplicas: {_ids(partition.replicas)}\tIsr: {_ids(partition.isr)}{moves}"
         f"\tElr: {_ids(partition.elr)}\tLastKnownElr: {_ids(partition.last_known_elr)}"
     )
 
