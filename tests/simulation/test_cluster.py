@@ -90,6 +90,27 @@ def test_another_controller_takes_over(power: bool) -> None:  # noqa: FBT001 - p
     cluster.run(work())
 
 
+def test_brokers_turn_to_the_next_controller_before_their_sessions_end() -> None:
+    """A heartbeat to a controller that does not answer is given up after half of the session."""
+    cluster = SimulatedCluster(3)
+
+    async def work() -> None:
+        await cluster.start()
+        first = cluster.active_controller
+        assert first is not None
+        numbers = [number for number in (1, 2, 3) if cluster[number] is not first]
+        async with cluster[numbers[0]].admin() as admin:
+            cluster.partition([6 - sum(numbers)], numbers)
+            for _ in range(20):
+                await asyncio.sleep(1)
+                described = await admin.describe_cluster()
+                assert {one.node_id for one in described.brokers} >= set(numbers)
+        cluster.heal()
+        await cluster.stop()
+
+    cluster.run(work())
+
+
 def test_controllers_and_brokers_are_nodes_of_their_own() -> None:
     """A broker observes the quorum and forwards; a controller has no partitions."""
     roles = {1: "controller", 2: "broker", 3: "broker"}

@@ -72,7 +72,7 @@ class ActiveController:
         self._controller = controller
         self._node_id: int = config.node_id
         self._listener: str = next(iter(config.controller_listener_names), "")
-        self._request_timeout_ms: int = config.controller_socket_timeout_ms
+        self._request_timeout_ms: int = min(config.controller_socket_timeout_ms, retry_timeout_ms)
         self._retry_timeout_ms = retry_timeout_ms
         self._clock = clock
         self._timer = timer
