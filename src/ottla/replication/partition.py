@@ -139,8 +139,11 @@ class Partition:
             leading.end(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
-        """Raise the error for a wrong leader or epoch, or for a failed disk."""
-        if not self.is_leader:
+        """Raise the error for a failed disk, a wrong leader or a wrong epoch.
+
+        Another broker may lead after a disk has failed: as in Kafka that stays the answer here.
+        """
+        if not self.is_leader and self.log.failure is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.check_epoch(current_leader_epoch)
 
@@ -161,7 +164,7 @@ class Partition:
     def check_writable(self, required_acks: int) -> None:
         """Raise what a producer is answered: not the leader, or too few in-sync replicas."""
         if not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.check_leader()
         if required_acks == ACKS_ALL and len(self.isr) < self.effective_min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
