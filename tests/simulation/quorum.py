@@ -528,6 +528,7 @@ class SimulatedQuorum:
             if self.rng.random() < self.voter_change_probability:
                 member.guarded(member.life, member.change_voters)
         self.checks.supported()
+        self.checks.elections_end()
 
     def check_state(self, snapshot_id: OffsetAndEpoch, values: list[bytes]) -> None:
         """Check what a fetched snapshot holds."""

@@ -12,7 +12,7 @@ from ottla.protocol.records.raft import VotersRecord
 from ottla.raft.control_records import decode_control_message
 from ottla.raft.leader import Leader
 from ottla.raft.requests import Fetch, ReplicaKey, Vote
-from ottla.raft.roles import Follower
+from ottla.raft.roles import Candidate, Follower
 from ottla.raft.voter_set import voter_set_of
 from tests.simulation.durable_state import (
     durable_election,
@@ -56,6 +56,8 @@ class QuorumChecks:
         """(leader, voter) → when a fetch last arrived."""
         self._led_since_ms: dict[tuple[int, int, int], int] = {}
         """(leader, epoch, offset of its voters) → when it was first seen to lead."""
+        self._candidates: dict[tuple[int, int, int], int] = {}
+        """(node, life, epoch) → since when it is a candidate."""
         self._commits: list[Commit] = []
         """The newest of each leader's."""
         self.end_offset = 0
@@ -220,6 +222,20 @@ class QuorumChecks:
         assert stored.leader_epoch >= epoch, f"a vote in epoch {epoch} is not durable"
         if stored.leader_epoch == epoch:
             assert stored.voted_id == candidate, f"stored is a vote for {stored.voted_id}"
+
+    def elections_end(self) -> None:
+        """Check that no member is a candidate of one epoch for longer than an election lasts."""
+        now_ms, candidates = self._quorum.clock.ms, {}
+        limit_ms = 4 * self._quorum.timeouts.election_ms
+        for member in self._quorum.members.values():
+            if member.driver is None or not isinstance(member.driver.node.role, Candidate):
+                continue
+            key = member.node_id, member.life, member.driver.node.epoch
+            since_ms = candidates[key] = self._candidates.get(key, now_ms)
+            assert now_ms - since_ms <= limit_ms, (
+                f"node {member.node_id} is a candidate of epoch {key[2]} for {now_ms - since_ms} ms"
+            )
+        self._candidates = candidates
 
     def supported(self) -> None:
         """Check that each leader heard of a majority of its voters not long ago."""
