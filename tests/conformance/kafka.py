@@ -163,6 +163,25 @@ class RealKafka:
         command = ("format", "-t", cluster_id, "-c", str(self.properties_file), "--standalone")
         self.kafka.run("kafka.tools.StorageTool", *command, *arguments, classes=self.classes)
 
+    def format_to_join(
+        self, cluster_id: str, controller: tuple[str, int], node_id: int, role: str, *arguments: str
+    ) -> None:
+        """Format the log directory as a node of one role in a cluster that runs elsewhere."""
+        ends = {
+            "broker": ("PLAINTEXT", self.port),
+            "controller": ("CONTROLLER", self.controller_port),
+        }
+        listener, port = ends[role]
+        self.properties |= {
+            "process.roles": role,
+            "node.id": str(node_id),
+            "listeners": f"{listener}://127.0.0.1:{port}",
+            "controller.quorum.bootstrap.servers": f"{controller[0]}:{controller[1]}",
+        }
+        self.write_properties()
+        command = ("format", "-t", cluster_id, "-c", str(self.properties_file), *arguments)
+        self.kafka.run("kafka.tools.StorageTool", *command)
+
     def launch(self) -> subprocess.Popen[bytes]:
         """Start the node, and do not wait until it responds."""
         self.write_properties()

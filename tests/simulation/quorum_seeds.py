@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from tests.simulation.quorum import SimulatedMember, SimulatedQuorum
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.raft.node import RaftNode
 
 HEALED_MS = 15_000
@@ -136,16 +138,16 @@ def run_seeds(first: int, last: int, *, max_events: int) -> int:
     return 0
 
 
-def main() -> int:
+def main(run: Callable[..., int], document: str | None) -> int:
     """Run what the command line says; return the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(document or "").partition("\n")[0])
     parser.add_argument("--seeds", default="0-99", metavar="FIRST-LAST")
     parser.add_argument("--max-events", type=int, default=1 << 60, metavar="COUNT")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     first, _, last = options.seeds.partition("-")
-    return run_seeds(int(first), int(last or first), max_events=options.max_events)
+    return run(int(first), int(last or first), max_events=options.max_events)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run_seeds, __doc__))

@@ -6,13 +6,11 @@ that replays it. `scripts/simulate --replicas` calls it.
 
 from __future__ import annotations
 
-import argparse
-import logging
 import sys
 import time
 import zlib
 
-from tests.simulation.quorum_seeds import SeedFailed
+from tests.simulation.quorum_seeds import SeedFailed, main
 from tests.simulation.replicas import SimulatedReplicas
 
 HEALED_MS = 12_000
@@ -72,16 +70,5 @@ def run_seeds(first: int, last: int, *, max_events: int) -> int:
     return 0
 
 
-def main() -> int:
-    """Run what the command line says; return the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seeds", default="0-99", metavar="FIRST-LAST")
-    parser.add_argument("--max-events", type=int, default=1 << 60, metavar="COUNT")
-    options = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    first, _, last = options.seeds.partition("-")
-    return run_seeds(int(first), int(last or first), max_events=options.max_events)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run_seeds, __doc__))

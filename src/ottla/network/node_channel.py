@@ -115,12 +115,6 @@ class NodeChannel:
             extra = {"event": f"{self.purpose}.reachable"}
             log.info("%s: %s answers again", self.purpose, _name(node_id), extra=extra)
 
-    def disconnect(self, node_id: int) -> None:
-        """Close the connection to a node; what waits fails."""
-        link = self._links.get(node_id)
-        if link is not None:
-            link.close()
-
     def close(self) -> None:
         """Close all connections; what waits fails, and so does all that is sent later."""
         self._is_closed = True

@@ -22,6 +22,14 @@ class VoterEndpoint(NamedTuple):
     port: int
 
 
+def address_on(endpoints: Iterable[VoterEndpoint], listener: str) -> tuple[str, int] | None:
+    """Return host and port of the endpoint on a listener, None when there is none."""
+    for end in endpoints:
+        if end.listener_name == listener:
+            return end.host, end.port
+    return None
+
+
 class Voter(NamedTuple):
     """One voter; without a directory id (static voters) any of its directories is valid."""
 

@@ -37,18 +37,9 @@ def their_broker(kafka: Kafka, ours: Cluster, tmp_path: Path) -> Iterator[RealKa
     """Start a real broker whose controller is ours."""
     directory = tmp_path / "kafka"
     directory.mkdir()
-    host, port = ours.run(lambda node: node.addresses["CONTROLLER"])
+    controller = ours.run(lambda one: one.addresses["CONTROLLER"])
     node = RealKafka(kafka, directory, {})
-    node.properties |= {
-        "process.roles": "broker",
-        "node.id": str(BROKER),
-        "listeners": f"PLAINTEXT://127.0.0.1:{node.port}",
-        "controller.quorum.bootstrap.servers": f"{host}:{port}",
-    }
-    node.write_properties()
-    cluster_id = ours.run(lambda one: one.cluster_id)
-    file = str(node.properties_file)
-    kafka.run("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", file)
+    node.format_to_join(ours.run(lambda one: one.cluster_id), controller, BROKER, "broker")
     try:
         node.start()
         yield node

@@ -35,18 +35,9 @@ def broker(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> Iterator[RealKafka
     """Start a real broker whose controller is ours."""
     directory = tmp_path / "kafka"
     directory.mkdir()
-    host, port = cluster.run(lambda node: node.addresses["CONTROLLER"])
+    controller = cluster.run(lambda one: one.addresses["CONTROLLER"])
     node = RealKafka(kafka, directory, {})
-    node.properties |= {
-        "process.roles": "broker",
-        "node.id": str(FOLLOWER),
-        "listeners": f"PLAINTEXT://127.0.0.1:{node.port}",
-        "controller.quorum.bootstrap.servers": f"{host}:{port}",
-    }
-    node.write_properties()
-    cluster_id = cluster.run(lambda one: one.cluster_id)
-    file = str(node.properties_file)
-    kafka.run("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", file)
+    node.format_to_join(cluster.run(lambda one: one.cluster_id), controller, FOLLOWER, "broker")
     try:
         node.launch()
         yield node

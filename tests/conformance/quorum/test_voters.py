@@ -47,19 +47,11 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def _controller(kafka: Kafka, cluster: Cluster, directory: Path, **properties: str) -> RealKafka:
     """Format a real controller that is to join our quorum."""
     directory.mkdir()
-    host, port = cluster.run(lambda node: node.addresses["CONTROLLER"])
-    node = RealKafka(kafka, directory, {})
-    node.properties |= {
-        "process.roles": "controller",
-        "node.id": str(JOINING),
-        "listeners": f"CONTROLLER://127.0.0.1:{node.controller_port}",
-        "controller.quorum.bootstrap.servers": f"{host}:{port}",
-        **{name.replace("_", "."): value for name, value in properties.items()},
-    }
-    node.write_properties()
+    controller = cluster.run(lambda one: one.addresses["CONTROLLER"])
+    given = {name.replace("_", "."): value for name, value in properties.items()}
+    node = RealKafka(kafka, directory, given)
     cluster_id = cluster.run(lambda one: one.cluster_id)
-    words = ("format", "-t", cluster_id, "-c", str(node.properties_file), "-N")
-    kafka.run("kafka.tools.StorageTool", *words)
+    node.format_to_join(cluster_id, controller, JOINING, "controller", "-N")
     return node
 
 

@@ -20,6 +20,7 @@ from ottla.protocol.apis.envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.protocol.frames import encode_request
 from ottla.protocol.records.principal import DefaultPrincipalData
 from ottla.purgatory.pending import Pending
+from ottla.raft.voter_set import address_on
 
 if TYPE_CHECKING:
     import asyncio
@@ -102,17 +103,12 @@ class ActiveController:
 
     def _send_remote(self, waiting: _Waiting) -> Pending[Any]:
         leader = self._controller.driver.node.role.leader
-        address = next(
-            ((end.host, end.port) for end in leader.endpoints if self._is_reached_by(end)), None
-        )
+        address = address_on(leader.endpoints, self._listener)
         if leader.leader_id in (-1, self._node_id) or address is None:
             unknown: Pending[Any] = Pending()
             unknown.fail(KafkaError(ErrorCode.NOT_CONTROLLER))
             return unknown
         return self._send_to(leader.leader_id, address, waiting)
-
-    def _is_reached_by(self, end: Any) -> bool:
-        return bool(end.listener_name == self._listener)
 
     def _send_to(self, node_id: int, address: Address, waiting: _Waiting) -> Pending[Any]:
         request, requester = waiting.request, waiting.requester

@@ -20,6 +20,7 @@ from ottla.raft.requests import (
     LeaderAndEpoch,
     VersionsResponse,
 )
+from ottla.raft.voter_set import address_on
 from ottla.raft.wire import requests, responses
 from ottla.raft.wire.requests import DEFAULT_LIMITS, FetchLimits
 
@@ -102,10 +103,7 @@ class QuorumChannel:
         number = FIRST_BOOTSTRAP_ID - node_id
         if 0 <= number < len(self._settings.bootstrap):
             return self._settings.bootstrap[number]
-        for end in endpoints:
-            if end.listener_name == self._settings.listener:
-                return end.host, end.port
-        return None
+        return address_on(endpoints, self._settings.listener)
 
     def close(self) -> None:
         """Close all connections; what waits fails, and so does all that is sent later."""

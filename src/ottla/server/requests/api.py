@@ -10,6 +10,7 @@ Kafka: kafka.server.KafkaApis.handle, org.apache.kafka.common.protocol.ApiKeys.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from ottla.protocol.api_keys import ApiKey, response_class
 from ottla.protocol.frames import encode_response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ottla.protocol.schema import Request
     from ottla.protocol.walker import Reader
@@ -109,8 +110,12 @@ def handles(
     return bind
 
 
-def served_apis(listener: str = "broker") -> dict[int, Api]:
-    """Return the APIs served on a kind of listener ("broker", "controller"), by key."""
+@cache
+def served_apis(listener: str = "broker") -> Mapping[int, Api]:
+    """Return the APIs served on a kind of listener ("broker", "controller"), by key.
+
+    Made once: ApiVersions and Envelope ask for it with each request.
+    """
     for name in HANDLER_MODULES:
         import_module(f"ottla.server.handlers.{name}")
     return {key: api for (key, kind), api in _registry.items() if kind == listener}
