@@ -8,6 +8,7 @@ Of several processes one runs all tests of Spark, since a session takes both cor
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from xdist.remote import Producer
 
 settings.register_profile(
@@ -28,6 +31,25 @@ settings.register_profile(
 settings.load_profile("ottla")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _levels() -> dict[str, int]:
+    loggers = logging.root.manager.loggerDict.items()
+    return {
+        name: logger.level
+        for name, logger in loggers
+        if name.startswith("ottla") and isinstance(logger, logging.Logger)
+    }
+
+
+@pytest.fixture(autouse=True)
+def _restored_log_levels() -> Iterator[None]:
+    """Undo what a test, or a request to BROKER_LOGGER in it, did to the process's loggers."""
+    before = _levels()
+    yield
+    for name, level in _levels().items():
+        if level != before.get(name, logging.NOTSET):
+            logging.getLogger(name).setLevel(before.get(name, logging.NOTSET))
 
 
 class SparkTogether(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
