@@ -127,7 +127,7 @@ def test_a_larger_session_takes_the_place_of_a_smaller_one(cache: FetchSessionCa
 
 def test_an_answer_names_only_what_changed() -> None:
     """Records, a moved watermark, and errors with their end are told; silence is left out."""
-    cached = CachedPartition("t", (-1, 0, -1, -1, 100))
+    cached = CachedPartition(KEY, (-1, 0, -1, -1, 100))
     assert cached.must_respond(data(high_watermark=5))
     assert not cached.must_respond(data(high_watermark=5))
     assert cached.must_respond(data(high_watermark=5, records=b"x"))

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from ottla.purgatory.timing_wheel import TimerTask
 
@@ -25,6 +25,8 @@ class DelayedOperation(ABC):
         self.is_completed = False
         self._task: TimerTask | None = None
         self._forget: Callable[[], None] | None = None
+        self.keys: dict[Hashable, None] = {}
+        """Whose change may complete it."""
 
     @abstractmethod
     def try_complete(self) -> bool:

@@ -41,13 +41,21 @@ class Purgatory(Generic[D]):
         """Try once; if it cannot complete, watch it by keys until it completes or expires."""
         if operation.is_completed or operation.try_complete():
             return True
-        watched = tuple(dict.fromkeys(keys))
-        for key in watched:
-            self._watchers.setdefault(key, {})[operation] = None
+        for key in keys:
+            self.watch_also(operation, key)
         self._delayed_count += 1
         task = self._timer.add(operation.deadline_ms, operation.expire)
-        operation.watched(task, lambda: self._forget(operation, watched))
+        operation.watched(task, lambda: self._forget(operation))
         return False
+
+    def watch_also(self, operation: D, key: Hashable) -> None:
+        """Watch an operation that is not complete by one more key."""
+        operation.keys[key] = None
+        watchers = self._watchers.get(key)
+        if watchers is None:
+            self._watchers[key] = {operation: None}
+        else:
+            watchers[operation] = None
 
     def check_and_complete(self, key: Hashable) -> int:
         """Try all operations that watch key, oldest first; return how many completed."""
@@ -65,9 +73,9 @@ class Purgatory(Generic[D]):
         waiting = {op: None for watchers in self._watchers.values() for op in watchers}
         return sum(operation.force_complete() for operation in waiting)
 
-    def _forget(self, operation: D, keys: tuple[Hashable, ...]) -> None:
+    def _forget(self, operation: D) -> None:
         self._delayed_count -= 1
-        for key in keys:
+        for key in operation.keys:
             watchers = self._watchers.get(key)
             if watchers is not None:
                 watchers.pop(operation, None)

@@ -36,6 +36,11 @@ class DelayedFetch(DelayedOperation):
         self._is_follower = is_follower
         self._sizes = {partition: partition.log.size_bytes for partition in partitions}
 
+    def add(self, partition: Partition, fetch_offset: int, size_bytes: int) -> None:
+        """Watch one more partition, the log of which had a size when there was no news of it."""
+        self.partitions[partition] = fetch_offset
+        self._sizes[partition] = size_bytes
+
     def try_complete(self) -> bool:
         """Complete when a partition is led elsewhere or failed, or the missing bytes have come.
 

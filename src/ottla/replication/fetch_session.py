@@ -1,5 +1,9 @@
 """Incremental fetch sessions: the broker caches a client's partitions and what it last returned.
 
+A fetch looks only at the session's active partitions. One that was unchanged twice is idle: it is
+not looked at until its replica reports a change (`Partition.changed`), so that the fetches of a
+session cost nothing for partitions without news.
+
 Kafka: org.apache.kafka.server.FetchManager, FetchSession (KIP-227). Hot path:
 benchmarks/against_kafka.
 """
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
         PartitionFetch,
         PartitionKey,
     )
+    from ottla.purgatory.purgatory import Purgatory
+    from ottla.replication.delayed_fetch import DelayedFetch
     from ottla.replication.partition import Partition
 
 INVALID_SESSION_ID = 0
@@ -38,17 +44,28 @@ class CachedPartition:
         "current_leader_epoch",
         "fetch_offset",
         "high_watermark",
+        "key",
         "last_fetched_epoch",
         "log_start_offset",
+        "position",
         "replica",
         "requested",
+        "size_bytes",
         "topic",
+        "was_unchanged",
     )
 
-    def __init__(self, topic: str, requested: PartitionFetch) -> None:
-        self.topic = topic
+    def __init__(self, key: PartitionKey, requested: PartitionFetch) -> None:
+        self.key = key
+        self.topic = key[0]
         """The name behind a topic id; "" if unknown."""
         self.replica: Partition | None = None
+        self.position = 0
+        """Partitions of a session are served in this order."""
+        self.was_unchanged = False
+        """Whether there was no news at the last look."""
+        self.size_bytes = 0
+        """Of its log, when it became idle."""
         self.high_watermark = -1
         self.log_start_offset = -1
         self.update(requested)
@@ -96,10 +113,18 @@ class FetchSession:
     """The partitions of one client, in the order in which they are served."""
 
     __slots__ = (
+        "_active",
+        "_is_in_order",
+        "_last_position",
+        "_purgatory",
+        "_waiting",
         "created_ms",
         "epoch",
+        "last_fetch_ms",
         "last_used_ms",
         "partitions",
+        "replica_epoch",
+        "replica_id",
         "session_id",
         "uses_topic_ids",
     )
@@ -109,6 +134,16 @@ class FetchSession:
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.partitions: dict[PartitionKey, CachedPartition] = {}
+        self._active: dict[PartitionKey, CachedPartition] = {}
+        """Those that a fetch looks at; the others are idle."""
+        self._is_in_order = True
+        self._last_position = 0
+        self._waiting: DelayedFetch | None = None
+        self._purgatory: Purgatory[DelayedFetch] | None = None
+        self.replica_id = self.replica_epoch = -1
+        """The follower whose session it is."""
+        self.last_fetch_ms = 0
+        """On the monotonic clock."""
         self.created_ms = now_ms
         self.last_used_ms = now_ms
 
@@ -117,9 +152,78 @@ class FetchSession:
         for key, requested in partitions.items():
             cached = self.partitions.get(key)
             if cached is None:
-                self.partitions[key] = CachedPartition(key[0], requested)
+                cached = self.partitions[key] = CachedPartition(key, requested)
+                self._last_position += 1
+                cached.position = self._last_position
             else:
                 cached.update(requested)
+            if key not in self._active:
+                self._activate(cached)
+
+    def forget(self, key: PartitionKey) -> None:
+        """Leave a partition out from now on."""
+        cached = self.partitions.pop(key, None)
+        if cached is not None and self._active.pop(key, None) is None:
+            _stop_watching(cached)
+
+    def end(self) -> None:
+        """Let the replicas forget the session."""
+        for key, cached in self.partitions.items():
+            if key not in self._active:
+                _stop_watching(cached)
+
+    # Idle partitions
+
+    def active(self) -> list[CachedPartition]:
+        """Return the partitions that a fetch has to look at, in the order of the session."""
+        if not self._is_in_order:
+            in_order = sorted(self._active.values(), key=lambda cached: cached.position)
+            self._active = {cached.key: cached for cached in in_order}
+            self._is_in_order = True
+        return list(self._active.values())
+
+    def _activate(self, cached: CachedPartition) -> None:
+        _stop_watching(cached)
+        cached.was_unchanged = False
+        self._active[cached.key] = cached
+        self._is_in_order = False
+
+    def activate_all(self) -> None:
+        """Look at every partition again."""
+        for key, cached in self.partitions.items():
+            if key not in self._active:
+                self._activate(cached)
+
+    def unchanged(self, cached: CachedPartition) -> None:
+        """Note that there was no news of a partition; the second time in turn it becomes idle.
+
+        Not the first time: a partition that is read at its end is unchanged before each record.
+        """
+        replica = cached.replica
+        if not cached.was_unchanged or replica is None:
+            cached.was_unchanged = True
+            return
+        del self._active[cached.key]
+        cached.size_bytes = replica.log.size_bytes
+        replica.watch(cached, self)
+
+    def wait(self, delayed: DelayedFetch, purgatory: Purgatory[DelayedFetch]) -> None:
+        """Let a fetch that waits hear of idle partitions that change."""
+        self._waiting, self._purgatory = delayed, purgatory
+
+    def replica_changed(self, cached: CachedPartition) -> None:
+        """Look at an idle partition again, which does not watch its replica any more."""
+        replica, waiting = cached.replica, self._waiting
+        assert replica is not None
+        if self.replica_id >= 0 and replica.leading is not None:
+            # each fetch since has said that this follower has all records
+            replica.leading.was_caught_up(self.replica_id, self.replica_epoch, self.last_fetch_ms)
+        self._activate(cached)
+        if waiting is not None and self._purgatory is not None and not waiting.is_completed:
+            waiting.add(replica, cached.fetch_offset, cached.size_bytes)
+            self._purgatory.watch_also(waiting, replica.log if self.replica_id >= 0 else replica)
+
+    # Responses
 
     def changed(self, results: Iterable[FetchedPartition]) -> list[FetchedPartition]:
         """Return those that differ from what was returned last; store what they say."""
@@ -132,7 +236,15 @@ class FetchSession:
         if len(partitions) > 1:
             for key, _, _, _, _, _, _, size, _, _ in returned:
                 if size:
-                    partitions[key] = partitions.pop(key)
+                    partitions[key] = cached = partitions.pop(key)
+                    self._last_position += 1
+                    cached.position = self._last_position
+                    self._is_in_order = False
+
+
+def _stop_watching(cached: CachedPartition) -> None:
+    if cached.replica is not None:
+        cached.replica.stop_watching(cached)
 
 
 class FetchSessionCache:
@@ -160,7 +272,7 @@ class FetchSessionCache:
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session_id:
-                self._sessions.pop(session_id, None)
+                self._remove(session_id)
             return self._begin(request, version, now_ms) if epoch == INITIAL_EPOCH else None
         session = self._sessions.get(session_id)
         if session is None:
@@ -171,7 +283,7 @@ class FetchSessionCache:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.update(request.partitions)
         for key in request.forgotten:
-            session.partitions.pop(key, None)
+            session.forget(key)
         if not session.partitions:  # as in Kafka, an empty session ends
             del self._sessions[session_id]
             return None
@@ -182,7 +294,7 @@ class FetchSessionCache:
     def take_back(self, request: FetchValues, unsent: FetchAnswer) -> None:
         """Forget an unsent response: its session if it began one, else the offsets it named."""
         if request.session_epoch == INITIAL_EPOCH:
-            self._sessions.pop(unsent.session_id, None)
+            self._remove(unsent.session_id)
             return
         session = self._sessions.get(unsent.session_id)
         if session is None:
@@ -191,6 +303,11 @@ class FetchSessionCache:
             cached = session.partitions.get(fetched[0])
             if cached is not None:
                 cached.high_watermark = -1
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.end()
 
     def _begin(self, request: FetchValues, version: int, now_ms: int) -> FetchSession | None:
         size = len(request.partitions)
@@ -201,6 +318,7 @@ class FetchSessionCache:
             session_id = self._rng.randint(1, _MAX_EPOCH)
         uses_topic_ids = version >= _TOPIC_IDS_FROM
         session = FetchSession(session_id, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        session.replica_id, session.replica_epoch = request.replica_id, request.replica_epoch
         session.update(request.partitions)
         self._sessions[session_id] = session
         return session
@@ -210,7 +328,7 @@ class FetchSessionCache:
         going = self._stale(now_ms) or self._smaller(size, now_ms)
         if going is None:
             return False
-        del self._sessions[going.session_id]
+        self._remove(going.session_id)
         self.evictions += 1
         return True
 

@@ -73,6 +73,9 @@ class LedPartition(Protocol):
     partition_epoch: int
     min_insync_replicas: int
 
+    def changed(self) -> None:
+        """Let fetch sessions look at the partition again."""
+
     @property
     def effective_min_isr(self) -> int:
         """In-sync replicas that acks=all asks for."""
@@ -152,6 +155,7 @@ class LeaderState:
 
     def _commit(self) -> None:
         """Let the partition's in-sync set be what the controller decided."""
+        self.partition.changed()
         self.proposal = None
         for follower in self.followers.values():
             follower.is_in_maximal_isr = follower.broker_id in self.partition.isr
@@ -278,6 +282,13 @@ class LeaderState:
         follower.last_caught_up_ms = follower.last_fetch_ms = now_ms
         follower.leader_end_offset = log_end_offset
         return True
+
+    def was_caught_up(self, broker_id: int, broker_epoch: int, fetch_ms: int) -> None:
+        """Note that a follower's last fetch, at a time, was at the log end of that time."""
+        follower = self.followers.get(broker_id)
+        if follower is not None and follower.broker_epoch == broker_epoch:
+            follower.last_caught_up_ms = max(follower.last_caught_up_ms, fetch_ms)
+            follower.last_fetch_ms = max(follower.last_fetch_ms, fetch_ms)
 
     def _may_expand_by(self, follower: FollowerState) -> bool:
         return (

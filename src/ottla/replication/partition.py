@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.protocol.fetch_values import PartitionFetch
+    from ottla.replication.fetch_session import CachedPartition, FetchSession
     from ottla.replication.leader_state import LeaderEnvironment
     from ottla.storage.log.append_info import AppendInfo
     from ottla.storage.log.partition_log import PartitionLog
@@ -33,6 +34,7 @@ class Partition:
     """
 
     __slots__ = (
+        "_watching",
         "append_count",
         "bytes_in",
         "bytes_out",
@@ -84,6 +86,30 @@ class Partition:
         self.on_commit: Callable[[Partition], None] | None = None
         self.environment = environment
         self.leading: LeaderState | None = None
+        self._watching: dict[CachedPartition, FetchSession] | None = None
+
+    def watch(self, cached: CachedPartition, session: FetchSession) -> None:
+        """Report the next change to a fetch session, once."""
+        if self._watching is None:
+            self._watching = {}
+            self.log.on_start_moved = self.changed
+        self._watching[cached] = session
+
+    def stop_watching(self, cached: CachedPartition) -> None:
+        """Report nothing to a fetch session."""
+        if self._watching is not None:
+            self._watching.pop(cached, None)
+
+    def changed(self) -> None:
+        """Let fetch sessions look at the partition: its log, its leader or its replicas changed.
+
+        Before those are called that wait for the change.
+        """
+        if self._watching is not None:
+            watching, self._watching = self._watching, None
+            self.log.on_start_moved = None
+            for cached, session in watching.items():
+                session.replica_changed(cached)
 
     def assign(self, replicas: tuple[int, ...], isr: tuple[int, ...], partition_epoch: int) -> bool:
         """Take replicas and in-sync set from the metadata; False when they are known or older.
@@ -113,6 +139,7 @@ class Partition:
         on_commit(partition) is called when the high watermark has moved: for the partitions of a
         coordinator.
         """
+        self.changed()
         self.on_commit = on_commit
         if leader_epoch > self.leader_epoch:
             self.log.assign_epoch(leader_epoch, self.log.log_end_offset)
@@ -130,6 +157,7 @@ class Partition:
 
     def resign(self, leader_id: int, leader_epoch: int) -> None:
         """Stop leading; who waits for replication is answered."""
+        self.changed()
         self.leader_id, self.leader_epoch, self.is_leader = leader_id, leader_epoch, False
         self._end_leading()
 

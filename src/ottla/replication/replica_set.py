@@ -108,6 +108,7 @@ class ReplicaSet:
         if held is not None and held.topic_id == topic_id:
             return held
         if held is not None:
+            held.changed()
             self._forget_id(held)
         name = TopicPartition(topic, partition)
         log = self.logs.get_or_create(name, topic_id=topic_id, now_ms=now_ms, is_new=is_new)
@@ -183,6 +184,7 @@ class ReplicaSet:
             self._replicate(partition, leading, info, required_acks, origin)
             return info
         log.update_high_watermark(log.log_end_offset)
+        partition.changed()
         for listener in self._listeners:
             listener(partition)
         if partition.on_commit is not None:
@@ -199,6 +201,7 @@ class ReplicaSet:
     ) -> None:
         """Wake the followers; an acknowledgement of all replicas waits for them."""
         log = partition.log
+        partition.changed()
         leading.appended()
         if required_acks == ACKS_ALL and origin is _CLIENT and info[1] >= log.high_watermark:
             self.awaiting_replication.append((leading, info[1] + 1))
@@ -207,6 +210,7 @@ class ReplicaSet:
 
     def high_watermark_moved(self, partition: Partition) -> None:
         """Wake who waits for committed records of a replicated partition."""
+        partition.changed()
         for listener in self._listeners:
             listener(partition)
         if partition.on_commit is not None:
@@ -227,6 +231,7 @@ class ReplicaSet:
         if partition.log.failure is not None:
             self._disk_failed(partition, partition.log.failure)
         self.append_count += 1
+        partition.changed()
         for listener in self._listeners:
             listener(partition)
 
@@ -265,6 +270,7 @@ class ReplicaSet:
             self._tell(partition)
 
     def _tell(self, partition: Partition) -> None:
+        partition.changed()
         for listener in self._listeners:
             listener(partition)
         for log_end_listener in self._log_end_listeners:

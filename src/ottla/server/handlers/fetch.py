@@ -99,7 +99,9 @@ def _wait(ctx: Context, request: FetchValues, read: FetchRead) -> Pending[FetchA
     keys: Iterable[Hashable] = positions
     if is_follower:
         keys = [partition.log for partition in positions]
-    broker.delayed_fetches.try_complete_else_watch(delayed, keys)
+    purgatory = broker.delayed_fetches
+    if not purgatory.try_complete_else_watch(delayed, keys) and session is not None:
+        session.wait(delayed, purgatory)
     return pending
 
 
@@ -167,18 +169,20 @@ class FetchRead:
         self.size_bytes = 0
 
     def positions(self) -> dict[Partition, int]:
-        """Return what a waiting fetch watches: partition → offset from which it reads."""
+        """Return what a waiting fetch watches: partition → offset from which it reads.
+
+        Idle partitions of a session are added when they change.
+        """
         if self.session is None:
             for (key, requested), replica in zip(
                 self._partitions.items(), self._replicas, strict=True
             ):
-                self._cached[key] = cached = CachedPartition(key[0], requested)
+                self._cached[key] = cached = CachedPartition(key, requested)
                 if replica is not None:
                     cached.found(replica)
+        active = self._cached.values() if self.session is None else self.session.active()
         return {
-            cached.replica: cached.fetch_offset
-            for cached in self._cached.values()
-            if cached.replica is not None
+            cached.replica: cached.fetch_offset for cached in active if cached.replica is not None
         }
 
     def run(self) -> bool:
@@ -186,30 +190,47 @@ class FetchRead:
 
         Return whether the response should go out now.
         """
-        count = len(self._partitions)
-        if self.session is None:
+        session, count = self.session, len(self._partitions)
+        if session is None:
             for key, requested in self._partitions.items():
                 self._read(key, requested)
         else:
             count = len(self._cached)
+            if self._replica_id >= 0 and not self._was_known:
+                self._fetched_by_follower(session)
             # with a negative limit the first partition counts that is read, also one without news
             skips_unchanged = self.is_incremental and self._bytes_left >= 0
-            for key, cached in self._cached.items():
-                if not (
-                    skips_unchanged
-                    and (
-                        cached.is_unchanged()
-                        if self._replica_id < 0
-                        else self._is_unchanged_follower(cached)
-                    )
+            if not skips_unchanged:
+                session.activate_all()
+            for cached in session.active():
+                if skips_unchanged and (
+                    cached.is_unchanged()
+                    if self._replica_id < 0
+                    else self._is_unchanged_follower(cached)
                 ):
-                    self._read_cached(key, cached)
+                    session.unchanged(cached)
+                else:
+                    cached.was_unchanged = False
+                    self._read_cached(cached.key, cached)
         return (
             self.size_bytes >= self.min_bytes
             or self._has_error
             or self._max_wait_ms <= 0
             or (self.unknown is not None and len(self.unknown) == count)
         )
+
+    def _fetched_by_follower(self, session: FetchSession) -> None:
+        """Note the time for idle partitions; a former incarnation is refused at each partition."""
+        replica_id, epoch = self._replica_id, self._replica_epoch
+        environment = self._ctx.broker.replicas.environment
+        if (
+            replica_id != session.replica_id
+            or epoch != session.replica_epoch
+            or (environment is not None and environment.is_stale(replica_id, epoch))
+        ):
+            session.activate_all()
+            session.replica_id, session.replica_epoch = replica_id, epoch
+        session.last_fetch_ms = self._ctx.broker.clock.monotonic_ms()
 
     def _is_unchanged_follower(self, cached: CachedPartition) -> bool:
         """Return whether a follower in sync has all there is and knows it; note that it fetched."""
@@ -241,10 +262,12 @@ class FetchRead:
         if first.unknown is None:
             self.run()
             return
-        for key, cached in self._cached.items():
-            answered = first.unknown.get(key)
+        session = self.session
+        active = self._cached.values() if session is None else session.active()
+        for cached in list(active):
+            answered = first.unknown.get(cached.key)
             if answered is None:
-                self._read_cached(key, cached)
+                self._read_cached(cached.key, cached)
             else:
                 self._results.append(answered)
                 self._replicas.append(None)

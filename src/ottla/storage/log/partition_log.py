@@ -32,6 +32,8 @@ from ottla.storage.segments.segment import Segment
 from ottla.types import TopicPartition, Uuid
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ottla.storage.directory import Directory
     from ottla.storage.log.config import LogConfig
     from ottla.storage.log.events import LogEvents
@@ -75,6 +77,8 @@ class PartitionLog:
         self.is_deleted = False
         self.held_back_count = 0
         """Segments that the last check left although retention.ms is over: the clock stepped."""
+        self.on_start_moved: Callable[[], None] | None = None
+        """Called when the log start has moved up."""
         self.on_flush_requested, self.on_flush_overdue, self.on_recovery_point_lowered = events
         self.first_unstable_offset = self.producer_state.first_unstable_offset
         self.active_is_prepared = False

@@ -92,6 +92,8 @@ class LogTruncation:
             log.first_unstable_offset = log.producer_state.first_unstable_offset
             log.high_watermark = max(log.high_watermark, offset)
             log.on_flush_requested(log)
+            if log.on_start_moved is not None:
+                log.on_start_moved()
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log's start (DeleteRecords); -1 is the high watermark. Returns the start.
