@@ -5,7 +5,7 @@ Kafka: kafka.cluster.Partition.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.leader_state import LeaderState
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ottla.protocol.fetch_values import PartitionFetch
-    from ottla.replication.fetch_session import CachedPartition, FetchSession
     from ottla.replication.leader_state import LeaderEnvironment
     from ottla.storage.log.append_info import AppendInfo
     from ottla.storage.log.partition_log import PartitionLog
@@ -25,6 +24,13 @@ if TYPE_CHECKING:
 ACKS_ALL = -1
 NO_EPOCH = -1
 """The client does not know which leader it asks."""
+
+
+class PartitionWatcher(Protocol):
+    """A fetch session, which remembers what it has answered about a partition."""
+
+    def replica_changed(self, cached: Any, /) -> None:
+        """Look at the partition again."""
 
 
 class Partition:
@@ -86,17 +92,17 @@ class Partition:
         self.on_commit: Callable[[Partition], None] | None = None
         self.environment = environment
         self.leading: LeaderState | None = None
-        self._watching: dict[CachedPartition, FetchSession] | None = None
+        self._watching: dict[object, PartitionWatcher] | None = None
 
-    def watch(self, cached: CachedPartition, session: FetchSession) -> None:
-        """Report the next change to a fetch session, once."""
+    def watch(self, cached: object, watcher: PartitionWatcher) -> None:
+        """Report the next change to who has cached the partition, once."""
         if self._watching is None:
             self._watching = {}
             self.log.on_start_moved = self.changed
-        self._watching[cached] = session
+        self._watching[cached] = watcher
 
-    def stop_watching(self, cached: CachedPartition) -> None:
-        """Report nothing to a fetch session."""
+    def stop_watching(self, cached: object) -> None:
+        """Do not report the next change."""
         if self._watching is not None:
             self._watching.pop(cached, None)
 
@@ -108,8 +114,8 @@ class Partition:
         if self._watching is not None:
             watching, self._watching = self._watching, None
             self.log.on_start_moved = None
-            for cached, session in watching.items():
-                session.replica_changed(cached)
+            for cached, watcher in watching.items():
+                watcher.replica_changed(cached)
 
     def assign(self, replicas: tuple[int, ...], isr: tuple[int, ...], partition_epoch: int) -> bool:
         """Take replicas and in-sync set from the metadata; False when they are known or older.
