@@ -198,7 +198,7 @@ class RealKafka:
         """Start the node and wait until it responds."""
         process = self.launch()
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not _answers(self.port):
+        while not answers(self.port):
             if process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 log = (self.directory / "server.log").read_text()
@@ -332,7 +332,7 @@ def exchange(port: int, frame: bytes) -> bytes:
             return stream.read(int.from_bytes(size, "big"))
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
     """Whether a node on this port answers an ApiVersions request."""
     request = frames.encode_request(ApiVersionsRequest(), 0, 1, "probe")
     try:

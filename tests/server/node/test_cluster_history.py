@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
 from ottla.records.builder import encode_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-SCRIPT = Path(__file__).parents[3] / "scripts" / "cluster_history.py"
+from tests.conformance.clusters import history as script
+from tests.conformance.clusters.registers import Operation, check_registers, is_linearizable
 
 
-@pytest.fixture(scope="module", name="script")
-def load_script() -> Iterator[Any]:
-    """Provide the script as a module."""
-    spec = importlib.util.spec_from_file_location("cluster_history", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
-
-
-def sent(script: Any, *offsets: int | None, producer: int = 1, floor: int = -1) -> list[Any]:
+def sent(*offsets: int | None, producer: int = 1, floor: int = -1) -> list[script.Sent]:
     """Return a history of one partition: the offset of each record, None for unknown."""
     history = []
     for offset in offsets:
@@ -40,9 +19,9 @@ def sent(script: Any, *offsets: int | None, producer: int = 1, floor: int = -1) 
     return history
 
 
-def test_a_right_history_passes(script: Any) -> None:
+def test_a_right_history_passes() -> None:
     """A record whose outcome is unknown may be there or not."""
-    history = sent(script, 0, None, 1, None, 3)
+    history = sent(0, None, 1, None, 3)
     logs = {0: [0, 2, 3, 4]}
     script.check_acknowledged(history, logs)
     script.check_order(history, logs)
@@ -50,17 +29,15 @@ def test_a_right_history_passes(script: Any) -> None:
 
 
 @pytest.mark.parametrize("log", [[0], [0, 2], [1, 0]])
-def test_an_acknowledged_record_that_is_lost_or_elsewhere_is_found(
-    script: Any, log: list[int]
-) -> None:
+def test_an_acknowledged_record_that_is_lost_or_elsewhere_is_found(log: list[int]) -> None:
     """The log is too short, holds another record, or both records in the other order."""
     with pytest.raises(script.Lost, match="was acknowledged at 0/"):
-        script.check_acknowledged(sent(script, 0, 1, None), {0: log})
+        script.check_acknowledged(sent(0, 1, None), {0: log})
 
 
-def test_a_record_before_one_that_was_acknowledged_earlier_is_found(script: Any) -> None:
+def test_a_record_before_one_that_was_acknowledged_earlier_is_found() -> None:
     """Offset 1 was acknowledged before the record was sent, which then got offset 0."""
-    history = sent(script, 1) + sent(script, 0, floor=1)
+    history = sent(1) + sent(0, floor=1)
     with pytest.raises(script.Lost, match="1 was acknowledged before"):
         script.check_acknowledged(history, {0: [1, 0]})
 
@@ -69,17 +46,15 @@ def test_a_record_before_one_that_was_acknowledged_earlier_is_found(script: Any)
     ("log", "text"),
     [([0, 1, 1], "exists twice"), ([1, 0], "comes after 1"), ([0, 7], "was not sent there")],
 )
-def test_records_that_exist_twice_or_out_of_order_are_found(
-    script: Any, log: list[int], text: str
-) -> None:
+def test_records_that_exist_twice_or_out_of_order_are_found(log: list[int], text: str) -> None:
     """Also those that were not acknowledged."""
     with pytest.raises(script.Lost, match=text):
-        script.check_order(sent(script, None, None), {0: log})
+        script.check_order(sent(None, None), {0: log})
 
 
-def test_records_of_two_producers_have_no_order(script: Any) -> None:
+def test_records_of_two_producers_have_no_order() -> None:
     """A request of the earlier producer may arrive after those of the later one."""
-    history = sent(script, None) + sent(script, 0, producer=2)
+    history = sent(None) + sent(0, producer=2)
     script.check_order(history, {0: [1, 0]})
 
 
@@ -93,7 +68,7 @@ def test_records_of_two_producers_have_no_order(script: Any) -> None:
     ],
 )
 def test_a_consumer_that_saw_what_is_not_there_is_found(
-    script: Any, seen: list[tuple[int, int]], text: str
+    seen: list[tuple[int, int]], text: str
 ) -> None:
     """A gap, a repetition, another record, a record above the end."""
     with pytest.raises(script.Lost, match=text):
@@ -105,7 +80,7 @@ def batch(offset: int, value: bytes) -> bytes:
     return bytes(encode_batch([(0, None, value, ())], base_offset=offset))
 
 
-def test_replicas_are_compared_below_the_high_watermark(script: Any) -> None:
+def test_replicas_are_compared_below_the_high_watermark() -> None:
     """Above it they may differ."""
     log = batch(0, b"a") + batch(1, b"b")
     assert script.check_replicas(0, {1: log, 2: log + batch(2, b"x"), 3: log}, 2) == 2
@@ -114,3 +89,74 @@ def test_replicas_are_compared_below_the_high_watermark(script: Any) -> None:
         script.check_replicas(0, {1: log, 2: batch(0, b"a") + batch(1, b"x")}, 2)
     with pytest.raises(script.Lost, match="node 3 ends at 1"):
         script.check_replicas(0, {1: log, 2: log, 3: batch(0, b"a")}, 2)
+
+
+def register(
+    *calls: tuple[float, float | None, str, int | None, int | bool | None],
+) -> list[Operation]:
+    """Return a history: start, end, "read", "write" or "compare 1", what is written, the result."""
+    history = []
+    for begin_s, end_s, words, value, result in calls:
+        kind, *expected = words.split()
+        one = Operation("0", kind, value)
+        one.expected = int(expected[0]) if expected else None
+        one.invoked_s, one.answered_s, one.result = begin_s, end_s, result
+        history.append(one)
+    return history
+
+
+LINEARIZABLE = (
+    register((0, 1, "read", None, None), (2, 3, "write", 4, None), (4, 5, "read", None, 4)),
+    # Concurrent reads see the write or not.
+    register((0, 9, "write", 1, None), (1, 2, "read", None, None), (3, 4, "read", None, 1)),
+    # Of two concurrent comparisons one writes.
+    register(
+        (0, 1, "write", 1, None),
+        (2, 5, "compare 1", 2, True),
+        (3, 4, "compare 1", 3, False),
+        (6, 7, "read", None, 2),
+    ),
+    # Without an answer: happens late, or never.
+    register(
+        (0, 1, "write", 1, None),
+        (2, None, "write", 2, None),
+        (3, 4, "read", None, 1),
+        (5, 6, "read", None, 2),
+    ),
+    register((0, 1, "write", 1, None), (2, None, "compare 1", 2, None), (3, 4, "read", None, 1)),
+    register((0, None, "read", None, None), (1, None, "write", 2, None)),
+)
+IMPOSSIBLE = {
+    "stale read": register(
+        (0, 1, "write", 1, None), (2, 3, "write", 2, None), (4, 5, "read", None, 1)
+    ),
+    "lost write": register((0, 1, "write", 1, None), (2, 3, "read", None, None)),
+    "read that is taken back": register(
+        (0, 9, "write", 1, None), (1, 2, "read", None, 1), (3, 4, "read", None, None)
+    ),
+    "two comparisons that both write": register(
+        (0, 1, "write", 1, None), (2, 5, "compare 1", 2, True), (3, 4, "compare 1", 3, True)
+    ),
+    "value from nowhere": register((0, 1, "read", None, 7)),
+    "write before its start": register((0, 1, "read", None, 2), (2, None, "write", 2, None)),
+}
+
+
+@pytest.mark.parametrize("history", LINEARIZABLE)
+def test_a_linearizable_history_of_a_register_passes(history: list[Operation]) -> None:
+    """Operations that overlap may have any order."""
+    assert is_linearizable(history)
+
+
+@pytest.mark.parametrize("history", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_a_history_that_no_order_explains_is_found(history: list[Operation]) -> None:
+    """Each register is checked alone."""
+    with pytest.raises(script.Lost, match="register 0"):
+        check_registers(history)
+
+
+def test_a_long_history_is_checked_in_little_time() -> None:
+    """States are entered once: four clients, hundreds of operations, one of them wrong."""
+    history = register(*((n, n + 3.5, "write", n % 5, None) for n in range(300)))
+    assert is_linearizable(history)
+    assert not is_linearizable([*history, *register((400, 401, "read", None, 7))])
