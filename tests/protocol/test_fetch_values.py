@@ -110,7 +110,8 @@ def response_of(answer: FetchAnswer, version: int, throttle: int) -> FetchRespon
 
 def data_of(one: FetchedPartition, version: int) -> PartitionData:
     """Return the message of one partition."""
-    key, error_code, high_watermark, stable, start, aborted, records, _, diverging, leader = one
+    key, error_code, high_watermark, stable, start, aborted, records = one[:7]
+    diverging, leader, preferred = one[8:]
     data = PartitionData(
         partition_index=key[2],
         error_code=error_code,
@@ -125,6 +126,8 @@ def data_of(one: FetchedPartition, version: int) -> PartitionData:
         ],
         records=records,
     )
+    if version >= 11:
+        data.preferred_read_replica = preferred
     if version >= 12 and diverging is not None:
         epoch, end = diverging
         data.diverging_epoch = PartitionData.EpochEndOffset(epoch=epoch, end_offset=end)
@@ -150,6 +153,7 @@ def random_fetched(rng: Random, key: PartitionKey, file: OpenFile) -> FetchedPar
         size,
         rng.choice((None, None, (3, 44))),
         rng.choice((None, None, (1, 5))),
+        rng.choice((-1, -1, 7)),
     )
 
 

@@ -41,7 +41,7 @@ def begun(cache: FetchSessionCache, *partitions: int, now_ms: int = 0) -> FetchS
 
 def data(*, high_watermark: int = 0, records: bytes = b"", error: int = 0) -> FetchedPartition:
     """Return one partition's answer."""
-    return KEY, error, high_watermark, -1, 0, None, records, len(records), None, None
+    return KEY, error, high_watermark, -1, 0, None, records, len(records), None, None, -1
 
 
 @pytest.fixture

@@ -102,12 +102,14 @@ FetchedPartition = tuple[
     int,
     "tuple[int, int] | None",
     "tuple[int, int] | None",
+    int,
 ]
 """What a client is answered for one partition.
 
 Key, error code; high watermark, last stable offset and log start offset, -1 where unknown; aborted
 transactions (producer id, first offset and more; None where the client does not filter), records
-and their size; diverging epoch with its end offset (KIP-595), id and epoch of the leader (KIP-951).
+and their size; diverging epoch with its end offset (KIP-595), id and epoch of the leader (KIP-951);
+the replica to read from instead, -1 for this one (KIP-392).
 """
 
 
@@ -329,7 +331,7 @@ def _count_topics(partitions: Sequence[FetchedPartition]) -> int:
 
 def _write_partition(writer: Writer, fetched: FetchedPartition, version: int) -> FileSlice | None:
     """Write a partition up to its records, and these too unless they lie in a file."""
-    key, code, high_watermark, stable, start, aborted, records, size, _, _ = fetched
+    key, code, high_watermark, stable, start, aborted, records, size, _, _, preferred = fetched
     flexible = version >= _FLEXIBLE_FROM
     writer.integer(key[2], 4)
     writer.integer(code, 2)
@@ -347,7 +349,7 @@ def _write_partition(writer: Writer, fetched: FetchedPartition, version: int) ->
             if flexible:
                 writer.byte(0)
     if version >= _RACK_FROM:
-        writer.integer(_NO_REPLICA, 4)  # no replica that is preferred
+        writer.integer(preferred, 4)
     write_count(writer, size, flexible)
     if type(records) is FileSlice:
         return records

@@ -35,14 +35,18 @@ class DelayedFetch(DelayedOperation):
         self._answer = answer
         self._is_follower = is_follower
         self._sizes = {partition: partition.log.size_bytes for partition in partitions}
+        self._followed: dict[Partition, int] = {}
+        """Leader epochs of the partitions that a consumer reads from this broker as a follower."""
 
     def add(self, partition: Partition, fetch_offset: int, size_bytes: int) -> None:
         """Watch one more partition, the log of which had a size when there was no news of it."""
         self.partitions[partition] = fetch_offset
         self._sizes[partition] = size_bytes
+        if not partition.is_leader:
+            self._followed[partition] = partition.leader_epoch
 
     def try_complete(self) -> bool:
-        """Complete when a partition is led elsewhere or failed, or the missing bytes have come.
+        """Complete when a partition's leader changed or it failed, or the missing bytes have come.
 
         Also when one reads a segment that will not grow: the rest of it is all there will be.
         """
@@ -52,7 +56,9 @@ class DelayedFetch(DelayedOperation):
         grown_bytes = 0
         for partition, fetch_offset in self.partitions.items():
             log = partition.log
-            if not partition.is_leader or log.failure is not None:
+            if log.failure is not None or (
+                not partition.is_leader and self._has_changed(partition, fetch_offset)
+            ):
                 return True
             end_offset = log.log_end_offset if self._is_follower else log.high_watermark
             if end_offset > fetch_offset:
@@ -62,6 +68,16 @@ class DelayedFetch(DelayedOperation):
                 if grown_bytes >= self._missing_bytes:
                     return True
         return False
+
+    def _has_changed(self, partition: Partition, fetch_offset: int) -> bool:
+        """Whether a partition that is led elsewhere was led here, or has a newer leader.
+
+        Also when its log was truncated below the offset: the consumer has to learn that.
+        """
+        if self._task is None:  # the first look, before the wait
+            self._followed[partition] = partition.leader_epoch
+        is_same = self._followed.get(partition) == partition.leader_epoch
+        return not is_same or fetch_offset > partition.log.log_end_offset
 
     def on_complete(self) -> None:
         """Read again and answer with what is there."""

@@ -91,15 +91,17 @@ class CachedPartition:
         epoch = self.current_leader_epoch
         if epoch >= 0 and epoch != replica.leader_epoch:
             return False
-        return replica.is_leader and log.failure is None and self.last_fetched_epoch < 0
+        return log.failure is None and self.last_fetched_epoch < 0
 
     def must_respond(self, fetched: FetchedPartition) -> bool:
         """Return whether an incremental response has to name the partition; store what it says."""
-        _, error_code, high_watermark, _, log_start_offset, _, _, size, diverging, _ = fetched
+        _, error_code, high_watermark, _, log_start_offset, _, _, size, diverging, _, preferred = (
+            fetched
+        )
         if error_code or diverging is not None:
             self.high_watermark = -1  # so that the partition is named again when that is over
             return True
-        changed = size > 0
+        changed = size > 0 or preferred >= 0
         if high_watermark != self.high_watermark:
             self.high_watermark = high_watermark
             changed = True
@@ -234,7 +236,7 @@ class FetchSession:
         """Move partitions that returned data to the end, so that a byte limit starves none."""
         partitions = self.partitions
         if len(partitions) > 1:
-            for key, _, _, _, _, _, _, size, _, _ in returned:
+            for key, _, _, _, _, _, _, size, _, _, _ in returned:
                 if size:
                     partitions[key] = cached = partitions.pop(key)
                     self._last_position += 1

@@ -177,9 +177,9 @@ class Partition:
 
         Another broker may lead after a disk has failed: as in Kafka that stays the answer here.
         """
-        if not self.is_leader and self.log.failure is None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.check_epoch(current_leader_epoch)
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def check_epoch(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise the error for a wrong epoch, or for a failed disk."""
@@ -222,16 +222,15 @@ class Partition:
     ) -> Found:
         """Read for a consumer; raises KafkaError for a wrong epoch or an offset out of range.
 
-        A negative epoch stands for none.
+        A negative epoch stands for none. A follower serves consumers too (KIP-392), up to the high
+        watermark that it knows.
         """
         self.read_count += 1
         log = self.log
-        if (
-            not self.is_leader
-            or log.failure is not None
-            or (current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch)
+        if log.failure is not None or (
+            current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch
         ):
-            self.check_leader(max(NO_EPOCH, current_leader_epoch))
+            self.check_epoch(max(NO_EPOCH, current_leader_epoch))
         return log.reads.find(fetch_offset, max_bytes, isolation, min_one_message)
 
     def read_for_follower(

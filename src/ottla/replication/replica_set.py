@@ -44,6 +44,8 @@ class ReplicaSet:
         self._log_end_listeners: list[Callable[[PartitionLog], object]] = []
         self.environment: LeaderEnvironment | None = None
         """What leaders need to replicate; set before the first partition is hosted."""
+        self.has_partition: Callable[[str, int], bool] | None = None
+        """Whether the metadata has a partition, on any broker."""
         self.awaiting_replication: list[tuple[LeaderState, int]] = []
         """Appends with acks=all of the request under way, each with the high watermark that
         acknowledges it; who appends takes them. Most often empty."""
@@ -90,10 +92,17 @@ class ReplicaSet:
         return found
 
     def why_missing(self, topic: str, partition: int) -> ErrorCode:
-        """Return the error for a partition that is not held: its log is lost, or it is none."""
+        """Return the error for a partition that is not held: lost, on other brokers, or none."""
         name = TopicPartition(topic, partition)
         if name in self.logs.broken or name in self.logs.withheld:
             return ErrorCode.KAFKA_STORAGE_ERROR
+        is_elsewhere = (
+            self.has_partition is not None
+            and self.find(topic, partition) is None
+            and self.has_partition(topic, partition)
+        )
+        if is_elsewhere:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # the client's metadata is old
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def host(
@@ -218,10 +227,8 @@ class ReplicaSet:
 
     def resign(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
         """Stop leading; who waits for the partition is answered."""
-        was_leader = partition.is_leader
         partition.resign(leader_id, leader_epoch)
-        if was_leader:
-            self._tell(partition)
+        self._tell(partition)
 
     def fetched(self, partition: Partition) -> None:
         """Take note that a partition that is led elsewhere got records or a new watermark.

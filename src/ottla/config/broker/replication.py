@@ -8,6 +8,8 @@ from __future__ import annotations
 from ottla.config.checks import at_least
 from ottla.config.definition import HIGH, Bool, ConfigTable, Int, Long, Text, key
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 
 class ReplicationSettings(ConfigTable):
     """Fetching by followers."""

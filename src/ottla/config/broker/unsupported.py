@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.config.broker.endpoints import SecurityProtocol
+from ottla.config.broker.replication import RACK_AWARE_SELECTOR
 from ottla.config.problems import ConfigProblem
 
 if TYPE_CHECKING:
@@ -55,6 +56,13 @@ REFUSALS: tuple[Refusal, ...] = (
         "tiered storage",
     ),
     Refusal("client.quota.callback.class", _set("client.quota.callback.class"), "quota plug-ins"),
+    Refusal(
+        "replica.selector.class",
+        lambda config: (
+            (config.replica_selector_class or RACK_AWARE_SELECTOR) != RACK_AWARE_SELECTOR
+        ),
+        f"a replica selector other than {RACK_AWARE_SELECTOR}",
+    ),
     Refusal("config.providers", _set("config.providers"), "configuration providers"),
 )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.purgatory.purgatory import Purgatory
 from ottla.replication.fetch_session import FetchSessionCache
+from ottla.replication.replica_selector import RackAwareReplicaSelector
 from ottla.server.broker.topic_auto_creation import TopicAutoCreation
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Broker:
         "quorum",
         "quorum_requests",
         "quotas",
+        "replica_selector",
         "replicas",
         "replication",
         "rng",
@@ -121,7 +123,14 @@ class Broker:
         self.fetch_sessions = FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots, rng
         )
+        self.replica_selector = (
+            RackAwareReplicaSelector(metadata.image.cluster)
+            if config.replica_selector_class
+            else None
+        )
+        """What refers consumers to near replicas (KIP-392); its name was checked at the start."""
         self.delayed_fetches: Purgatory[DelayedFetch] = Purgatory("Fetch", timer)
+        replicas.has_partition = metadata.has_partition
         replicas.on_high_watermark(self.delayed_fetches.check_and_complete)
         replicas.on_log_end(self.delayed_fetches.check_and_complete)
 

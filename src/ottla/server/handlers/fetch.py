@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from ottla.storage.log.reads import Found
     from ottla.types import Node, SendItem
 
+_FOLLOWERS_FROM: Final = 11
+"""From this version on consumers may read from any replica (KIP-392)."""
 _TOPIC_IDS_FROM: Final = 13
 _STORAGE_ERROR_FROM: Final = 6
 _LEADERS_FROM: Final = 16
@@ -118,10 +120,12 @@ class FetchRead:
         "_cached",
         "_ctx",
         "_has_error",
+        "_is_checked",
         "_isolation",
         "_leader_ids",
         "_max_wait_ms",
         "_partitions",
+        "_rack_id",
         "_replica_epoch",
         "_replica_id",
         "_replicas",
@@ -138,7 +142,7 @@ class FetchRead:
     def __init__(self, ctx: Context, request: FetchValues, session: FetchSession | None) -> None:
         (
             _, replica_id, replica_epoch, max_wait_ms, min_bytes, max_bytes, isolation_level,
-            _, session_epoch, partitions, _, _,
+            _, session_epoch, partitions, _, rack_id,
         ) = request  # fmt: skip
         self._ctx = ctx
         self.session = session
@@ -151,6 +155,13 @@ class FetchRead:
         self._partitions = partitions
         self._replica_id = replica_id
         self._replica_epoch = replica_epoch
+        self._rack_id = rack_id
+        self._is_checked = (
+            replica_id >= 0
+            or ctx.api_version < _FOLLOWERS_FROM
+            or (ctx.broker.replica_selector is not None and len(rack_id) > 0)
+        )
+        """Whether more decides than what the partition itself knows."""
         self._max_wait_ms = max_wait_ms
         self._isolation = _COMMITTED if isolation_level else _UNCOMMITTED
         limit = ctx.broker.fetch_max_bytes
@@ -199,7 +210,11 @@ class FetchRead:
             if self._replica_id >= 0 and not self._was_known:
                 self._fetched_by_follower(session)
             # with a negative limit the first partition counts that is read, also one without news
-            skips_unchanged = self.is_incremental and self._bytes_left >= 0
+            skips_unchanged = (
+                self.is_incremental
+                and self._bytes_left >= 0
+                and (not self._is_checked or self._replica_id >= 0)
+            )
             if not skips_unchanged:
                 session.activate_all()
             for cached in session.active():
@@ -293,7 +308,7 @@ class FetchRead:
                 replica = self._find(key)
             if max_bytes > self._bytes_left:  # noqa: PLR1730 - see above
                 max_bytes = self._bytes_left
-            if last_fetched_epoch >= 0 or self._replica_id >= 0:
+            if last_fetched_epoch >= 0 or self._is_checked:
                 data = self._read_checked(key, replica, requested, max_bytes)
                 if data is None:
                     return
@@ -321,9 +336,10 @@ class FetchRead:
     def _read_checked(
         self, key: PartitionKey, replica: Partition, requested: PartitionFetch, max_bytes: int
     ) -> Found | None:
-        """Read for a follower, or for a client that knows the epoch of what it read last.
+        """Read for a follower, for a client that knows the epoch of what it read last, and others.
 
-        Where its log leaves ours it is answered that instead (KIP-595): None.
+        Where its log leaves ours it is answered that instead (KIP-595), and where another replica
+        is nearer that one (KIP-392): None.
         """
         data: Found | None
         epoch, offset, last_fetched_epoch, _, _ = requested
@@ -338,15 +354,37 @@ class FetchRead:
                 is_repeated=self._was_known,
             )
         else:
-            replica.check_leader(max(NO_EPOCH, epoch))  # as below zero
-            diverging = replica.diverging_epoch(last_fetched_epoch, offset)
-            data = None
+            if self._prefers_other(key, replica, epoch, offset):
+                return None
+            if self._ctx.api_version < _FOLLOWERS_FROM:
+                replica.check_leader(max(NO_EPOCH, epoch))  # as below zero
+            diverging = data = None
+            if last_fetched_epoch >= 0:
+                replica.check_epoch(max(NO_EPOCH, epoch))
+                diverging = replica.diverging_epoch(last_fetched_epoch, offset)
             if diverging is None:
                 data = replica.read(offset, max_bytes, self._isolation, epoch, not self.size_bytes)
         if diverging is not None:
             self._has_error = True
             self._add(key, replica, None, b"", 0, diverging)
         return data
+
+    def _prefers_other(
+        self, key: PartitionKey, replica: Partition, epoch: int, offset: int
+    ) -> bool:
+        """Answer which replica to read from, when it is not this one."""
+        broker = self._ctx.broker
+        selector = broker.replica_selector
+        if selector is None or not self._rack_id or self._ctx.api_version < _FOLLOWERS_FROM:
+            return False
+        listener, now_ms = self._ctx.listener_name, broker.clock.monotonic_ms()
+        preferred = selector.select(replica, self._rack_id, listener, offset, now_ms)
+        if preferred < 0:
+            return False
+        replica.check_epoch(max(NO_EPOCH, epoch))
+        self._has_error = True  # the answer must not wait
+        self._add(key, replica, None, b"", 0, None, preferred)
+        return True
 
     def _add(
         self,
@@ -356,14 +394,16 @@ class FetchRead:
         records: SendItem,
         size: int,
         diverging: tuple[int, int] | None = None,
+        preferred: int = -1,
     ) -> None:
         log = replica.log
         high_watermark = log.high_watermark
         stable = high_watermark if log.first_unstable_offset is None else log.last_stable_offset
         start = log.log_start_offset
-        self._results.append(
-            (key, 0, high_watermark, stable, start, aborted, records, size, diverging, None)
-        )
+        self._results.append((
+            key, 0, high_watermark, stable, start, aborted, records, size, diverging, None,
+            preferred,
+        ))  # fmt: skip
         self._replicas.append(replica)
 
     def _fail(self, key: PartitionKey, replica: Partition | None, code: ErrorCode) -> None:
@@ -381,9 +421,9 @@ class FetchRead:
             self._leader_ids = (self._leader_ids or set()) | {replica.leader_id}
         self._replicas.append(replica)
         if is_known or self._was_known:
-            self._results.append((key, int(code), -1, -1, -1, None, b"", 0, None, leader))
+            self._results.append((key, int(code), -1, -1, -1, None, b"", 0, None, leader, -1))
             return
-        unknown: FetchedPartition = (key, int(code), -1, -1, -1, (), b"", 0, None, None)
+        unknown: FetchedPartition = (key, int(code), -1, -1, -1, (), b"", 0, None, None, -1)
         if self.unknown is None:
             self.unknown = {}
         self.unknown[key] = unknown

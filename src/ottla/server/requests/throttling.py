@@ -161,7 +161,7 @@ class QuotaUse:
 def _without_records(ctx: Context, request: FetchValues, unsent: FetchAnswer) -> FetchAnswer:
     """Return the response of a throttled fetch, and undo what the unsent one has noted."""
     ctx.broker.fetch_sessions.take_back(request, unsent)
-    for key, _, _, _, _, _, _, size, _, _ in unsent.partitions:
+    for key, _, _, _, _, _, _, size, _, _, _ in unsent.partitions:
         replica = ctx.broker.replicas.find_key(key)
         if replica is not None:
             replica.bytes_out -= size
